@@ -1,0 +1,96 @@
+"""The errors factrl raises on purpose.
+
+    FactrlError
+    ├── SetupError               something the user must change before a run can start (exit code 2)
+    │   ├── ConfigError          a key or a value in a recipe, an override or a flag
+    │   ├── DataError            a dataset: missing file, missing column, no answers
+    │   ├── ModelError           a model that is not there or cannot be loaded
+    │   └── MissingExtra         an optional package that is not installed
+    ├── Unscored                 "could not be graded": the sample is masked, never given a number
+    │   └── LLMError             a model server that failed after bounded retries
+    ├── RewardBug                a reward raised something else; names the reward and the sample
+    └── TooManyMasked            so much of the run could not be graded that it stopped
+
+Every message says what is wrong, with which value, and what fixes it.  `SetupError` is printed by
+the command line as one line without a traceback.  `Unscored` is caught in exactly one place,
+`factrl.reward`; anything a reward raises beside it is a bug and stops the run.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+class FactrlError(Exception):
+    """Base of every error that factrl raises on purpose."""
+
+
+class SetupError(FactrlError):
+    """The run cannot start until the user changes something; exit code 2, no traceback."""
+
+
+class ConfigError(SetupError, ValueError):
+    """A key or value in a recipe, a `key=value` override or a flag."""
+
+
+class DataError(SetupError, ValueError):
+    """A dataset that is missing, unreadable or lacks what the reward needs."""
+
+
+class ModelError(SetupError, OSError):
+    """A model that is not there or cannot be loaded."""
+
+
+class MissingExtra(SetupError, ImportError):
+    """A package of one of factrl's optional extras is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; run: pip install 'factrl[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.package, self.extra)
+
+
+class Unscored(FactrlError):
+    """A sample that could not be graded through no fault of the policy.
+
+    Args:
+        cause: one short word for counting, e.g. `judge_unreadable`; becomes the metric `masked/<cause>`.
+        detail: the sentence a person reads.
+        facts: what is known about the failure (`stage`, `status`, `attempts`, `elapsed`, `request_id`, …).
+    """
+
+    def __init__(self, cause: str, detail: str = "", **facts: Any) -> None:
+        super().__init__(f"{cause}: {detail}" if detail else cause)
+        self.cause = cause
+        self.detail = detail
+        self.facts: Mapping[str, Any] = facts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.cause, self.detail, dict(self.facts))
+
+
+class LLMError(Unscored):
+    """A model server did not give a usable reply within its attempts and deadlines."""
+
+
+class RewardBug(FactrlError, RuntimeError):
+    """A reward raised something other than `Unscored`, or returned something that is not a score."""
+
+
+class TooManyMasked(FactrlError, RuntimeError):
+    """More samples than the configured share could not be graded for several steps in a row."""
+
+
+def _rebuild(cls: type[Unscored], cause: str, detail: str, facts: dict[str, Any]) -> Unscored:
+    return cls(cause, detail, **facts)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest known word, or an empty string when nothing is close."""
+    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
