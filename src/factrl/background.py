@@ -1,0 +1,52 @@
+"""The one event loop on which all network I/O runs, in a thread of its own.
+
+Rewards are called from many threads and from programs that have event loops of their own, while
+connections and semaphores belong to the loop that made them.  So there is one, and callers block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# Both by process: after a fork the parent's thread is gone, and a lock it held stays locked for ever.
+# Reentrant, because a collected client asks for the loop from wherever the collector happens to run.
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+_LOCKS: dict[int, threading.RLock] = {}
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The running loop of this process, started when first asked for."""
+    pid = os.getpid()
+    with _LOCKS.setdefault(pid, threading.RLock()):
+        if pid not in _LOOPS:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="factrl-io", daemon=True).start()
+            _LOOPS[pid] = loop
+        return _LOOPS[pid]
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on the background loop and block this thread until it is done.
+
+    Raises:
+        RuntimeError: called on the background loop itself, which would wait for itself for ever.
+    """
+    loop = background_loop()
+    try:
+        blocked = asyncio.get_running_loop() is loop
+    except RuntimeError:  # the usual case: no loop in this thread
+        blocked = False
+    if blocked:
+        work.close()
+        raise RuntimeError("a blocking call was made on factrl's own event loop")
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # an interrupted caller leaves no request behind
