@@ -1,0 +1,361 @@
+"""Settings from a TOML file, `key=value` overrides and a paper's defaults.
+
+Layers, later ones win: the reward's knobs, the paper's settings, the file, the overrides.  Every
+problem of all layers is reported in one `ConfigError`, one line each, with the place it came from.
+The sections themselves are in `factrl.settings`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from factrl.errors import ConfigError, nearest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+S = TypeVar("S", bound=BaseModel)
+Knobs = Mapping[str, Any]
+
+_MUST_BE = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "finite_number": "a finite number",
+}
+
+
+def load_settings(
+    cls: type[S],
+    source: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+    knobs: Mapping[str, Knobs] | None = None,
+) -> S:
+    """Settings of type `cls`, resolved from all layers, or one error that lists every problem.
+
+    Args:
+        cls: a pydantic model whose sections are models too, e.g. `RunSettings`.
+        source: a TOML file.
+        overrides: `section.key=value`; the section may be left out where the key is unique.  Values
+            are TOML; what is not TOML is text.
+        defaults: a paper's settings, nested as in TOML.
+        knobs: free tables of `cls` and what they may hold, as name -> default: `{"reward": {...}}`.
+            The defaults are filled in, so that the resolved settings are complete.
+
+    Raises:
+        ConfigError: one line per problem; a file that cannot be read or parsed at all comes alone.
+    """
+    keys = settable(cls)
+    free = dict(knobs or {})
+    draft = _read(keys, source, overrides, defaults, free)
+    for section in {key.split(".")[0] for key in keys if "." in key}:
+        draft.values.setdefault(section, {})  # so that what is missing in it is named by its key
+    settings = None
+    try:
+        settings = cls.model_validate(draft.values)
+    except ValidationError as error:
+        where = f"{source}: " if source else ""
+        draft.problems += _explain(error.errors(include_url=False), draft, keys, where)
+    for table, known in free.items():
+        given = draft.values.get(table)
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            found = check_knobs({name: value}, known, table)
+            draft.problems += [draft.label((table, name)) + problem for problem in found]
+    if draft.problems or settings is None:
+        raise ConfigError("\n".join(dict.fromkeys(draft.problems)))
+    return settings
+
+
+def peek(cls: type[BaseModel], source: Path | str | None, overrides: Sequence[str], key: str) -> Any:
+    """The unchecked value of one key, None when absent: for `paper`, which decides the defaults of the rest.
+
+    Raises:
+        ConfigError: the file cannot be read or parsed; other problems are left to `load_settings`.
+    """
+    value: Any = _read(settable(cls), source, overrides, None, {}).values
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def check_knobs(given: Mapping[str, Any], knobs: Knobs, table: str = "reward") -> list[str]:
+    """Problems with the knobs in `given`: unknown names and values of another type than the default's.
+
+    Args:
+        given: name -> value.
+        knobs: name -> default; a None default accepts anything, a float default also whole numbers.
+        table: what the knobs are called under, for the messages.
+    """
+    problems = []
+    for name, value in given.items():
+        if name not in knobs:
+            known = nearest(name, knobs) or f"; it has {', '.join(sorted(knobs)) or 'no knobs'}"
+            problems.append(f"unknown knob {table}.{name}{known}")
+            continue
+        wanted = _wanted(value, knobs[name])
+        if wanted:
+            problems.append(f"{table}.{name} = {_short(value)} must be {wanted}")
+    return problems
+
+
+def dump_toml(settings: BaseModel) -> str:
+    """The settings as TOML that `load_settings` reads back unchanged; keys without a value are left out."""
+    return tomli_w.dumps(_without_none(settings.model_dump()))
+
+
+def settable(cls: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Every key of `cls` in dotted form, with its type, default and help (`description`)."""
+    keys: dict[str, FieldInfo] = {}
+    for name, field in cls.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            keys |= {f"{name}.{inner}": value for inner, value in settable(section).items()}
+        else:
+            keys[name] = field
+    return keys
+
+
+class _Draft:
+    """Values merged so far, where each came from, and what was wrong on the way."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self._origin: dict[tuple[str, ...], str] = {}
+
+    def merge(self, values: Mapping[str, Any], origin: str, at: tuple[str, ...] = ()) -> None:
+        target = self.values
+        for part in at:
+            target = target[part]
+        for key, value in values.items():
+            path = (*at, key)
+            self._origin[path] = origin
+            if not isinstance(value, Mapping):
+                target[key] = value
+                continue
+            if not isinstance(target.setdefault(key, {}), dict):
+                self.problems.append(
+                    f"{origin}{'.'.join(path)} is a value elsewhere and cannot be a table here"
+                )
+                continue
+            self.merge(value, origin, path)
+
+    def label(self, path: Sequence[str]) -> str:
+        """`recipe.toml: ` for what came from there, empty when nobody gave it."""
+        known = (self._origin.get(tuple(path[:size])) for size in range(len(path), 0, -1))
+        return next((origin for origin in known if origin is not None), "")
+
+
+def _read(
+    keys: Mapping[str, FieldInfo],
+    source: Path | str | None,
+    overrides: Sequence[str],
+    defaults: Mapping[str, Any] | None,
+    knobs: Mapping[str, Knobs],
+) -> _Draft:
+    draft = _Draft()
+    for table, known in knobs.items():
+        draft.merge({table: _without_none(known)}, "")
+    draft.merge(defaults or {}, "paper's settings: ")
+    if source is not None:
+        draft.merge(_parse_file(Path(source)), f"{source}: ")
+    names = [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
+    for override in overrides:
+        try:
+            path, value = _parse_override(override, keys, names)
+        except ConfigError as error:
+            draft.problems.append(f"override: {error}")
+            continue
+        for part in reversed(path):
+            value = {part: value}
+        draft.merge(value, "override: ")
+    return draft
+
+
+def _parse_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        around = [other.name for other in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise ConfigError(f"{path} does not exist{nearest(path.name, around)}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _parse_override(
+    override: str, keys: Mapping[str, FieldInfo], names: Sequence[str]
+) -> tuple[list[str], Any]:
+    key, equals, raw = override.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ConfigError(f"{override!r} is not key=value, e.g. train.steps=100")
+    path = _resolve(key, names).split(".")
+    if not all(path):
+        raise ConfigError(f"{key!r} has an empty part between its dots")
+    return path, _parse_value(key, raw, text=_takes_text(path, keys))
+
+
+def _resolve(key: str, names: Sequence[str]) -> str:
+    """The dotted name behind `key`, which may be the bare last part of a unique name."""
+    if "." in key or key in names:
+        return key
+    same = [name for name in names if name.rpartition(".")[2] == key]
+    if len(same) == 1:
+        return same[0]
+    inside = [name for name in names if name.startswith(f"{key}.")]
+    if same or inside:
+        raise ConfigError(f"{key} is not the name of one key; write one of {', '.join(same or inside)}")
+    raise ConfigError(f"unknown key {key}{_suggest(key, names)}")
+
+
+def _parse_value(key: str, raw: str, *, text: bool) -> Any:
+    if text and raw[:1] not in ('"', "'"):
+        return raw
+    try:
+        parsed = tomllib.loads(f"value = {raw}")
+    except tomllib.TOMLDecodeError:
+        parsed = {}
+    value = parsed.get("value")
+    if len(parsed) == 1 and not isinstance(value, (datetime.date, datetime.time)):
+        return value
+    if text:
+        return raw
+    if not raw.strip():
+        raise ConfigError(f"{key} has no value after the equals sign")
+    if raw.strip()[0] in "[{\"'":
+        raise ConfigError(f"{key} = {_short(raw)} is not valid TOML; quote the whole override for the shell")
+    return raw
+
+
+def _takes_text(path: Sequence[str], keys: Mapping[str, FieldInfo]) -> bool:
+    """Whether the key holds text and nothing else, so that `revision=1234567` needs no quotes."""
+    field = keys.get(".".join(path))
+    if field is not None:
+        return set(get_args(field.annotation) or [field.annotation]) <= {str, NoneType}
+    table = keys.get(".".join(path[:-1]))
+    return table is not None and get_args(table.annotation)[1:] == (str,)
+
+
+def _explain(
+    errors: Iterable[ErrorDetails],
+    draft: _Draft,
+    keys: Mapping[str, FieldInfo],
+    source: str,
+) -> list[str]:
+    """One line per problem; the alternatives of a union, which pydantic reports one by one, are joined."""
+    lines: list[str] = []
+    wanted: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
+    for error in errors:
+        path = _path_of(error["loc"], keys)
+        dotted, label, kind = ".".join(path), draft.label(path), error["type"]
+        if kind == "missing":
+            lines.append(f"{source}{dotted} is required; add it to the recipe or pass {dotted}=...")
+        elif kind == "extra_forbidden":
+            lines.append(f"{label}{_unknown(dotted, error['input'], list(keys))}")
+        elif "[key]" in error["loc"]:
+            lines.append(f"{label}unknown key {dotted}{nearest(path[-1], _quoted(error['msg']))}")
+        elif kind == "value_error":
+            cause = str(error.get("ctx", {}).get("error", error["msg"]))
+            lines += [f"{label if dotted in keys else ''}{line}" for line in cause.splitlines()]
+        else:
+            values.setdefault(dotted, error["input"])
+            wanted.setdefault(dotted, []).append(_must_be(error))
+    for dotted, options in wanted.items():
+        value = values[dotted]
+        close = nearest(value, _quoted(" ".join(options))) if isinstance(value, str) else ""
+        label = draft.label(dotted.split("."))
+        lines.append(
+            f"{label}{dotted} = {_short(value)} must be {' or '.join(dict.fromkeys(options))}{close}"
+        )
+    return lines
+
+
+def _path_of(loc: Sequence[int | str], keys: Mapping[str, FieldInfo]) -> list[str]:
+    """The key a pydantic location is about: without list positions and without the branch of a union."""
+    path = [str(part) for part in loc if part != "[key]"]
+    for size in range(len(path), 0, -1):
+        field = keys.get(".".join(path[:size]))
+        if field is not None and get_origin(field.annotation) is not dict:
+            return path[:size]
+    return path
+
+
+def _must_be(error: ErrorDetails) -> str:
+    return _MUST_BE.get(error["type"]) or re.sub(r"^Input should be (a valid )?", "", error["msg"])
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']+)'", text)
+
+
+def _unknown(dotted: str, value: Any, names: Sequence[str]) -> str:
+    sections = {name.split(".")[0] for name in names if "." in name}
+    if "." not in dotted and isinstance(value, Mapping):
+        return f"unknown section [{dotted}]{nearest(dotted, sections)}"
+    return f"unknown key {dotted}{_suggest(dotted, names)}"
+
+
+def _suggest(key: str, names: Sequence[str]) -> str:
+    """The known key whose last part is spelled most alike, one in the same section before others."""
+    section, _, leaf = key.rpartition(".")
+    known = {
+        name.rpartition(".")[2]: name for name in sorted(names, key=lambda n: n.startswith(f"{section}."))
+    }
+    return "".join(f"; did you mean {known[close]!r}?" for close in _quoted(nearest(leaf, known)))
+
+
+def _wanted(value: Any, default: Any) -> str:
+    """What a knob with this default takes, empty when `value` is that."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if default is None:
+        return ""
+    if isinstance(default, bool):
+        return "" if isinstance(value, bool) else "true or false"
+    if isinstance(default, int):
+        return "" if number and isinstance(value, int) else "a whole number"
+    if isinstance(default, float):
+        return "" if number and abs(value) < math.inf else "a finite number"
+    if isinstance(default, str):
+        return "" if isinstance(value, str) else "text"
+    if isinstance(default, Mapping):
+        return "" if isinstance(value, Mapping) else "a table"
+    return "" if isinstance(value, (list, tuple)) else "a list"
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }
+
+
+def _short(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,380 @@
+"""Questions from files or the hub, and the prompts made of them.
+
+Reads .jsonl, .jsonl.gz, .json (a list) and .parquet files, folders of those and hub datasets.  What
+a dataset calls its columns is recognised for the usual names, verl's parquet rows and TruthRL's and
+KnowRL's sets, and can be given.  Nothing is repaired: a row without a question, an answer or an id of
+its own is an error that names the row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import hashlib
+import itertools
+import json
+import string
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn, get_args
+
+from factrl.errors import ConfigError, DataError, MissingExtra, nearest
+from factrl.types import Example
+
+ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise"]
+Row = Mapping[str, Any]
+
+# Tried in this order when the recipe names no column; dots reach into nested columns.
+_USUAL: Mapping[ColumnName, tuple[str, ...]] = {
+    "question": ("question", "query", "problem", "reward_model.ground_truth.problem", "prompt"),
+    "answers": ("answers", "answer", "gold", "target", "golden_answers", "reward_model.ground_truth.target"),
+    "id": ("id", "_id", "interaction_id"),
+    "topic": ("topic", "title"),
+    "ook": ("ook", "out_of_knowledge", "reward_model.ground_truth.out_of_knowledge"),
+    "false_premise": ("false_premise",),
+}
+_MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
+_FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+
+
+def load_examples(
+    source: str | Path,
+    *,
+    split: str = "train",
+    subset: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    require_answers: bool = True,
+) -> list[Example]:
+    """The examples of a dataset, in its order.
+
+    Args:
+        source: a file, a folder with one file (or several parts) per split, or a hub id.
+        split: which split of a folder or hub dataset.
+        subset: configuration of a hub dataset.
+        columns: our name -> the dataset's column; `""` means that the dataset has none.
+        limit: read only the first so many rows.
+        require_answers: refuse rows without a reference answer.
+
+    Returns:
+        Examples whose `meta` holds every column that was not used.  Rows without an id get one from
+        their content, so that it stays the same when rows are added or removed.
+
+    Raises:
+        DataError: the dataset is missing, unreadable or lacks what is asked of it.
+        MissingExtra: a hub id, and `datasets` is not installed.
+    """
+    rows = list(itertools.islice(_read(str(source), split, subset), limit))
+    if not rows:
+        raise DataError(f"{source} has no rows")
+    names = _choose_columns(rows, columns or {}, str(source))
+    if "question" not in names:
+        _no_column(rows, source, "question")
+    if "answers" not in names and require_answers:
+        _no_column(rows, source, "answers")
+    used = {*names.values(), *((_MORE_ANSWERS,) if names.get("answers") == "answer" else ())}
+    examples = [_example(row, number, names, used, str(source)) for number, row in enumerate(rows, start=1)]
+    _check(examples, names, str(source), require_answers)
+    return _with_ids(examples, names, str(source))
+
+
+def template_names(template: str) -> list[str]:
+    """The column names in a prompt template such as `Question: {question}`.
+
+    Raises:
+        ConfigError: a brace without its partner, or anything but a plain name in braces.
+    """
+    names = []
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ConfigError(f"data.prompt: {error}; write {{{{ and }}}} for literal braces") from None
+    for _, name, spec, conversion in parts:
+        if name is None:
+            continue
+        if spec or conversion or not name.isidentifier():
+            shown = "{" + name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}"
+            raise ConfigError(
+                f"data.prompt: {shown} is not a column name; write {{{{ and }}}} for literal braces"
+            )
+        names.append(name)
+    return names
+
+
+def render_prompt(example: Example, template: str) -> str:
+    """What the user says: `template` with its column names replaced by the example's values.
+
+    Args:
+        example: supplies `question`, `id`, `topic` and its `meta` columns; never the answers.
+        template: text with column names in braces.  Values are inserted as they are: braces in a
+            question are not read again, and no attribute of a value can be reached.
+
+    Raises:
+        ConfigError: a malformed template, an unknown column, or a column that is neither text nor a number.
+    """
+    values = {**example.meta, "question": example.question, "id": example.id, "topic": example.topic}
+    for name in template_names(template):
+        if name not in values:
+            raise ConfigError(
+                f"data.prompt: {{{name}}} is no column of example {example.id!r}{nearest(name, values)}; "
+                f"columns: {', '.join(sorted(values))}"
+            )
+        if not isinstance(values[name], (str, int, float)):
+            kind = type(values[name]).__name__
+            raise ConfigError(f"data.prompt: column {name} of example {example.id!r} is {kind}, not text")
+    return template.format_map(values)
+
+
+# Reading rows
+
+
+def _read(source: str, split: str, subset: str | None) -> Iterator[Row]:
+    path = Path(source).expanduser()
+    if path.is_dir():
+        for part in _parts(path, split):
+            yield from _read_file(part)
+    elif path.exists():
+        yield from _read_file(path)
+    elif _looks_like_path(source):
+        around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"{source} does not exist{nearest(path.name, around)}")
+    else:
+        yield from _read_hub(source, split, subset)
+
+
+def _looks_like_path(source: str) -> bool:
+    """A hub id is `name` or `owner/name`, without the suffix of a data file."""
+    return source.startswith((".", "/", "~")) or source.endswith(_FORMATS) or source.count("/") > 1
+
+
+def _parts(folder: Path, split: str) -> list[Path]:
+    """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …"""
+    files = sorted(file for file in folder.iterdir() if file.name.endswith(_FORMATS))
+    parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
+    if not parts:
+        names = ", ".join(file.name for file in files[:10]) or "no data file"
+        raise DataError(f"{folder} has no split {split!r}; it has {names}; name the split or the file itself")
+    return parts
+
+
+def _read_file(path: Path) -> Iterator[Row]:
+    readers: dict[str, Callable[[Path], Iterable[Any]]] = {
+        ".jsonl": _read_lines,
+        ".jsonl.gz": _read_lines,
+        ".json": _read_list,
+        ".parquet": _read_parquet,
+    }
+    reader = next((readers[suffix] for suffix in _FORMATS if path.name.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{path} is none of {', '.join(_FORMATS)}")
+    try:
+        for number, row in enumerate(reader(path), start=1):
+            if not isinstance(row, dict):
+                raise DataError(f"{path}: row {number} is a {type(row).__name__}, not an object with columns")
+            yield row
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def _read_lines(path: Path) -> Iterator[Any]:
+    opener = gzip.open if path.name.endswith(".gz") else open
+    # Universal newlines would also end a line at a lone carriage return.
+    with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield _parse(line, f"{path}, line {number}")
+
+
+def _read_list(path: Path) -> list[Any]:
+    rows = _parse(path.read_text(encoding="utf-8-sig"), str(path))
+    if not isinstance(rows, list):
+        raise DataError(f"{path} holds one {type(rows).__name__}, not a list of rows")
+    return rows
+
+
+def _read_parquet(path: Path) -> Iterator[Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is not a parquet file: {error}") from error
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}") from error
+
+
+def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:
+    try:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
+    except ImportError as error:
+        raise MissingExtra("datasets", "train") from error
+    try:
+        rows: Any = load_dataset(source, subset, split=split)
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        cause = str(error).strip().split("\n")[0]
+        raise DataError(
+            f"{source} is neither a file here nor a dataset that the hub gave "
+            f"(split {split!r}, subset {subset!r}): {cause}; "
+            "check the spelling and the split, or download it and name the file"
+        ) from error
+    yield from rows
+
+
+# Recognising columns
+
+
+def _choose_columns(rows: Sequence[Row], given: Mapping[str, str], source: str) -> dict[str, str]:
+    """Our name -> the dataset's column, for those that the dataset has."""
+    for name in given:
+        if name not in _USUAL:
+            raise DataError(
+                f"data.columns has no {name!r}{nearest(name, _USUAL)}; known: {', '.join(_USUAL)}"
+            )
+    chosen = {}
+    for name in get_args(ColumnName):
+        if name in given:
+            column = given[name]
+            if column and not any(_look_up(row, column) is not None for row in rows):
+                known = _column_names(rows)
+                raise DataError(
+                    f"{source} has no column {column!r} (data.columns.{name}){nearest(column, known)}; "
+                    f"columns: {', '.join(known)}"
+                )
+        else:
+            fits = (c for c in _USUAL[name] if any(_fits(name, _look_up(row, c)) for row in rows))
+            column = next(fits, "")
+        if column:
+            chosen[name] = column
+    return chosen
+
+
+def _fits(name: ColumnName, value: Any) -> bool:
+    """Whether a column found by its usual name can be what we think it is; verl's `prompt` is a list."""
+    return isinstance(value, str) if name in ("question", "topic") else value is not None
+
+
+def _look_up(row: Row, column: str) -> Any:
+    if column in row:
+        return row[column]
+    value: Any = row
+    for part in column.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _column_names(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(column for row in rows for column in row))
+
+
+def _no_column(rows: Sequence[Row], source: str | Path, name: ColumnName) -> NoReturn:
+    raise DataError(
+        f"{source} has no column for the {name}; columns: {', '.join(_column_names(rows))}; "
+        f"say which one it is with data.columns.{name}=..."
+    )
+
+
+# Building examples
+
+
+def _example(row: Row, number: int, names: Mapping[str, str], used: set[str], source: str) -> Example:
+    def value(name: ColumnName) -> Any:
+        return _look_up(row, names[name]) if name in names else None
+
+    def flag(name: ColumnName) -> bool | None:
+        found = value(name)
+        if found is None or (isinstance(found, int) and found in (0, 1)):
+            return None if found is None else bool(found)
+        raise DataError(f"{source}, row {number}: {names[name]} is {found!r}, not true or false")
+
+    question, topic, given_id = value("question"), value("topic"), value("id")
+    for name, text in (("question", question), ("topic", topic)):
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"{source}, row {number}: {names[name]} is a {type(text).__name__}, not text")
+    if given_id is not None and not isinstance(given_id, (str, int)):
+        raise DataError(f"{source}, row {number}: {names['id']} is a {type(given_id).__name__}, not text")
+    answers = _answers(value("answers"), f"{source}, row {number}: {names.get('answers')}")
+    if names.get("answers") == "answer":
+        answers += _answers(row.get(_MORE_ANSWERS), f"{source}, row {number}: {_MORE_ANSWERS}")
+    return Example(
+        question=(question or "").strip(),
+        answers=tuple(dict.fromkeys(answers)),
+        id="" if given_id is None else str(given_id),
+        topic=topic or "",
+        ook=flag("ook"),
+        false_premise=flag("false_premise"),
+        meta={column: content for column, content in row.items() if column not in used},
+    )
+
+
+def _answers(value: Any, where: str) -> tuple[str, ...]:
+    """Accepted answers in a cell: text, a number, a list of those, or such a list written as JSON (PopQA)."""
+    if isinstance(value, str) and value.startswith('["'):
+        with contextlib.suppress(ValueError):  # an answer may merely start like a list
+            value = json.loads(value)
+    if isinstance(value, Mapping):
+        column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
+        raise DataError(
+            f"{where} is a table with {inner}; name the part with the answers, "
+            f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
+        )
+    answers = []
+    for cell in value if isinstance(value, (list, tuple)) else [value]:
+        if cell is None or cell != cell:  # NaN is how data frames write an empty cell
+            continue
+        if isinstance(cell, bool) or not isinstance(cell, (str, int, float)):
+            raise DataError(f"{where} holds {cell!r}, not text")
+        answers.append(str(cell).strip())
+    return tuple(answer for answer in answers if answer)
+
+
+def _check(examples: Sequence[Example], names: Mapping[str, str], source: str, require_answers: bool) -> None:
+    numbered = list(enumerate(examples, start=1))
+    lacking = {
+        "question": [number for number, example in numbered if not example.question],
+        "answers": [number for number, example in numbered if not example.answers],
+    }
+    for name, rows in lacking.items():
+        if rows and (require_answers or name == "question"):
+            first = examples[rows[0] - 1]
+            raise DataError(
+                f"{source}: no {name} in {len(rows)} of {len(examples)} rows, first in row {rows[0]}"
+                f"{f' (id {first.id})' if first.id else ''}, column {names[name]!r}; "
+                f"remove those rows or name another column with data.columns.{name}=..."
+            )
+
+
+def _with_ids(examples: Sequence[Example], names: Mapping[str, str], source: str) -> list[Example]:
+    seen: dict[str, int] = {}
+    result = []
+    for number, example in enumerate(examples, start=1):
+        if example.id in seen and example.id:
+            raise DataError(
+                f"{source}: rows {seen[example.id]} and {number} have the same id {example.id!r}; "
+                f"name a column with unique ids as data.columns.id=..., "
+                f"or ignore the column {names['id']!r} with data.columns.id=''"
+            )
+        if not example.id:
+            example = dataclasses.replace(example, id=_content_id(example, seen))
+        seen[example.id] = number
+        result.append(example)
+    return result
+
+
+def _content_id(example: Example, seen: Mapping[str, int]) -> str:
+    content = json.dumps([example.question, example.answers]).encode()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    copies = (f"{digest}-{copy}" for copy in itertools.count(2))
+    return next(name for name in itertools.chain([digest], copies) if name not in seen)

@@ -1,0 +1,398 @@
+"""The folder of one training run: what it was told, what it measured and what the policy wrote.
+
+    config.toml                    every setting as resolved; reading it back starts the same run
+    env.json                       versions, platform, commit and command line; keys are blanked out
+    metrics.jsonl                  one JSON object per logged step
+    rollouts/step_000001.parquet   one row per completion of that step
+    checkpoints/                   the trainer's
+    lock                           which process writes here
+
+Only one process writes: rank 0 of a training job.  A run survives being killed at any moment: files
+appear whole or not at all, and a half-written last line of metrics is dropped on the next start.  The
+folder is readable by its owner only, because prompts and completions can be private; whoever wants to
+share a run changes its permissions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from numbers import Real
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from factrl.errors import ConfigError, DataError, nearest
+from factrl.types import Result
+
+_PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
+_SECRET_NAME = re.compile(r"(^|[._-])(api[_-]?key|key|token|secret|password|passwd|authorization)$", re.I)
+_SECRET = re.compile(
+    r"\bsk-[\w-]{8,}"
+    r"|\b(?:hf|gh[opsur]|github_pat|glpat|xox[a-z]|gsk|nvapi|wandb_v\d)[-_][\w-]{16,}"
+    r"|\b(?:AKIA|AIza|eyJ)[\w-]{12,}"
+    r"|\bBearer\s+\S+"
+    r"|\b(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d)\w{24,}"
+)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+_BLANK = "***"
+_STEP_FILE = re.compile(r"step_(\d+)\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One completion as it goes into the rollout file.
+
+    Attributes:
+        id: id of the example.
+        result: what became of it; each of its terms becomes a column `term/<name>`.
+        advantage: sequence advantage; None when the sample took no part in the update.
+    """
+
+    id: str
+    prompt: str
+    completion: str
+    result: Result
+    advantage: float | None
+
+
+class Run:
+    """A run folder that this process may write to; use it as a context manager, which frees it again."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock of an existing folder; use `Run.create` or `Run.open`."""
+        self.path = path
+        self._lock = path / "lock"
+        self._owner = _take_lock(self._lock)
+
+    @classmethod
+    def create(cls, root: Path | str, name: str, settings_toml: str) -> Run:
+        """A new folder `root/<name>-<UTC date>-<time>`, with the settings and the environment written.
+
+        Args:
+            root: folder of all runs; created when missing.
+            name: any text; what a file name cannot hold is replaced.
+            settings_toml: the resolved settings.
+
+        Raises:
+            ConfigError: the folder cannot be created.
+        """
+        stem = f"{_file_name(name)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
+        try:
+            Path(root).mkdir(parents=True, exist_ok=True)
+            path = _new_folder(Path(root), stem)
+        except OSError as error:
+            raise ConfigError(f"run.dir = {str(root)!r}: cannot create the run folder: {error}") from error
+        run = cls(path)
+        run.rollouts.mkdir()
+        _write(path / "config.toml", settings_toml.encode())
+        _write(path / "env.json", json.dumps(_environment(), indent=2).encode())
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> Run:
+        """The folder of an earlier run, to go on with it; what a crash left half-written is removed.
+
+        Raises:
+            ConfigError: there is no such run, or another process is writing to it.
+            DataError: its metrics are damaged in the middle.
+        """
+        path = Path(path)
+        if not (path / "config.toml").is_file():
+            around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            found = "is not a run folder (no config.toml)" if path.is_dir() else "does not exist"
+            raise ConfigError(f"run {path} {found}{nearest(path.name, around)}")
+        run = cls(path)
+        try:
+            run.rollouts.mkdir(exist_ok=True)
+            for unfinished in [*path.glob("*.tmp"), *run.rollouts.glob("*.tmp")]:
+                unfinished.unlink()
+            _write(run.metrics, b"".join(_whole_lines(run.metrics)))
+        except (OSError, DataError):
+            run.close()
+            raise
+        return run
+
+    @property
+    def metrics(self) -> Path:
+        """The file that `log` appends to."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        """The folder that `write_rollouts` writes to."""
+        return self.path / "rollouts"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder for the trainer's checkpoints; not created here."""
+        return self.path / "checkpoints"
+
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        """Append one line of metrics; NaN and infinities become null."""
+        line = (json.dumps({"step": step, **_plain(values)}, allow_nan=False) + "\n").encode()
+        # One unbuffered write in append mode: a kill leaves the whole line or a torn last one, never a gap.
+        with self.metrics.open("ab", buffering=0) as file:
+            size = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(size)
+                raise OSError(f"{self.metrics}: the disk is full")
+
+    def write_rollouts(self, step: int, rollouts: Sequence[Rollout]) -> Path:
+        """Write the completions of one step, replacing what an earlier attempt at it wrote.
+
+        Columns: step, id, prompt, completion, state, cause, detail, value, advantage, `term/<name>` for
+        each term, and facts as JSON.
+        """
+        import pyarrow
+        import pyarrow.parquet
+
+        rows = [{"step": step, **_row(rollout)} for rollout in rollouts]
+        terms = sorted({key for row in rows for key in row if key.startswith("term/")})
+        schema = pyarrow.schema(
+            [("step", pyarrow.int64())]
+            + [
+                (name, pyarrow.string())
+                for name in ("id", "prompt", "completion", "state", "cause", "detail")
+            ]
+            + [(name, pyarrow.float64()) for name in ("value", "advantage", *terms)]
+            + [("facts", pyarrow.string())]
+        )
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
+        path = self.rollouts / f"step_{step:06d}.parquet"
+        _write(path, sink.getvalue().to_pybytes())
+        return path
+
+    def truncate_after(self, step: int) -> None:
+        """Forget everything later than `step`, so that curves go on from that checkpoint without overlap."""
+        lines = _whole_lines(self.metrics)
+        _write(self.metrics, b"".join(line for line in lines if json.loads(line)["step"] <= step))
+        for file in self.rollouts.iterdir():
+            match = _STEP_FILE.fullmatch(file.name)
+            if match and int(match[1]) > step:
+                file.unlink()
+
+    def close(self) -> None:
+        """Let other processes write to the folder; a second call does nothing."""
+        if self._owner["pid"] == os.getpid() and _read_lock(self._lock) == self._owner:  # not in a fork
+            self._lock.unlink()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: Path | str) -> list[dict[str, Any]]:
+    """The metrics of a run folder, also while it is being written; a half-written last line is left out.
+
+    Raises:
+        DataError: a line in the middle is not a JSON object with a step.
+    """
+    return [json.loads(line) for line in _whole_lines(Path(path) / "metrics.jsonl")]
+
+
+def redact(words: Sequence[str]) -> list[str]:
+    """A command line in which everything that looks like a key, password or login is blanked out."""
+    result: list[str] = []
+    blank_next = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        secret = bool(_SECRET_NAME.search(name.lstrip("-")))
+        if blank_next:
+            result.append(_BLANK)
+        elif secret and equals:
+            result.append(f"{name}={_BLANK}")
+        else:
+            result.append(_LOGIN.sub(f"{_BLANK}@", _SECRET.sub(_BLANK, word)))
+        blank_next = secret and not equals and word.startswith("-")
+    return result
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": redact(sys.argv),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {package: _version(package) for package in _PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The git commit of the working directory, None outside a repository."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    try:
+        done = subprocess.run([git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _file_name(name: str) -> str:
+    """At most 48 characters (192 bytes) that every file system takes and that stay inside the folder."""
+    return re.sub(r"[^\w.-]+", "-", name)[:48].strip(".-") or "run"
+
+
+def _new_folder(root: Path, stem: str) -> Path:
+    copy = 1
+    while True:
+        path = root / (stem if copy == 1 else f"{stem}-{copy}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            return path
+        copy += 1
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part."""
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.write_bytes(content)
+    os.replace(unfinished, path)
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """The lines of a metrics file without a last one that a crash, or a write under way, left torn."""
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
+        if not _has_step(line):
+            raise DataError(f"{path}, line {number} is not a JSON object with a step; remove that line")
+    return lines
+
+
+def _has_step(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line)["step"], int)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _row(rollout: Rollout) -> dict[str, Any]:
+    result = rollout.result
+    row = {
+        "id": rollout.id,
+        "prompt": rollout.prompt,
+        "completion": rollout.completion,
+        "state": result.state,
+        "value": _plain(result.value),
+        "cause": result.cause,
+        "detail": result.detail,
+        "advantage": _plain(rollout.advantage),
+        "facts": json.dumps(_plain(result.facts), allow_nan=False),
+        **{f"term/{name}": _plain(value) for name, value in result.terms.items()},
+    }
+    for key, value in row.items():
+        if isinstance(value, str):  # half a surrogate pair, which JSON data can hold, is no UTF-8
+            row[key] = value.encode("utf-8", "backslashreplace").decode()
+    return row
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: numbers that are not finite become null, arrays' numbers plain ones."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
+
+
+# The lock is a file that only its creator can have made (O_EXCL), because advisory locks are missing or
+# unreliable on the network file systems that clusters keep runs on.  The price is that it outlives a
+# killed process; the pid and start time inside tell such a leftover from a live owner.
+
+
+def _take_lock(path: Path) -> dict[str, Any]:
+    owner = {"host": socket.gethostname(), "pid": os.getpid(), "start": _start_time(os.getpid())}
+    for _ in range(2):
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            _remove_if_stale(path, owner["host"])
+            continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(json.dumps(owner).encode())
+        return owner
+    raise ConfigError(f"run {path.parent} was taken by another process just now")
+
+
+def _read_lock(path: Path) -> dict[str, Any]:
+    """Who holds the lock; empty when it is gone, or was made but not yet written."""
+    try:
+        owner = json.loads(path.read_bytes())
+        return {key: owner[key] for key in ("host", "pid", "start")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _remove_if_stale(path: Path, host: str) -> None:
+    """Remove the lock of a dead process of this machine, else say who holds it."""
+    owner = _read_lock(path)
+    if owner.get("host") != host or _alive(owner["pid"], owner["start"]):
+        who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+        raise ConfigError(
+            f"run {path.parent} is being written by {who}; wait for it, or delete {path} if it is gone"
+        )
+    # Two processes can find the same leftover.  Renaming decides which of them removes it, and looking at
+    # what was renamed makes sure that it was the leftover and not the lock the other one made meanwhile.
+    aside = path.with_name(f"lock-{os.getpid()}")
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return
+    if _read_lock(aside) != owner:
+        os.rename(aside, path)
+        raise ConfigError(f"run {path.parent} was taken by another process just now")
+    aside.unlink()
+
+
+def _alive(pid: int, start: str | None) -> bool:
+    """Whether that very process still runs, and not another one that got its number."""
+    if os.name == "nt":
+        return True  # signal 0 is Ctrl-C there; a leftover has to be removed by hand
+    with contextlib.suppress(PermissionError):  # somebody else's process
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return start == _start_time(pid)
+
+
+def _start_time(pid: int) -> str | None:
+    """When a process started, in clock ticks since boot; None when it has ended or /proc does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]  # Z: killed, but nobody has asked how it ended

@@ -1,0 +1,244 @@
+"""What `factrl train` can be told: one frozen model per section of a recipe.
+
+The string beneath a field is its help.  A name equals TRL's wherever TRL has the thing; a default
+that differs from TRL's says so.  Reading, merging and reporting problems is `factrl.config`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from factrl.data import ColumnName, template_names
+
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Section(BaseModel):
+    """Frozen, typed strictly and closed: an unknown key is an error, `"5"` is not a number."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class ModelSettings(Section):
+    """`[model]`: the policy."""
+
+    name: str = Field(min_length=1)
+    """Local folder or hub id of the model to train."""
+    revision: str | None = None
+    """Branch, tag or commit on the hub."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the loaded weights; `auto` takes what the checkpoint says."""
+    lora: bool = False
+    """Train a LoRA adapter instead of all weights."""
+    lora_rank: Positive = 16
+    """Rank of the adapter."""
+    lora_alpha: Positive = 32
+    """Scale of the adapter; its output is multiplied by alpha / rank."""
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout inside the adapter."""
+    lora_target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = "all-linear"
+    """Modules that get an adapter: `all-linear` or a list of names."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model; needs `revision`, so that the code cannot change."""
+
+    @model_validator(mode="after")
+    def _remote_code_is_pinned(self) -> ModelSettings:
+        if self.trust_remote_code and not self.revision:
+            raise ValueError("model.trust_remote_code = true needs model.revision, the commit that you read")
+        return self
+
+
+class DataSettings(Section):
+    """`[data]`: the questions and how they become prompts."""
+
+    train: str = Field(min_length=1)
+    """Questions to train on: a .jsonl, .jsonl.gz, .json or .parquet file, a folder of them, or a hub id."""
+    split: str = Field(default="train", min_length=1)
+    """Split of `train`, for a folder or a hub id."""
+    subset: str | None = None
+    """Configuration of a hub dataset that has several."""
+    eval: str | None = None
+    """Questions to evaluate on while training, as in `train`; none by default."""
+    eval_split: str = Field(default="test", min_length=1)
+    """Split of `eval`, for a folder or a hub id."""
+    columns: dict[ColumnName, str] = Field(default_factory=dict)
+    """What the dataset calls its columns, e.g. `{question = "query"}`; dots reach into nested columns."""
+    prompt: str = Field(default="{question}", min_length=1)
+    """What the user says: `{question}` or any other column in braces; `{{` and `}}` are literal braces."""
+    system: str | None = None
+    """System message; none by default."""
+    chat: bool = True
+    """Apply the model's chat template."""
+    prefill: str = ""
+    """Text that the assistant's turn starts with, e.g. `<think>`."""
+    limit: Positive | None = None
+    """Use only the first so many questions."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_is_a_template(cls, value: str) -> str:
+        template_names(value)
+        return value
+
+
+class JudgeSettings(Section):
+    """`[judge]`: the model server that grades answers; its key comes from the environment only."""
+
+    url: str | None = None
+    """Server and model, e.g. `http://localhost:8000/v1#Qwen/Qwen3-8B` or `openai/gpt-4o-mini`."""
+    max_concurrency: int = Field(default=32, ge=1, le=4096)
+    """Calls in flight at once."""
+    timeout_attempt: Seconds = 30.0
+    """Seconds for one attempt."""
+    timeout_call: Seconds = 100.0
+    """Seconds for one call with all its attempts."""
+    max_attempts: int = Field(default=4, ge=1, le=20)
+    """Attempts per call, over all layers."""
+
+    @field_validator("url")
+    @classmethod
+    def _url_holds_no_key(cls, value: str | None) -> str | None:
+        address = (value or "").partition("#")[0]
+        if "@" in address or "?" in address:  # the resolved settings are saved and logged
+            raise ValueError("judge.url must not hold a key; put it in FACTRL_JUDGE_API_KEY")
+        return value
+
+    @model_validator(mode="after")
+    def _a_call_holds_an_attempt(self) -> JudgeSettings:
+        if self.timeout_call < self.timeout_attempt:
+            raise ValueError(
+                f"judge.timeout_call = {self.timeout_call:g} is shorter than "
+                f"judge.timeout_attempt = {self.timeout_attempt:g}"
+            )
+        return self
+
+
+class TrainSettings(Section):
+    """`[train]`: the optimisation."""
+
+    steps: Positive | None = None
+    """Optimizer steps; when set, `epochs` is not used."""
+    epochs: float = Field(default=1.0, gt=0)
+    """Passes over the questions."""
+    prompts_per_step: Positive = 64
+    """Questions per optimizer step, over all processes."""
+    num_generations: int = Field(default=8, ge=2)
+    """Completions per question: the group that advantages compare."""
+    micro_batch_size: Positive = 8
+    """Completions per forward pass and process; fewer need less memory."""
+    max_completion_length: Positive = 2048
+    """Tokens a completion may have."""
+    max_prompt_length: Positive | None = None
+    """Tokens a prompt may have; longer questions are left out and counted."""
+    learning_rate: float = Field(default=1e-6, gt=0, lt=1)
+    """Peak learning rate of AdamW."""
+    lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = "constant"
+    """Learning-rate schedule."""
+    warmup_steps: float = Field(default=0, ge=0)
+    """Steps of linear warm-up; below 1 it is a share of all steps."""
+    weight_decay: float = Field(default=0.01, ge=0, lt=1)
+    """AdamW weight decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradient clipping norm."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"] = "dapo"
+    """How token losses are averaged: `dapo` over all tokens of the step, `grpo` per completion first."""
+    scale_rewards: Literal["group", "batch", "none"] = "group"
+    """Divide advantages by the standard deviation of the group, of the batch, or not at all."""
+    beta: float = Field(default=0.0, ge=0)
+    """Weight of the KL penalty to the starting model; 0 loads no reference model."""
+    use_bias_correction_kl: bool = False
+    """TRL's corrected KL gradient. TRL has it on; off is the KL of the papers and of verl."""
+    epsilon: float = Field(default=0.2, gt=0, lt=1)
+    """Lower clipping range of the probability ratio."""
+    epsilon_high: float | None = Field(default=None, gt=0)
+    """Upper clipping range; the same as `epsilon` by default."""
+    advantage_epsilon: float = Field(default=1e-6, ge=0, lt=1)
+    """Added to the standard deviation that divides advantages. TRL has 1e-4, verl 1e-6."""
+    num_iterations: Positive = 1
+    """Optimizer passes over each batch of completions."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Sampling temperature of the completions."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling; below 1 it biases the importance ratio."""
+    mask_truncated_completions: bool = False
+    """Leave completions that hit the length limit out of the loss."""
+    gradient_checkpointing: bool = True
+    """Recompute activations in the backward pass: less memory, more time."""
+    bf16: Literal["auto"] | bool = "auto"
+    """bfloat16 autocast; `auto` uses it where the device has it. TRL has it on, also on CPU."""
+    save_steps: Positive = 50
+    """Steps between checkpoints."""
+    eval_steps: Positive | None = None
+    """Steps between evaluations on `data.eval`; only at the end by default."""
+    use_vllm: bool = False
+    """Generate with vLLM."""
+    vllm_mode: Literal["colocate", "server"] = "colocate"
+    """vLLM inside the training processes or on a server of its own."""
+    report_to: tuple[str, ...] = Field(default=(), strict=False)
+    """Trackers that get the metrics, e.g. `["wandb"]`."""
+    max_masked_share: float = Field(default=0.5, gt=0, le=1)
+    """Stop when more than this share of completions could not be graded for 3 steps in a row."""
+
+    @model_validator(mode="after")
+    def _numbers_fit_together(self) -> TrainSettings:
+        completions = self.prompts_per_step * self.num_generations
+        problems = []
+        if completions % self.micro_batch_size:
+            problems.append(
+                f"train.micro_batch_size = {self.micro_batch_size} does not divide the {completions} "
+                f"completions of a step: prompts_per_step = {self.prompts_per_step} times "
+                f"num_generations = {self.num_generations}"
+            )
+        if self.warmup_steps and self.lr_scheduler_type == "constant":
+            problems.append(
+                f"train.warmup_steps = {self.warmup_steps:g} does nothing with "
+                "train.lr_scheduler_type = 'constant'; use 'constant_with_warmup'"
+            )
+        if self.save_steps % self.num_iterations:
+            problems.append(
+                f"train.save_steps = {self.save_steps} is not a multiple of train.num_iterations = "
+                f"{self.num_iterations}; resuming there would lose a batch of completions"
+            )
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
+class OutputSettings(Section):
+    """`[run]`: where the run goes."""
+
+    dir: str = Field(default="runs", min_length=1)
+    """Folder that holds all runs."""
+    name: str | None = None
+    """Start of the run folder's name; the paper's name by default."""
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    """Seed of everything that is random."""
+    resume: str | None = None
+    """Run folder to go on with."""
+
+
+class RunSettings(Section):
+    """Everything `factrl train` can be told; the root of a recipe."""
+
+    paper: str = Field(min_length=1)
+    """The reward: a paper (`truthrl`), a variant of it (`truthrl:binary`) or your own (`my.py:reward`)."""
+    model: ModelSettings
+    data: DataSettings
+    reward: dict[str, Any] = Field(default_factory=dict)
+    """The reward's knobs; `factrl show PAPER` lists them."""
+    judge: JudgeSettings = JudgeSettings()
+    train: TrainSettings = TrainSettings()
+    run: OutputSettings = OutputSettings()
+
+    @model_validator(mode="after")
+    def _evaluation_has_data(self) -> RunSettings:
+        if self.train.eval_steps and not self.data.eval:
+            raise ValueError(
+                f"train.eval_steps = {self.train.eval_steps} needs data.eval, the questions to evaluate on"
+            )
+        return self

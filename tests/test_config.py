@@ -1,0 +1,332 @@
+"""Recipes, overrides and knobs: what is accepted, and what every wrong thing is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from factrl.config import check_knobs, dump_toml, load_settings, peek, settable
+from factrl.data import render_prompt
+from factrl.errors import ConfigError
+from factrl.settings import RunSettings
+from factrl.types import Example
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
+NEEDED = ["paper=truthrl", "model.name=tiny", "data.train=questions.jsonl"]
+KNOBS = {
+    "reward": {"correct": 1.0, "wrong": -1.0, "retries": 2, "strict": True, "mode": "words", "floor": None}
+}
+
+
+def problems(*overrides: str, toml: str = "", tmp_path: Path | None = None, **more: Any) -> list[str]:
+    """The lines of the error, without the folder of the recipe."""
+    source = None
+    if tmp_path is not None:
+        source = tmp_path / "recipe.toml"
+        source.write_text(toml, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(RunSettings, source, overrides, **more)
+    return [line.replace(f"{tmp_path}/", "") for line in str(caught.value).splitlines()]
+
+
+def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
+    toml = """
+        paper = "truthrl"
+        learning_rate = 1e-5
+        [model]
+        name = "tiny"
+        [train]
+        learnin_rate = 1e-5
+        steps = "five"
+        num_generations = 1
+        loss_type = "dr-grpo"
+        [trian]
+        epochs = 1
+        """
+    assert problems(
+        "data.limt=3", "temprature=2", toml=toml, tmp_path=tmp_path, defaults={"train": {"beta": -1.0}}
+    ) == [
+        "override: unknown key temprature; did you mean 'train.temperature'?",
+        "recipe.toml: data.train is required; add it to the recipe or pass data.train=...",
+        "override: unknown key data.limt; did you mean 'data.limit'?",
+        "recipe.toml: unknown key train.learnin_rate; did you mean 'train.learning_rate'?",
+        "recipe.toml: unknown key learning_rate; did you mean 'train.learning_rate'?",
+        "recipe.toml: unknown section [trian]; did you mean 'train'?",
+        "recipe.toml: train.steps = 'five' must be a whole number",
+        "recipe.toml: train.num_generations = 1 must be greater than or equal to 2",
+        "recipe.toml: train.loss_type = 'dr-grpo' must be 'grpo', 'dr_grpo', 'dapo', 'bnpo' or 'reinforce++'"
+        "; did you mean 'dr_grpo'?",
+        "paper's settings: train.beta = -1.0 must be greater than or equal to 0",
+    ]
+
+
+def test_nothing_given_names_what_is_required() -> None:
+    assert [line.split(" is required")[0] for line in problems()] == ["paper", "model.name", "data.train"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("steps", "override: 'steps' is not key=value, e.g. train.steps=100"),
+        ("=5", "override: '=5' is not key=value, e.g. train.steps=100"),
+        ("train..steps=5", "override: 'train..steps' has an empty part between its dots"),
+        ("name=x", "override: name is not the name of one key; write one of model.name, run.name"),
+        ("judge=x", "override: judge is not the name of one key; write one of judge.url, "),
+        ("steps=", "override: steps has no value after the equals sign"),
+        ("report_to=[wandb]", "override: report_to = '[wandb]' is not valid TOML; quote the whole override"),
+        ("report_to=wandb", "override: train.report_to = 'wandb' must be a list"),
+        ("lora=True", "override: model.lora = 'True' must be true or false"),
+        ("lora=1", "override: model.lora = 1 must be true or false"),
+        ("steps=true", "override: train.steps = true must be a whole number"),
+        ("steps=5.0", "override: train.steps = 5.0 must be a whole number"),
+        ("steps='5'", "override: train.steps = '5' must be a whole number"),
+        ("steps=0", "override: train.steps = 0 must be greater than or equal to 1"),
+        ("temperature=nan", "override: train.temperature = nan must be a finite number"),
+        ("max_grad_norm=inf", "override: train.max_grad_norm = inf must be a finite number"),
+        ("top_p=1.1", "override: train.top_p = 1.1 must be less than or equal to 1"),
+        ("bf16=yes", "override: train.bf16 = 'yes' must be 'auto' or true or false"),
+        ("model.name=", "override: model.name = '' must be text that is not empty"),
+        ("data.columns.qestion=q", "override: unknown key data.columns.qestion; did you mean 'question'?"),
+        ("data.columns=q", "override: data.columns = 'q' must be a table"),
+        ("data.prompt=\\boxed{}", "override: data.prompt: {} is not a column name; write {{ and }}"),
+        ("train.lr.peak=1", "override: unknown key train.lr"),
+        ("paper.name=x", "override: paper is a value elsewhere and cannot be a table here"),
+        ("trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
+        ("judge.timeout_call=5", "judge.timeout_call = 5 is shorter than judge.timeout_attempt = 30"),
+        ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),
+        ("warmup_steps=5", "train.warmup_steps = 5 does nothing with train.lr_scheduler_type = 'constant'"),
+        ("num_iterations=3", "train.save_steps = 50 is not a multiple of train.num_iterations = 3"),
+        ("eval_steps=5", "train.eval_steps = 5 needs data.eval"),
+    ],
+)
+def test_one_wrong_override_is_one_line(override: str, message: str) -> None:
+    found = problems(*NEEDED, override)
+    assert len(found) == 1
+    assert found[0].startswith(message)
+
+
+@pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])
+def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
+    (found,) = problems(*NEEDED, f"judge.url={url}")
+    assert "FACTRL_JUDGE_API_KEY" in found
+    assert "sesame" not in found
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:8000/v1#Qwen/Qwen3-8B", "http://host/v1#a@b?c", "openai/gpt-4o-mini"]
+)
+def test_judge_urls_are_taken_as_they_are(url: str) -> None:
+    assert load_settings(RunSettings, None, [*NEEDED, f"judge.url={url}"]).judge.url == url
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("steps=5", "train.steps", 5),
+        ("learning_rate=1e-5", "train.learning_rate", 1e-5),
+        ("epochs=2", "train.epochs", 2.0),
+        ("loss_type=reinforce++", "train.loss_type", "reinforce++"),
+        ("loss_type='grpo'", "train.loss_type", "grpo"),
+        ("bf16=auto", "train.bf16", "auto"),
+        ("bf16=false", "train.bf16", False),
+        ('report_to=["wandb", "trackio"]', "train.report_to", ("wandb", "trackio")),
+        ("lora_target_modules=['q', 'v']", "model.lora_target_modules", ("q", "v")),
+        ("lora_target_modules=all-linear", "model.lora_target_modules", "all-linear"),
+        ("revision=1234567", "model.revision", "1234567"),
+        ("run.name=2026-11-21", "run.name", "2026-11-21"),
+        ("run.name='quoted'", "run.name", "quoted"),
+        ("run.name='half", "run.name", "'half"),
+        ("data.prompt={question} = ?", "data.prompt", "{question} = ?"),
+        ("data.prefill=", "data.prefill", ""),
+        ("data.columns.question=42", "data.columns", {"question": "42"}),
+        ("train=x.jsonl", "data.train", "x.jsonl"),
+        ("reward.anything=[1, 2]", "reward", {"anything": [1, 2]}),
+        (" train.steps =5", "train.steps", 5),
+    ],
+)
+def test_override_values(override: str, key: str, value: Any) -> None:
+    settings: Any = load_settings(RunSettings, None, [*NEEDED, override])
+    for part in key.split("."):
+        settings = getattr(settings, part)
+    assert settings == value
+    assert type(settings) is type(value)
+
+
+def test_later_layers_win(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[train]\nsteps = 2\nbeta = 0.2\nepsilon = 0.3\n[reward]\nwrong = -2\n")
+    defaults = {"train": {"steps": 1, "temperature": 0.5}, "reward": {"correct": 3.0, "wrong": -3.0}}
+    settings = load_settings(RunSettings, recipe, [*NEEDED, "beta=0.1", "beta=0.4"], defaults, KNOBS)
+    assert (settings.train.steps, settings.train.temperature, settings.train.epsilon) == (2, 0.5, 0.3)
+    assert settings.train.beta == 0.4
+    assert settings.reward == {"correct": 3.0, "wrong": -2, "retries": 2, "strict": True, "mode": "words"}
+
+
+def test_settings_do_not_change() -> None:
+    settings = load_settings(RunSettings, None, NEEDED)
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.train.steps = 5  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a = 1\nb = \n", r"is not valid TOML: .*\(at line 2, column \d\)"),
+        (b"a = 1\na = 2\n", r"is not valid TOML: .*\(at line 2, column \d\)"),
+        (b"a = '\xff'", r"is not UTF-8 text \(byte 5\)"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_settings(RunSettings, path, NEEDED)
+    assert re.fullmatch(f"{re.escape(str(path))} {message}", str(caught.value))
+
+
+def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "truthrl.toml").touch()
+    with pytest.raises(ConfigError, match=r"thruthrl\.toml does not exist; did you mean 'truthrl\.toml'\?"):
+        load_settings(RunSettings, tmp_path / "thruthrl.toml", NEEDED)
+    with pytest.raises(ConfigError, match=r"no/such\.toml does not exist$"):
+        load_settings(RunSettings, "no/such.toml", NEEDED)
+    with pytest.raises(ConfigError, match="cannot be read: "):
+        load_settings(RunSettings, tmp_path, NEEDED)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(b'\xef\xbb\xbfpaper = "truthrl"\r\n[train]\r\nsteps = 3\r\n')
+    assert load_settings(RunSettings, path, NEEDED).train.steps == 3
+
+
+def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('paper = "knowrl"\n[train]\nsteps = "wrong"\n')
+    assert peek(RunSettings, path, [], "paper") == "knowrl"
+    assert peek(RunSettings, path, ["paper=truthrl", "nonsense"], "paper") == "truthrl"
+    assert peek(RunSettings, path, [], "train.steps") == "wrong"
+    assert peek(RunSettings, None, [], "paper") is None
+    assert peek(RunSettings, path, [], "paper.name") is None
+
+
+# Knobs
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"wrogn": -1.0}, "unknown knob reward.wrogn; did you mean 'wrong'?"),
+        ({"x": 1}, "unknown knob reward.x; it has correct, floor, mode, retries, strict, wrong"),
+        ({"correct": "1"}, "reward.correct = '1' must be a finite number"),
+        ({"correct": True}, "reward.correct = true must be a finite number"),
+        ({"correct": float("nan")}, "reward.correct = nan must be a finite number"),
+        ({"retries": 2.0}, "reward.retries = 2.0 must be a whole number"),
+        ({"retries": False}, "reward.retries = false must be a whole number"),
+        ({"strict": 1}, "reward.strict = 1 must be true or false"),
+        ({"mode": 3}, "reward.mode = 3 must be text"),
+    ],
+)
+def test_wrong_knobs(given: dict[str, Any], message: str) -> None:
+    assert check_knobs(given, KNOBS["reward"]) == [message]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"correct": 2},
+        {"correct": 10**400},
+        {"correct": 2.5, "retries": 0, "strict": False, "mode": ""},
+        {"floor": [1]},
+    ],
+)
+def test_right_knobs(given: dict[str, Any]) -> None:
+    assert check_knobs(given, KNOBS["reward"]) == []
+
+
+@pytest.mark.parametrize(
+    ("default", "right", "wrong"), [([], [1], 1), ((1, 2), [3], "x"), ({}, {"a": 1}, []), (None, "any", None)]
+)
+def test_knobs_that_hold_several_values(default: Any, right: Any, wrong: Any) -> None:
+    assert check_knobs({"k": right}, {"k": default}) == []
+    assert bool(check_knobs({"k": wrong}, {"k": default})) is (default is not None)
+
+
+def test_knob_problems_join_the_others_and_knobs_have_short_names(tmp_path: Path) -> None:
+    assert problems(*NEEDED[1:], "wrong=x", toml="[reward]\ncorect = 1", tmp_path=tmp_path, knobs=KNOBS) == [
+        "recipe.toml: paper is required; add it to the recipe or pass paper=...",
+        "override: reward.wrong = 'x' must be a finite number",
+        "recipe.toml: unknown knob reward.corect; did you mean 'correct'?",
+    ]
+    settings = load_settings(RunSettings, None, [*NEEDED, "wrong=-0.5"], knobs=KNOBS)
+    assert settings.reward["wrong"] == -0.5
+
+
+# Resolved settings
+
+
+@given(
+    prompt=st.text(max_size=30),
+    knob=st.one_of(st.text(max_size=20), st.floats(allow_nan=False), st.booleans()),
+)
+def test_resolved_settings_read_back_the_same(
+    tmp_path_factory: pytest.TempPathFactory, prompt: str, knob: Any
+) -> None:
+    data = {"train": "q.jsonl", "system": prompt, "columns": {"question": prompt}}
+    values = {
+        "paper": "truthrl",
+        "model": {"name": "tiny"},
+        "data": data,
+        "reward": {"knob": knob, "unset": None},
+    }
+    settings = load_settings(RunSettings, None, [], values)
+    path = tmp_path_factory.mktemp("resolved") / "config.toml"
+    path.write_bytes(dump_toml(settings).encode())
+    again = load_settings(RunSettings, path)
+    assert again.data == settings.data
+    assert again.reward == {"knob": knob}
+    assert again.train == settings.train
+
+
+def test_every_key_has_help() -> None:
+    keys = settable(RunSettings)
+    assert {"paper", "reward", "model.name", "train.learning_rate", "data.columns"} <= set(keys)
+    assert [key for key, field in keys.items() if not field.description] == []
+
+
+# Recipes
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_recipes_load_and_make_prompts(recipe: Path) -> None:
+    settings = load_settings(RunSettings, recipe)
+    prompt = render_prompt(Example("Who wrote Ulysses?", ("James Joyce",)), settings.data.prompt)
+    assert prompt.endswith("Who wrote Ulysses?")
+    assert "{{" not in prompt
+    assert load_settings(RunSettings, None, [], settings.model_dump(exclude_none=True)) == settings
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_recipes_say_how_to_run_them_and_where_their_numbers_come_from(recipe: Path) -> None:
+    text = recipe.read_text(encoding="utf-8")
+    header = text.split("\n\n")[0]
+    assert f"factrl train recipes/{recipe.name}" in header
+    assert "arXiv:" in header
+    section = re.split(r"^\[(\w+)\]\n", text, flags=re.M)
+    train = section[section.index("train") + 1]
+    without_source = [line for line in train.splitlines() if "=" in line and "#" not in line]
+    assert without_source == []
+
+
+def test_there_are_recipes() -> None:
+    assert "truthrl" in [path.stem for path in RECIPES]

@@ -1,0 +1,396 @@
+"""Datasets and prompts: which columns are recognised, and what every broken dataset is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from factrl.data import load_examples, render_prompt, template_names
+from factrl.errors import ConfigError, DataError, MissingExtra
+from factrl.types import Example
+
+ROW = {"question": "Who wrote Ulysses?", "answers": ["James Joyce"]}
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    path.write_text(lines, encoding="utf-8")
+    return path
+
+
+def load(tmp_path: Path, *rows: Any, **options: Any) -> list[Example]:
+    return load_examples(write(tmp_path / "data.jsonl", list(rows)), **options)
+
+
+def refusal(tmp_path: Path, *rows: Any, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        load(tmp_path, *rows, **options)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+# Columns
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (
+            {"question": "When?", "answers": "March 13, 2018", "title": "Justice League"},  # KnowRL
+            Example("When?", ("March 13, 2018",), topic="Justice League"),
+        ),
+        (
+            {
+                "interaction_id": "a1",
+                "query": "who?",
+                "answer": "Ann",
+                "alt_ans": ["Anne", "Ann"],
+                "domain": "x",
+            },
+            Example("who?", ("Ann", "Anne"), "a1", meta={"domain": "x"}),  # TruthRL, evaluation
+        ),
+        (
+            {  # TruthRL, training: verl's row
+                "prompt": [{"role": "user", "content": "long"}],
+                "reward_model": {
+                    "style": "rule",
+                    "ground_truth": {"problem": "who?", "target": ["Ann", "Anne"], "out_of_knowledge": True},
+                },
+            },
+            Example("who?", ("Ann", "Anne"), ook=True),
+        ),
+        ({"problem": "1+1", "answer": 2, "_id": 7}, Example("1+1", ("2",), "7")),
+        ({"prompt": "Q", "golden_answers": ["a"], "ook": 0}, Example("Q", ("a",), ook=False)),
+        ({"question": "Q", "target": "a", "false_premise": True}, Example("Q", ("a",), false_premise=True)),
+        ({"question": " Q\n", "gold": [" a ", None, "", "a"], "ook": None}, Example("Q", ("a",))),
+        ({"question": "Q", "answers": '["a", "b"]'}, Example("Q", ("a", "b"))),  # PopQA
+        ({"question": "Q", "answers": '["a" is a list'}, Example("Q", ('["a" is a list',))),
+        ({"question": "Q", "answers": "[1, 2]"}, Example("Q", ("[1, 2]",))),
+        ({"question": "Q", "answers": [1.5, 0]}, Example("Q", ("1.5", "0"))),
+        ({"question": "Q", "answers": ["a"], "title": ["x"]}, Example("Q", ("a",), meta={"title": ["x"]})),
+    ],
+)
+def test_usual_columns_are_recognised(tmp_path: Path, row: dict[str, Any], expected: Example) -> None:
+    (example,) = load(tmp_path, row)
+    for name in ("question", "answers", "topic", "ook", "false_premise"):
+        assert getattr(example, name) == getattr(expected, name), name
+    assert example.id == (expected.id or example.id)
+    for column, value in expected.meta.items():
+        assert example.meta[column] == value
+
+
+def test_what_is_not_used_goes_to_meta_untouched(tmp_path: Path) -> None:
+    more = {"evidence": [{"title": "t"}], "meta": {"topic": "novels"}, "n": 1.5}
+    (example,) = load(tmp_path, {**ROW, "id": "x", **more})
+    assert example.meta == more
+
+
+def test_columns_can_be_named_also_nested_ones(tmp_path: Path) -> None:
+    row = {"q": "Q", "a": {"aliases": ["x", "y"]}, "meta": {"topic": "novels"}, "id": "same"}
+    columns = {"question": "q", "answers": "a.aliases", "topic": "meta.topic", "id": ""}
+    first, second = load(tmp_path, row, {**row, "q": "R"}, columns=columns)
+    assert (first.question, first.answers, first.topic) == ("Q", ("x", "y"), "novels")
+    assert first.id != second.id
+    assert first.meta["id"] == "same"
+
+
+def test_a_column_whose_name_has_a_dot_comes_before_a_nested_one(tmp_path: Path) -> None:
+    row = {"a.b": "flat", "a": {"b": "nested"}, "answers": "x"}
+    assert load(tmp_path, row, columns={"question": "a.b"})[0].question == "flat"
+
+
+def test_ids_follow_the_content(tmp_path: Path) -> None:
+    one, two, copy = load(tmp_path, ROW, {**ROW, "question": "Who?"}, ROW)
+    assert copy.id == f"{one.id}-2"
+    assert [example.id for example in load(tmp_path, {**ROW, "question": "Who?"}, ROW)] == [two.id, one.id]
+    assert load(tmp_path, {**ROW, "answers": ["Joyce"]})[0].id != one.id
+
+
+def test_limit_reads_no_further(tmp_path: Path) -> None:
+    path = write(tmp_path / "data.jsonl", [ROW, {**ROW, "question": "Who?"}])
+    with path.open("a") as file:
+        file.write("broken\n")
+    assert len(load_examples(path, limit=2)) == 2
+    with pytest.raises(DataError, match="line 3 is not JSON"):
+        load_examples(path, limit=3)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "data.jsonl has no rows"),
+        (
+            [{"frage": "Q", "answers": "a"}],
+            "data.jsonl has no column for the question; columns: frage, answers; say which one",
+        ),
+        ([{"prompt": [{"role": "user"}], "answer": "a"}], "data.jsonl has no column for the question"),
+        ([{"question": "Q", "antwort": "a"}], "data.jsonl has no column for the answers; columns: "),
+        (
+            [{**ROW, "id": "a"}, {"question": "Q", "answers": [], "id": "b"}, {"question": "Q", "id": "c"}],
+            "data.jsonl: no answers in 2 of 3 rows, first in row 2 (id b), column 'answers'; "
+            "remove those rows or name another column with data.columns.answers=...",
+        ),
+        ([ROW, {"question": " ", "answers": "a"}], "data.jsonl: no question in 1 of 2 rows, first in row 2"),
+        ([ROW, {"query": "Q", "answers": "a"}], "data.jsonl: no question in 1 of 2 rows, first in row 2"),
+        (
+            [{**ROW, "id": "x"}, {**ROW, "id": "y"}, {**ROW, "id": "x"}],
+            "data.jsonl: rows 1 and 3 have the same id 'x'; name a column with unique ids as "
+            "data.columns.id=..., or ignore the column 'id' with data.columns.id=''",
+        ),
+        ([{**ROW, "id": 1}, {**ROW, "id": "1"}], "data.jsonl: rows 1 and 2 have the same id '1'"),
+        ([ROW, ["Q", "a"]], "data.jsonl: row 2 is a list, not an object with columns"),
+        ([ROW, {**ROW, "question": 5}], "data.jsonl, row 2: question is a int, not text"),
+        ([{**ROW, "id": {"a": 1}}], "data.jsonl, row 1: id is a dict, not text"),
+        ([{**ROW, "answers": [["a"]]}], "data.jsonl, row 1: answers holds ['a'], not text"),
+        ([{**ROW, "answers": True}], "data.jsonl, row 1: answers holds True, not text"),
+        (
+            [{**ROW, "answers": {"text": ["a"], "answer_start": [0]}}],
+            "data.jsonl, row 1: answers is a table with text, answer_start; name the part with the answers, "
+            "e.g. data.columns.answers=answers.text",
+        ),
+        ([{**ROW, "ook": "maybe"}], "data.jsonl, row 1: ook is 'maybe', not true or false"),
+        ([{**ROW, "false_premise": 2}], "data.jsonl, row 1: false_premise is 2, not true or false"),
+    ],
+)
+def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
+    assert refusal(tmp_path, *rows).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"question": "qestion"}, "no column 'qestion' (data.columns.question); did you mean 'question'?"),
+        ({"answers": "answers.text"}, "no column 'answers.text' (data.columns.answers)"),
+        ({"question": ""}, "no column for the question"),
+        ({"qestion": "q"}, "data.columns has no 'qestion'; did you mean 'question'?"),
+    ],
+)
+def test_wrong_column_names(tmp_path: Path, columns: dict[str, str], message: str) -> None:
+    assert message in refusal(tmp_path, ROW, columns=columns)
+
+
+def test_answers_are_only_needed_when_asked_for(tmp_path: Path) -> None:
+    examples = load(tmp_path, {"question": "Q"}, {"question": "R", "answers": []}, require_answers=False)
+    assert [example.answers for example in examples] == [(), ()]
+
+
+# Formats
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("d.jsonl", b'{"question": "Q"\n', r"d\.jsonl, line 1 is not JSON: "),
+        ("d.jsonl", b'\n\n{"a": 1}\n{', r"d\.jsonl, line 4 is not JSON: "),
+        ("d.jsonl", b"[" * 100_000, r"d\.jsonl, line 1 is not JSON: "),
+        ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text: "),
+        ("d.jsonl.gz", b"not gzip", r"d\.jsonl\.gz cannot be read: "),
+        ("d.jsonl.gz", gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99)[:-20], r"cannot be read: "),
+        ("d.json", b'{"question": "Q"}', r"d\.json holds one dict, not a list of rows"),
+        ("d.json", b"[1", r"d\.json is not JSON: "),
+        ("d.json", b"[]", r"d\.json has no rows"),
+        ("d.parquet", b"not parquet", r"d\.parquet is not a parquet file: "),
+        ("d.csv", b"question,answers\nQ,a\n", r"d\.csv is none of \.jsonl, \.jsonl\.gz, \.json, \.parquet"),
+    ],
+)
+def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load_examples(tmp_path / name)
+
+
+def test_all_formats_hold_the_same(tmp_path: Path) -> None:
+    rows = [{**ROW, "id": str(number)} for number in range(3)]
+    text = write(tmp_path / "d.jsonl", rows).read_bytes()
+    (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "d.json").write_text(json.dumps(rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "d.parquet")
+    loaded = [load_examples(file) for file in sorted(tmp_path.iterdir())]
+    assert len(loaded) == 4
+    assert all(examples == loaded[0] for examples in loaded)
+    assert [example.id for example in loaded[0]] == ["0", "1", "2"]
+
+
+def test_lines_end_only_where_lines_end(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    odd = "one\u2028two\u0085three"
+    line = json.dumps({"question": odd, "answers": "a"}, ensure_ascii=False)
+    path.write_bytes(b"\xef\xbb\xbf" + line.encode() + b"\r\n\r\n" + line.encode())
+    assert [example.question for example in load_examples(path)] == [odd, odd]
+
+
+def test_verl_rows_in_parquet(tmp_path: Path) -> None:
+    truth = {"problem": "who?", "target": ["Ann"], "out_of_knowledge": False}
+    row = {
+        "prompt": [{"role": "user", "content": "x"}],
+        "reward_model": {"style": "rule", "ground_truth": truth},
+    }
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "train.parquet")
+    (example,) = load_examples(tmp_path, split="train")
+    assert (example.question, example.answers, example.ook) == ("who?", ("Ann",), False)
+
+
+def test_missing_numbers_of_data_frames_are_no_answers(tmp_path: Path) -> None:
+    table = pyarrow.table({"question": ["Q", "R"], "answer": [3.0, float("nan")]})
+    pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
+    with pytest.raises(DataError, match="no answers in 1 of 2 rows, first in row 2"):
+        load_examples(tmp_path / "d.parquet")
+
+
+def test_folders_have_splits_and_parts(tmp_path: Path) -> None:
+    write(tmp_path / "test.jsonl", [{**ROW, "id": "t"}])
+    write(tmp_path / "train-00001-of-00002.jsonl", [{**ROW, "id": "b"}])
+    write(tmp_path / "train-00000-of-00002.jsonl", [{**ROW, "id": "a"}])
+    write(tmp_path / "training_notes.jsonl", [{**ROW, "id": "n"}])
+    assert [example.id for example in load_examples(tmp_path)] == ["a", "b"]
+    assert [example.id for example in load_examples(tmp_path, split="test")] == ["t"]
+    with pytest.raises(DataError, match=r"has no split 'dev'; it has test\.jsonl, train-00000"):
+        load_examples(tmp_path, split="dev")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="has no split 'train'; it has no data file"):
+        load_examples(tmp_path / "empty")
+
+
+def test_missing_files_name_the_nearest(tmp_path: Path) -> None:
+    write(tmp_path / "questions.jsonl", [ROW])
+    with pytest.raises(DataError, match=r"question\.jsonl does not exist; did you mean 'questions\.jsonl'\?"):
+        load_examples(tmp_path / "question.jsonl")
+    with pytest.raises(DataError, match=r"\./nowhere/at-all does not exist$"):
+        load_examples("./nowhere/at-all")
+
+
+# The hub
+
+
+def fake_hub(monkeypatch: pytest.MonkeyPatch, load_dataset: Any) -> None:
+    class DatasetsError(Exception):
+        pass
+
+    package, errors = types.ModuleType("datasets"), types.ModuleType("datasets.exceptions")
+    package.load_dataset = load_dataset  # pyright: ignore[reportAttributeAccessIssue]
+    errors.DatasetsError = DatasetsError  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "datasets", package)
+    monkeypatch.setitem(sys.modules, "datasets.exceptions", errors)
+
+
+def test_hub_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load_dataset(*args: Any, **options: Any) -> list[dict[str, Any]]:
+        asked.append((args, options))
+        return [ROW]
+
+    fake_hub(monkeypatch, load_dataset)
+    (example,) = load_examples("owner/name", split="validation", subset="hard")
+    assert example.answers == ("James Joyce",)
+    assert asked == [(("owner/name", "hard"), {"split": "validation"})]
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError, ConnectionError, ValueError, RuntimeError, "DatasetsError"]
+)
+def test_hub_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
+    def load_dataset(*_: Any, **__: Any) -> None:
+        kind = sys.modules["datasets.exceptions"].DatasetsError if error == "DatasetsError" else error
+        raise kind("the cause\nand more")
+
+    fake_hub(monkeypatch, load_dataset)
+    with pytest.raises(DataError) as caught:
+        load_examples("owner/name")
+    assert str(caught.value) == (
+        "owner/name is neither a file here nor a dataset that the hub gave (split 'train', subset None): "
+        "the cause; check the spelling and the split, or download it and name the file"
+    )
+
+
+def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'factrl\[train\]'"):
+        load_examples("owner/name")
+
+
+# Prompts
+
+EXAMPLE = Example("Is {x} {{1}}?", ("yes",), "e1", "sets", meta={"year": 1999, "docs": ["d"], "note": None})
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt"),
+    [
+        ("{question}", "Is {x} {{1}}?"),
+        ("{topic}, {year}: {question} {question}", "sets, 1999: Is {x} {{1}}? Is {x} {{1}}?"),
+        (r"Answer in \boxed{{}}: {question}", r"Answer in \boxed{}: Is {x} {{1}}?"),
+        ("no column", "no column"),
+    ],
+)
+def test_prompts(template: str, prompt: str) -> None:
+    assert render_prompt(EXAMPLE, template) == prompt
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{qestion}", r"\{qestion\} is no column of example 'e1'; did you mean 'question'\?; columns: docs"),
+        ("{answers}", r"\{answers\} is no column"),
+        ("{docs}", "column docs of example 'e1' is list, not text"),
+        ("{note}", "column note of example 'e1' is NoneType, not text"),
+        ("{}", r"\{\} is not a column name; write \{\{ and \}\} for literal braces"),
+        ("{0}", r"\{0\} is not a column name"),
+        ("{question.__class__}", r"\{question\.__class__\} is not a column name"),
+        ("{question[0]}", r"\{question\[0\]\} is not a column name"),
+        ("{question!r}", r"\{question!r\} is not a column name"),
+        ("{question:>9999999999}", r"\{question:>9999999999\} is not a column name"),
+        ("{question:{year}}", r"is not a column name"),
+        ("{question", "expected '}'.*; write {{ and }} for literal braces"),
+        ("question}", "Single '}'.*; write {{ and }} for literal braces"),
+    ],
+)
+def test_wrong_prompts(template: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^data.prompt: .*{message}"):
+        render_prompt(EXAMPLE, template)
+
+
+def test_template_names() -> None:
+    assert template_names("{a} {{b}} {c}{a}") == ["a", "c", "a"]
+
+
+# Public data
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "split", "rows"),
+    [
+        ("knowrl_rl", "train", 1000),
+        ("simpleqa", "test", 1000),
+        ("nq_open", "test", 1000),
+        ("popqa_1k", "test", 300),
+        ("triviaqa_1k", "test", 300),
+        ("crag_sample", "dev", 10),
+        ("hotpotqa_2wiki_fspo", "train", 500),
+        ("chinese_simpleqa", "test", 1000),
+        ("gsm8k_test", "test", 500),
+    ],
+)
+def test_public_sets_load(name: str, split: str, rows: int) -> None:
+    folder = os.environ.get("FACTRL_DATA")
+    if not folder:
+        pytest.skip("FACTRL_DATA is not set")
+    examples = load_examples(Path(folder) / name, split=split)
+    assert len(examples) >= rows
+    assert len({example.id for example in examples}) == len(examples)
+    assert all(example.question and example.answers for example in examples)
+    assert all(
+        render_prompt(example, "{question}\n{lang}").endswith(example.meta["lang"]) for example in examples
+    )

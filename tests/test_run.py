@@ -1,0 +1,398 @@
+"""The run folder: its name, its lock, what it never holds, and what is left of it after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pyarrow.parquet
+import pytest
+
+from factrl.errors import ConfigError, DataError
+from factrl.run import Rollout, Run, read_metrics, redact
+from factrl.types import Result
+
+PROC = Path("/proc/self/stat").exists()
+TOML = 'paper = "truthrl"\n'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "runs", "truthrl", TOML)
+
+
+def in_another_process(code: str, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
+    program = [
+        sys.executable,
+        "-c",
+        f"import os, sys\nfrom factrl.run import Run\n{code}",
+        *map(str, arguments),
+    ]
+    return subprocess.Popen(program, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options)  # noqa: S603
+
+
+# The folder
+
+
+def test_a_new_run_has_its_settings_and_environment(run: Run) -> None:
+    assert re.fullmatch(r"truthrl-\d{8}-\d{6}", run.path.name)
+    assert (run.path / "config.toml").read_text() == TOML
+    environment = json.loads((run.path / "env.json").read_text())
+    assert environment["python"].count(".") == 2
+    assert re.fullmatch(r"\d+\.\d+.*", environment["packages"]["pyarrow"])
+    assert read_metrics(run.path) == []
+    assert {file.name for file in run.path.iterdir()} == {"config.toml", "env.json", "lock", "rollouts"}
+
+
+def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
+    paths = [Run.create(tmp_path, "x", TOML).path for _ in range(5)]
+    assert len(set(paths)) == 5
+    assert all(path.is_dir() for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("my.py:reward", "my.py-reward"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("/abs", "abs"),
+        ("..", "run"),
+        ("", "run"),
+        ("a b\nc\0d", "a-b-c-d"),
+        (".hidden", "hidden"),
+        ("真实", "真实"),
+        ("x" * 300, "x" * 48),
+        ("..\\..\\windows", "windows"),
+    ],
+)
+def test_names_stay_inside_the_folder(tmp_path: Path, name: str, folder: str) -> None:
+    path = Run.create(tmp_path, name, TOML).path
+    assert path.parent == tmp_path
+    assert path.name.rsplit("-", 2)[0] == folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_only_the_owner_can_look_inside(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = Run.create(tmp_path, "x", TOML).path
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_root_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"run\.dir = .*: cannot create the run folder"):
+        Run.create(tmp_path / "file", "x", TOML)
+
+
+def test_opening_what_is_no_run(run: Run) -> None:
+    run.close()
+    with pytest.raises(ConfigError, match=f"does not exist; did you mean '{run.path.name}'"):
+        Run.open(f"{run.path}9")
+    with pytest.raises(ConfigError, match=r"is not a run folder \(no config\.toml\)"):
+        Run.open(run.path.parent)
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["train", "x.toml", "steps=5"], ["train", "x.toml", "steps=5"]),
+        (["api_key=abc"], ["api_key=***"]),
+        (["judge.api-key=abc"], ["judge.api-key=***"]),
+        (["--api-key", "abc", "next"], ["--api-key", "***", "next"]),
+        (["--hub.token=abc"], ["--hub.token=***"]),
+        (["OPENAI_API_KEY=abc"], ["OPENAI_API_KEY=***"]),
+        (["x=sk-canary-1234"], ["x=***"]),
+        (["hf_" + "aB3" * 10], ["***"]),
+        (["Authorization: Bearer abc.def"], ["Authorization: ***"]),
+        (["url=http://user:pw@host:1/v1#m"], ["url=http://***@host:1/v1#m"]),
+        (["k" + "aB3" * 10], ["***"]),
+        # not secrets
+        (["max_tokens=5"], ["max_tokens=5"]),
+        (["revision=" + "0123456789abcdef" * 2], ["revision=" + "0123456789abcdef" * 2]),
+        (["meta-llama/Llama-3.3-70B-Instruct"], ["meta-llama/Llama-3.3-70B-Instruct"]),
+        (["risk-aware-model", "hf_checkpoints/a"], ["risk-aware-model", "hf_checkpoints/a"]),
+        (["monkey=1"], ["monkey=1"]),
+    ],
+)
+def test_command_lines_are_recorded_without_keys(words: list[str], shown: list[str]) -> None:
+    assert redact(words) == shown
+
+
+def test_no_file_holds_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    canary = "sk-canary-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    monkeypatch.setattr(sys, "argv", ["factrl", "train", f"key={canary}", "--token", canary, canary])
+    path = Run.create(tmp_path, "x", TOML).path
+    files = [file for file in path.rglob("*") if file.is_file()]
+    assert len(files) >= 3
+    assert all(canary not in file.read_text() for file in files)
+    assert "factrl" in (path / "env.json").read_text()
+
+
+# Metrics
+
+
+def test_metrics_are_lines_of_json_with_a_step(run: Run) -> None:
+    run.log(1, {"loss": 0.5, "lr": numpy.float32(0.25), "n": numpy.int64(3), "note": "é\u2028", "none": None})
+    run.log(2, {"loss": float("nan"), "grad": float("-inf"), "nested": {"a": [float("inf"), 1]}})
+    text = run.metrics.read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert [json.loads(line) for line in text.splitlines()] == [
+        {"step": 1, "loss": 0.5, "lr": 0.25, "n": 3, "note": "é\u2028", "none": None},
+        {"step": 2, "loss": None, "grad": None, "nested": {"a": [None, 1]}},
+    ]
+    assert read_metrics(run.path)[1]["step"] == 2
+
+
+def test_what_is_no_json_is_refused_before_anything_is_written(run: Run) -> None:
+    with pytest.raises(TypeError, match=r"set .* cannot be written as JSON"):
+        run.log(1, {"x": {1, 2}})
+    assert not run.metrics.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a limit on the size of files")
+def test_a_full_disk_leaves_no_torn_line(run: Run) -> None:
+    run.close()
+    code = (
+        "import resource\n"
+        "with Run.open(sys.argv[1]) as run:\n"
+        "    run.log(1, {})\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
+        "    try: run.log(2, {'loss': 2.0})\n"
+        "    except OSError as error: print(error)"
+    )
+    output, _ = in_another_process(code, run.path).communicate(timeout=60)
+    assert output.endswith("metrics.jsonl: the disk is full\n")
+    assert run.metrics.read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b'{"step": 3}', b"\xff", b"\0\0\0"])
+def test_a_torn_last_line_is_dropped(run: Run, torn: bytes) -> None:
+    run.log(1, {"loss": 1.0})
+    run.log(2, {"loss": 2.0})
+    whole = run.metrics.read_bytes()
+    run.metrics.write_bytes(whole + torn)
+    assert [line["step"] for line in read_metrics(run.path)] == [1, 2]
+    run.close()
+    with Run.open(run.path) as again:
+        assert again.metrics.read_bytes() == whole
+        again.log(3, {"loss": 3.0})
+    assert [line["step"] for line in read_metrics(run.path)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", "{}", '{"step": "1"}', "5", ""])
+def test_damage_in_the_middle_is_named_and_lets_the_lock_go(run: Run, broken: str) -> None:
+    run.metrics.write_text(f'{{"step": 1}}\n{broken}\n{{"step": 3}}\n')
+    run.close()
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"metrics\.jsonl, line 2 is not a JSON object with a step"):
+            Run.open(run.path)
+
+
+def test_a_killed_process_loses_at_most_its_last_line(run: Run) -> None:
+    run.close()
+    code = (
+        "with Run.open(sys.argv[1]) as run:\n"
+        "    for step in range(1_000_000):\n"
+        "        run.log(step, {'padding': 'x' * 2000})\n"
+        "        if step == 20: print('going', flush=True)"
+    )
+    process = in_another_process(code, run.path)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "going\n"
+        process.kill()
+    with Run.open(run.path) as again:
+        steps = [line["step"] for line in read_metrics(again.path)]
+    assert steps == list(range(len(steps)))
+    assert len(steps) > 20
+
+
+# Rollouts
+
+
+def rollout(value: float | None = 1.0, **more: Any) -> Rollout:
+    result = Result("masked" if value is None else "scored", value, **more)
+    return Rollout("q1", "Q", "A", result, advantage=None if value is None else 0.5)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return pyarrow.parquet.read_table(path).to_pylist()
+
+
+def test_rollouts_are_parquet_with_one_column_per_term(run: Run) -> None:
+    path = run.write_rollouts(
+        7,
+        [
+            rollout(1.5, terms={"outcome": 1.0, "format": 0.5}, facts={"answer": "A", "p": float("nan")}),
+            rollout(None, cause="judge_timeout", detail="late"),
+        ],
+    )
+    assert path.name == "step_000007.parquet"
+    scored, masked = read(path)
+    text = {"step": 7, "id": "q1", "prompt": "Q", "completion": "A", "state": "scored", "cause": None}
+    assert {key: scored[key] for key in text} == text
+    numbers = {"value": 1.5, "advantage": 0.5, "term/format": 0.5, "term/outcome": 1.0}
+    assert {key: scored[key] for key in numbers} == numbers
+    assert {key: masked[key] for key in numbers} == dict.fromkeys(numbers)
+    assert scored["facts"] == '{"answer": "A", "p": null}'
+    assert (masked["state"], masked["cause"], masked["detail"]) == ("masked", "judge_timeout", "late")
+
+
+@pytest.mark.parametrize("text", ["half a pair: \ud800", "zero \0", "\u202eabc", ""])
+def test_any_text_can_be_kept(run: Run, text: str) -> None:
+    path = run.write_rollouts(1, [Rollout("i", text, text, Result("scored", 0.0), float("nan"))])
+    (row,) = read(path)
+    assert row["prompt"] == text.replace("\ud800", "\\ud800")
+    assert row["advantage"] is None
+
+
+def test_writing_a_step_again_replaces_it_and_a_failure_leaves_the_old(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run.write_rollouts(1, [rollout(1.0)])
+    run.write_rollouts(1, [rollout(2.0)])
+    assert [row["value"] for row in read(path)] == [2.0]
+
+    def fail(*_: object) -> None:
+        raise OSError("killed here")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="killed here"):
+        run.write_rollouts(1, [rollout(3.0)])
+    monkeypatch.undo()
+    assert [row["value"] for row in read(path)] == [2.0]
+    run.close()
+    with Run.open(run.path):
+        assert [file.name for file in run.rollouts.iterdir()] == ["step_000001.parquet"]
+
+
+def test_resuming_forgets_what_came_after_the_checkpoint(run: Run) -> None:
+    for step in (1, 2, 2, 3, 10):
+        run.log(step, {"loss": float(step)})
+        run.write_rollouts(step, [rollout()])
+    (run.rollouts / "notes.txt").touch()
+    run.truncate_after(2)
+    run.log(3, {"loss": 30.0})
+    assert [(line["step"], line["loss"]) for line in read_metrics(run.path)] == [
+        (1, 1),
+        (2, 2),
+        (2, 2),
+        (3, 30),
+    ]
+    left = sorted(file.name for file in run.rollouts.iterdir())
+    assert left == ["notes.txt", "step_000001.parquet", "step_000002.parquet"]
+    run.truncate_after(0)
+    assert read_metrics(run.path) == []
+
+
+# The lock
+
+
+def test_a_run_has_one_writer(run: Run) -> None:
+    with pytest.raises(
+        ConfigError, match=f"is being written by process {os.getpid()} on .*lock if it is gone"
+    ):
+        Run.open(run.path)
+    run.close()
+    run.close()
+    with Run.open(run.path), pytest.raises(ConfigError, match="is being written by process"):
+        Run.open(run.path)
+    assert not (run.path / "lock").exists()
+
+
+@pytest.mark.skipif(not PROC, reason="/proc tells who is dead")
+def test_the_lock_of_a_process_that_nobody_waited_for_is_taken_over(run: Run) -> None:
+    run.close()
+    with in_another_process(
+        "Run.open(sys.argv[1]); print(flush=True); sys.stdin.read()", run.path
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(ConfigError, match=f"is being written by process {process.pid}"):
+            Run.open(run.path)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and still listed
+        Run.open(run.path).close()
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(run: Run) -> None:
+    run.close()
+    process = in_another_process("Run.open(sys.argv[1]); os._exit(9)", run.path)
+    process.communicate(timeout=60)
+    assert process.returncode == 9
+    assert (run.path / "lock").exists()
+    with Run.open(run.path):
+        assert json.loads((run.path / "lock").read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.skipif(not PROC, reason="/proc tells when a process started")
+def test_a_process_that_got_the_number_of_a_dead_one_is_not_its_owner(run: Run) -> None:
+    lock = run.path / "lock"
+    owner = json.loads(lock.read_text())
+    lock.write_text(json.dumps({**owner, "start": "1"}))
+    Run.open(run.path).close()
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"host": "elsewhere", "pid": 1, "start": null}', '{"pid": 1}']
+)
+def test_a_lock_that_cannot_be_judged_is_respected(run: Run, content: str) -> None:
+    (run.path / "lock").write_text(content)
+    with pytest.raises(
+        ConfigError, match=r"is being written by .*; wait for it, or delete .*lock if it is gone"
+    ):
+        Run.open(run.path)
+    run.close()
+    assert (run.path / "lock").read_text() == content
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_free_the_run(run: Run) -> None:
+    child = os.fork()
+    if child == 0:
+        run.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (run.path / "lock").exists()
+
+
+def test_of_many_processes_one_takes_over_a_leftover(run: Run) -> None:
+    lock = run.path / "lock"
+    owner = json.loads(lock.read_text())
+    lock.write_text(json.dumps({**owner, "pid": 2**22 + 1, "start": "1"}))
+    code = (
+        "from factrl.errors import ConfigError\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "try: Run.open(sys.argv[1]); print('won', flush=True)\n"
+        "except ConfigError: print('refused', flush=True)\n"
+        "sys.stdin.readline()"
+    )
+    processes = [in_another_process(code, run.path) for _ in range(4)]
+
+    def round_of_lines() -> list[str]:
+        lines = [process.stdout.readline().strip() for process in processes if process.stdout]
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        return lines
+
+    assert round_of_lines() == ["ready"] * 4
+    assert sorted(round_of_lines()) == ["refused"] * 3 + ["won"]
+    for process in processes:
+        process.communicate(timeout=60)
