@@ -1,0 +1,1 @@
+"""Benchmarks: what to measure (`metrics`) and one module per kind of task (`shortqa`)."""

@@ -1,0 +1,370 @@
+"""Short-form answers as numbers, each with its uncertainty.
+
+A record is one `Grade` per question, or None where the question could not be graded ("masked").
+Masked questions are counted and shown; they are never right, wrong or an abstention.
+
+Rates carry Wilson intervals, everything else percentile bootstrap intervals over questions, and
+differences are taken on the same questions (paired).  A ratio without a denominator is None.
+Definitions: accuracy, hallucination, abstention and truthfulness from TruthRL (arXiv 2509.25760,
+section 4.1), correct-given-attempted and F-score from SimpleQA (arXiv 2411.04368).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from factrl.types import Grade, Label
+
+Floats = NDArray[np.float64]
+Statistic = Callable[[Floats], Floats]
+"""Maps column means `(R, d)`, one row per resample, to one number per resample `(R,)`."""
+
+_LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
+_CELLS_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its confidence limits; fractions, printed in points (hundredths)."""
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (self.value, self.low, self.high))):
+            raise ValueError(f"an interval needs three finite numbers, not {self.value, self.low, self.high}")
+
+    def __str__(self) -> str:
+        return f"{_points(self.value)} [{_points(self.low)}, {_points(self.high)}]"
+
+    def signed(self) -> str:
+        """The same for a difference: every number carries its sign."""
+        return f"{_points(self.value, '+')} [{_points(self.low, '+')}, {_points(self.high, '+')}]"
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether a difference is clear of chance at the interval's confidence."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What an outcome is worth: T = correct·accuracy + abstain·abstention - wrong·hallucination (TruthRL)."""
+
+    correct: float = 1.0
+    abstain: float = 0.0
+    wrong: float = 1.0
+
+
+TRUTHRL = Weights()
+
+
+@dataclass(frozen=True, slots=True)
+class ShortForm:
+    """What became of a set of questions.
+
+    Attributes:
+        correct, abstained, incorrect: graded questions by label.
+        masked: questions that could not be graded; in no other number.
+        accuracy, abstention, hallucination: shares of the graded questions, summing to 1.
+        truthfulness: their weighted sum, see `Weights`.
+        correct_given_attempted: correct / (correct + incorrect).
+        f_score: harmonic mean of accuracy and correct-given-attempted.
+    """
+
+    correct: int
+    abstained: int
+    incorrect: int
+    masked: int
+    accuracy: Interval | None
+    abstention: Interval | None
+    hallucination: Interval | None
+    truthfulness: Interval | None
+    correct_given_attempted: Interval | None
+    f_score: Interval | None
+    weights: Weights = TRUTHRL
+
+    @property
+    def n(self) -> int:
+        """Graded questions, the denominator of the rates."""
+        return self.correct + self.abstained + self.incorrect
+
+    @property
+    def metrics(self) -> Mapping[str, Interval | None]:
+        """Every number by name, in reading order; None where it is undefined."""
+        return {name: getattr(self, name) for name in _statistics(self.weights)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: counts, weights and intervals as fractions, null where undefined."""
+        return {"n": self.n, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Differences, after minus before, on the questions graded in both records.
+
+    Attributes:
+        n: questions graded in both.
+        left_out: questions masked in at least one of the two.
+        differences: metric name -> difference; None where one side is undefined.
+    """
+
+    n: int
+    left_out: int
+    differences: Mapping[str, Interval | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAbstention:
+    """How often the model declines what its base model knows.
+
+    Attributes:
+        n: known questions that were graded.
+        left_out: known questions that were masked, and questions whose knownness is undecided.
+        rate: abstained / n; None when n is 0.
+    """
+
+    n: int
+    left_out: int
+    rate: Interval | None
+
+
+def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval for k successes in n trials.
+
+    Args:
+        k, n: whole numbers with 0 <= k <= n and n >= 1.
+        confidence: coverage, strictly between 0 and 1.
+    """
+    if n < 1 or not 0 <= k <= n:
+        raise ValueError(f"a rate needs 0 <= k <= n and n >= 1, not k={k!r}, n={n!r}")
+    z = NormalDist().inv_cdf(0.5 + _checked(confidence) / 2)
+    p, spread = k / n, z * z / n
+    middle = (p + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(p * (1 - p) / n + spread / (4 * n))
+    # At the edges the formula is exact only up to rounding.
+    return Interval(p, 0.0 if k == 0 else middle - half, 1.0 if k == n else middle + half)
+
+
+def bootstrap(
+    values: ArrayLike,
+    statistic: Statistic | None = None,
+    seed: int = 0,
+    n: int = 10_000,
+    confidence: float = 0.95,
+) -> Interval | None:
+    """Percentile bootstrap over questions of a function of column means.
+
+    Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
+    Resamples in which the statistic is undefined are left out.  Values that are all equal give an interval
+    without width: it says nothing about questions unlike those seen.
+
+    Args:
+        values: `(N,)` or `(N, d)`, one finite row per question.
+        statistic: function of the column means; by default the mean of the one column.
+        seed: fixes the resamples.
+        n: number of resamples, at least 1.
+
+    Returns:
+        The interval, or None when the statistic itself is undefined (NaN).
+    """
+    if n < 1:
+        raise ValueError(f"bootstrap needs at least one resample, not n={n!r}")
+    rows = _table(values)
+    chosen = statistic or _only_column
+    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    value = float(chosen(rows.mean(axis=0, keepdims=True))[0])
+    if math.isnan(value):
+        return None
+    rng = np.random.default_rng(seed)
+    at_once = max(1, _CELLS_AT_ONCE // len(distinct))
+    parts: list[Floats] = []
+    for start in range(0, n, at_once):
+        drawn = rng.multinomial(len(rows), counts / len(rows), size=min(at_once, n - start))
+        parts.append(chosen(drawn @ distinct / len(rows)))
+    found = np.concatenate(parts)
+    tail = (1 - _checked(confidence)) / 2
+    low, high = np.quantile(found[~np.isnan(found)], [tail, 1 - tail])
+    return Interval(value, float(low), float(high))
+
+
+def paired_bootstrap(
+    before: ArrayLike,
+    after: ArrayLike,
+    statistic: Statistic | None = None,
+    seed: int = 0,
+    n: int = 10_000,
+    confidence: float = 0.95,
+) -> Interval | None:
+    """Percentile bootstrap of `statistic(after) - statistic(before)` on the same questions.
+
+    Args:
+        before, after: `(N,)` or `(N, d)`; row i of both is the same question.
+        statistic, seed, n, confidence: as in `bootstrap`.
+    """
+    first, second = _table(before), _table(after)
+    if first.shape != second.shape:
+        raise ValueError(f"paired records need the same questions, not {first.shape} and {second.shape}")
+    width, chosen = first.shape[1], statistic or _only_column
+
+    def difference(means: Floats) -> Floats:
+        return chosen(means[:, width:]) - chosen(means[:, :width])
+
+    return bootstrap(np.hstack([first, second]), difference, seed, n, confidence)
+
+
+def short_form(
+    grades: Sequence[Grade | None],
+    weights: Weights = TRUTHRL,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> ShortForm:
+    """All short-form numbers of one record; everything is None when no question was graded."""
+    labels = [_label(grade) for grade in grades if grade is not None]
+    count = {label: labels.count(label) for label in _LABELS}
+    n, attempted = len(labels), count["correct"] + count["incorrect"]
+
+    def rate(k: int, of: int) -> Interval | None:
+        return wilson(k, of, confidence) if of else None
+
+    def resampled(name: str) -> Interval | None:
+        return (
+            bootstrap(_one_hot(labels), _statistics(weights)[name], seed, confidence=confidence)
+            if n
+            else None
+        )
+
+    return ShortForm(
+        **count,
+        masked=len(grades) - n,
+        accuracy=rate(count["correct"], n),
+        abstention=rate(count["abstained"], n),
+        hallucination=rate(count["incorrect"], n),
+        truthfulness=resampled("truthfulness"),
+        correct_given_attempted=rate(count["correct"], attempted),
+        f_score=resampled("f_score"),
+        weights=weights,
+    )
+
+
+def compare(
+    before: Sequence[Grade | None],
+    after: Sequence[Grade | None],
+    weights: Weights = TRUTHRL,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Paired differences, after minus before; position i of both records is the same question."""
+    if len(before) != len(after):
+        raise ValueError(f"compare() needs the same questions, not {len(before)} and {len(after)}")
+    both = [(_label(a), _label(b)) for a, b in zip(before, after, strict=True) if a and b]
+    first, second = _one_hot([a for a, _ in both]), _one_hot([b for _, b in both])
+    differences = {
+        name: paired_bootstrap(first, second, statistic, seed, confidence=confidence) if both else None
+        for name, statistic in _statistics(weights).items()
+    }
+    return Comparison(len(both), len(before) - len(both), differences)
+
+
+def known_mask(samples: Sequence[Sequence[Grade | None]], k: int, m: int) -> list[bool | None]:
+    """Which questions a model knows: right in at least k of m samples.
+
+    Args:
+        samples: for each question the grades of its m samples.
+        k: how many must be correct, 1 <= k <= m.
+
+    Returns:
+        Per question True, False, or None when masked samples could tip it either way.
+    """
+    if not 1 <= k <= m:
+        raise ValueError(f"known_mask() needs 1 <= k <= m, not k={k}, m={m}")
+    known: list[bool | None] = []
+    for index, grades in enumerate(samples):
+        if len(grades) != m:
+            raise ValueError(f"question {index} has {len(grades)} samples, not m={m}")
+        right = sum(grade is not None and grade.label == "correct" for grade in grades)
+        open_ = sum(grade is None for grade in grades)
+        known.append(True if right >= k else None if right + open_ >= k else False)
+    return known
+
+
+def false_abstention(
+    after: Sequence[Grade | None], known: Sequence[bool | None], confidence: float = 0.95
+) -> FalseAbstention:
+    """Share of abstentions among the questions the base model knows, from `known_mask`."""
+    if len(after) != len(known):
+        raise ValueError(f"false_abstention() needs the same questions, not {len(after)} and {len(known)}")
+    kept = [grade for grade, knows in zip(after, known, strict=True) if knows]
+    graded = [grade for grade in kept if grade is not None]
+    abstained = sum(grade.label == "abstained" for grade in graded)
+    left_out = len(kept) - len(graded) + sum(knows is None for knows in known)
+    return FalseAbstention(
+        len(graded), left_out, wilson(abstained, len(graded), confidence) if graded else None
+    )
+
+
+def _statistics(weights: Weights) -> Mapping[str, Statistic]:
+    """Every metric as a function of the mean one-hot labels `(R, 3)`, in reading order."""
+    worth = np.array([weights.correct, weights.abstain, -weights.wrong])
+    return {
+        "accuracy": lambda means: means[:, 0],
+        "abstention": lambda means: means[:, 1],
+        "hallucination": lambda means: means[:, 2],
+        "truthfulness": lambda means: means @ worth,
+        "correct_given_attempted": lambda means: _ratio(means[:, 0], means[:, 0] + means[:, 2]),
+        "f_score": lambda means: _f_score(means[:, 0], means[:, 0] + means[:, 2]),
+    }
+
+
+def _label(grade: Grade) -> Label:
+    if grade.label not in _LABELS:
+        raise ValueError(f"a grade is one of {', '.join(_LABELS)}, not {grade.label!r}")
+    return grade.label
+
+
+def _ratio(over: Floats, under: Floats) -> Floats:
+    return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 0)
+
+
+def _f_score(correct: Floats, attempted: Floats) -> Floats:
+    # 2ab / (a + b) for a = correct and b = correct / attempted, with correct cancelled.
+    return np.where(attempted > 0, 2 * correct / (1 + attempted), np.nan)
+
+
+def _only_column(means: Floats) -> Floats:
+    if means.shape[1] != 1:
+        raise ValueError(f"values have {means.shape[1]} columns; say with `statistic` what to make of them")
+    return means[:, 0]
+
+
+def _one_hot(labels: Sequence[str]) -> Floats:
+    return np.array([[label == known for known in _LABELS] for label in labels], dtype=np.float64)
+
+
+def _table(values: ArrayLike) -> Floats:
+    rows = np.asarray(values, dtype=np.float64)
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise ValueError(f"bootstrap needs at least one row of finite numbers, got shape {rows.shape}")
+    return rows
+
+
+def _checked(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence!r}")
+    return confidence
+
+
+def _points(share: float, sign: str = "") -> str:
+    # Adding 0.0 turns the -0.0 of a rounded tiny negative into 0.0.
+    return format(round(share * 100, 1) + 0.0, f"{sign}.1f")

@@ -1,0 +1,254 @@
+"""Stored answers to short questions: graded side by side and summed up.
+
+The one place of an evaluation where `Unscored` is caught: what could not be graded is masked, counted by
+cause and shown, and is in no other number.  So is a row whose completion is null, since nothing was
+generated there.  Questions known to rest on a false premise have numbers of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from factrl.bench.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
+from factrl.data import load_examples
+from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
+from factrl.escape import one_line
+from factrl.text import Slice, boxed, tag
+from factrl.types import Example, Grade
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Extract = Literal["text", "boxed", "answer"]
+# What finds the answer in a completion, and what the completion is floored with when it holds none.
+_FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
+    "text": (lambda text: Slice(text, 0, len(text)), ""),
+    "boxed": (boxed, "no_box"),
+    "answer": (lambda text: tag(text, "answer"), "no_answer"),
+}
+_COLUMNS = ("completion", "response", "prediction", "output")
+
+
+class GradeAnswer(Protocol):
+    """Anything that grades one answer, such as `factrl.judge.Grader`."""
+
+    def __call__(
+        self, question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
+    ) -> Grade:
+        """What became of the answer; raises `Unscored` when it cannot be graded."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One question, what the model wrote and what became of it.
+
+    Attributes:
+        completion: None when the file has null there.
+        grade: None when masked; then `cause` and `detail` say why.
+    """
+
+    example: Example
+    completion: str | None
+    grade: Grade | None
+    cause: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The rows of a file with their numbers.
+
+    Attributes:
+        summary: all questions but those known to rest on a false premise.
+        false_premise: those; None when the file has none.
+        masked, floored: questions by cause, over all rows; floored ones count as wrong answers.
+    """
+
+    rows: Sequence[Row]
+    summary: ShortForm
+    false_premise: ShortForm | None
+    masked: Mapping[str, int]
+    floored: Mapping[str, int]
+
+    def table(self) -> Table:
+        """For a terminal: every metric with its interval, and what was masked as a row of its own."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("metric", "value", "95 % interval", "questions")
+        for name, part in (("", self.summary), ("false premise: ", self.false_premise)):
+            if part is None:
+                continue
+            counts = _counts(part)
+            for metric, interval in part.metrics.items():
+                table.add_row(
+                    name + metric.replace("_", " "), *_cells(interval), counts.get(metric, str(part.n))
+                )
+            table.add_section()
+        for name, causes in (("masked", self.masked), ("floored", self.floored)):
+            told = ", ".join(f"{one_line(cause)} {count}" for cause, count in causes.items())
+            # Causes are others' words: as Text they cannot carry console markup.
+            table.add_row(name, "", Text(told), str(sum(causes.values())))
+        return table
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`, with one entry per row."""
+        return {
+            "summary": self.summary.to_json(),
+            "false_premise": self.false_premise.to_json() if self.false_premise else None,
+            "masked": dict(self.masked),
+            "floored": dict(self.floored),
+            "rows": [_plain(row) for row in self.rows],
+        }
+
+
+def evaluate_file(
+    path: str | Path,
+    grader: GradeAnswer,
+    *,
+    extract: Extract = "text",
+    column: str = "",
+    weights: Weights = TRUTHRL,
+    workers: int = 16,
+    limit: int | None = None,
+) -> Evaluation:
+    """Grade a file of stored completions.
+
+    Args:
+        path: .jsonl or .parquet with a question, its accepted answers and a completion per row.
+        grader: grades one answer; called from several threads.
+        extract: what of a completion is the answer, see `grade_completions`.
+        column: the column of the completions; by default `completion`, `response`, `prediction` or `output`.
+        weights: what an outcome is worth in truthfulness.
+        workers: how many answers are graded at the same time.
+        limit: only the first so many rows.
+
+    Raises:
+        DataError: a column or an accepted answer is missing; nothing has been graded then.
+    """
+    rows = grade_completions(_read(path, column, limit), grader, extract, workers)
+    usual = [row.grade for row in rows if not row.example.false_premise]
+    odd = [row.grade for row in rows if row.example.false_premise]
+    return Evaluation(
+        rows,
+        short_form(usual, weights),
+        short_form(odd, weights) if odd else None,
+        _by_count(row.cause for row in rows if row.cause),
+        _by_count(row.grade.floored for row in rows if row.grade and row.grade.floored),
+    )
+
+
+def grade_completions(
+    completions: Sequence[tuple[Example, str | None]],
+    grader: GradeAnswer,
+    extract: Extract = "text",
+    workers: int = 16,
+) -> list[Row]:
+    r"""Grade completions side by side; the rows come back in their order.
+
+    Args:
+        completions: examples with what was written for them, None when nothing was.
+        grader: grades one answer; called from several threads.
+        extract: `text` the whole completion, `boxed` the last `\boxed{…}`, `answer` the last `<answer>` tag.
+            A completion without the box or the tag is wrong.
+        workers: how many answers are graded at the same time.
+
+    Raises:
+        RewardBug: the grader raised something other than `Unscored`, or returned no grade.
+    """
+    if extract not in _FINDERS:
+        raise ConfigError(
+            f"extract {extract!r} is not one of {', '.join(_FINDERS)}{nearest(extract, _FINDERS)}"
+        )
+    if workers < 1:
+        raise ConfigError(f"workers must be at least 1, not {workers}")
+
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = [pool.submit(_grade, example, text, grader, extract) for example, text in completions]
+        return [_row(future, example) for future, (example, _) in zip(futures, completions, strict=True)]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _grade(example: Example, completion: str | None, grader: GradeAnswer, extract: Extract) -> Row:
+    if completion is None:
+        return Row(example, None, None, "no_completion", "the file has no completion here")
+    find, missing = _FINDERS[extract]
+    answer = find(completion)
+    if answer is None:
+        return Row(example, completion, Grade("incorrect", "", how="gate", floored=missing))
+    try:
+        grade = grader(example.question, answer.text, example.answers, false_premise=example.false_premise)
+    except Unscored as error:
+        return Row(example, completion, None, error.cause, error.detail)
+    if not isinstance(grade, Grade):
+        raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
+    return Row(example, completion, grade)
+
+
+def _row(future: Future[Row], example: Example) -> Row:
+    error = future.exception()
+    if isinstance(error, Exception) and not isinstance(error, FactrlError):
+        raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
+    return future.result()
+
+
+def _named(example: Example) -> str:
+    return f"example {example.id!r} ({example.question[:80]!r})"
+
+
+def _read(path: str | Path, column: str, limit: int | None) -> list[tuple[Example, str | None]]:
+    examples = load_examples(path, limit=limit, require_answers=False)
+    present = dict.fromkeys(name for example in examples for name in example.meta)
+    chosen = column or next((name for name in _COLUMNS if name in present), "")
+    if chosen not in present:
+        raise DataError(
+            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; "
+            f"columns beside the question: {', '.join(present)}; name the completions with column=..."
+        )
+    for number, example in enumerate(examples, start=1):
+        if not isinstance(example.meta.get(chosen), (str, NoneType)):
+            kind = type(example.meta[chosen]).__name__
+            raise DataError(f"{path}, row {number}: {chosen} is a {kind}, not text or null")
+    bare = [example for example in examples if not example.answers and not example.false_premise]
+    if bare:
+        raise DataError(
+            f"{path}: {len(bare)} of {len(examples)} rows have no accepted answer, first {_named(bare[0])}; "
+            "fill them or leave the rows out"
+        )
+    return [(example, example.meta.get(chosen)) for example in examples]
+
+
+def _by_count(causes: Iterable[str]) -> Mapping[str, int]:
+    return dict(Counter(causes).most_common())
+
+
+def _cells(interval: Interval | None) -> tuple[str, str]:
+    if interval is None:
+        return "–", ""
+    value, limits = str(interval).split(" ", 1)
+    return value, limits
+
+
+def _counts(part: ShortForm) -> Mapping[str, str]:
+    """Numerator and denominator of the metrics that are rates."""
+    attempted = part.correct + part.incorrect
+    return {
+        "accuracy": f"{part.correct} of {part.n}",
+        "abstention": f"{part.abstained} of {part.n}",
+        "hallucination": f"{part.incorrect} of {part.n}",
+        "correct_given_attempted": f"{part.correct} of {attempted}",
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    grade = asdict(row.grade) if row.grade else None
+    return {"id": row.example.id, "grade": grade, "cause": row.cause, "detail": row.detail}

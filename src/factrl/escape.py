@@ -1,0 +1,65 @@
+"""Text that someone else wrote, made safe to show in a page, a table cell or a terminal.
+
+Nothing is dropped: characters that cannot be seen, or that change how others are seen (controls,
+bidirectional marks, zero-width and tag characters, lone surrogates), appear as their code point.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+
+# Letters and symbols that draw nothing, and selectors that can carry hidden text; U+FE0F stays for emoji.
+_BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0}
+_BLANK.update(range(0xFE00, 0xFE0F), range(0xE0100, 0xE01F0), range(0xFDD0, 0xFDF0))
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def visible(text: str) -> str:
+    """The text with every unseen character written out, e.g. `⟨U+202E⟩`; newlines and tabs stay."""
+    if text.isprintable():
+        # isprintable() is False for everything but letters, marks, signs and the space.
+        return "".join(f"⟨{_code(c)}⟩" if ord(c) in _BLANK else c for c in text)
+    return "".join(f"⟨{_code(c)}⟩" if _unseen(c) else c for c in text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """For terminals and logs: visible, and unable to start a line of its own."""
+    return visible(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", " "))
+
+
+def markup(text: str) -> str:
+    """As HTML content, unseen characters in marks of their own with the character's name."""
+    parts: list[str] = []
+    for char in text.replace("\r\n", "\n"):
+        if _unseen(char):
+            name = unicodedata.name(char, "control character")
+            parts.append(f'<span class="mark" title="{html.escape(name)}">{_code(char)}</span>')
+        else:
+            parts.append(html.escape(char))
+    return "".join(parts)
+
+
+def attribute(text: str) -> str:
+    """As the value of a quoted HTML or SVG attribute, or as the text of an SVG element."""
+    return html.escape(visible(text), quote=True)
+
+
+def cell(text: str) -> str:
+    """As a spreadsheet cell that is not run: what could open a formula gets an apostrophe in front."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def _code(char: str) -> str:
+    return f"U+{ord(char):04X}"
+
+
+def _unseen(char: str) -> bool:
+    if char in "\n\t":
+        return False
+    code = ord(char)
+    return (
+        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        or code in _BLANK
+        or code & 0xFFFE == 0xFFFE
+    )

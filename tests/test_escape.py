@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import csv
+import io
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factrl.escape import attribute, cell, markup, one_line, visible
+
+TEXTS = st.text(st.characters(), max_size=60)  # lone surrogates included
+
+
+class _Content(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(html: str) -> _Content:
+    parser = _Content()
+    parser.feed(html)
+    parser.close()
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("char", "code"),
+    [
+        ("\u202e", "U+202E"),
+        ("\u2066", "U+2066"),
+        ("\u200b", "U+200B"),
+        ("\ufeff", "U+FEFF"),
+        ("\u00ad", "U+00AD"),
+        ("\x1b", "U+001B"),
+        ("\x00", "U+0000"),
+        ("\x85", "U+0085"),
+        ("\u2028", "U+2028"),
+        ("\ud800", "U+D800"),
+        ("\U000e0041", "U+E0041"),
+        ("\U000e0100", "U+E0100"),
+        ("\u3164", "U+3164"),
+        ("\uffff", "U+FFFF"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(char: str, code: str) -> None:
+    assert visible(f"a{char}b") == f"a⟨{code}⟩b"
+    assert code in one_line(char)
+    assert 'class="mark"' in markup(char)
+    assert read(markup(f"a{char}b")).text == f"a{code}b"
+    assert (markup(char) + attribute(char)).encode()
+
+
+@pytest.mark.parametrize("text", ["Bouaké", "日本語", "שלום", "naïve — 5 €", "a\n\tb", "👍🏽", "✔️"])
+def test_what_can_be_seen_stays(text: str) -> None:
+    assert visible(text) == text
+    assert read(markup(text)).text == text
+
+
+@given(TEXTS)
+def test_markup_shows_every_text_and_nothing_else(text: str) -> None:
+    got = read(markup(text))
+    assert set(got.tags) <= {"span"}
+    assert got.text == visible(text).replace("⟨U+", "U+").replace("⟩", "") or "⟨" in text or "⟩" in text
+    quoted = attribute(text)
+    assert not set(quoted) & set("\"'<>")
+    quoted.encode()
+
+
+@given(TEXTS)
+def test_one_line_is_one_line(text: str) -> None:
+    got = one_line(text)
+    assert len(got.splitlines()) <= 1
+    assert got.isprintable() or all(visible(char) == char for char in got)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "=cmd|'/C calc'!A0"])
+def test_a_formula_is_no_cell(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["ternary", "", "a=b", "5 - 3", "mail@host", "'x"])
+def test_other_cells_stay(text: str) -> None:
+    assert cell(text) == text
+
+
+@given(TEXTS.filter(lambda text: "\r" not in text and "\0" not in text))
+def test_a_cell_never_opens_a_formula(text: str) -> None:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerow([cell(text)])
+    (got,) = next(csv.reader(io.StringIO(out.getvalue(), newline=""))) or [""]
+    assert not got.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert got.removeprefix("'") == text.removeprefix("'")

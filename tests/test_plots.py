@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import csv
+import math
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factrl.bench.metrics import Interval
+from factrl.charts import path_chart, steps_chart, whisker
+from factrl.errors import MissingExtra
+from factrl.plots import Point, frame_of, hallucination_vs_abstention, path_labels, spread, write_csv
+
+TERNARY = [
+    *(Point(0, 0.42, 0.116, 0.464), Point(20, 0.384, 0.188, 0.428), Point(40, 0.261, 0.493, 0.246)),
+    Point(60, 0.188, 0.717, 0.095),
+]
+BINARY = [*(Point(0, 0.42, 0.116, 0.464), Point(20, 0.449, 0.051, 0.5)), Point(60, 0.478, 0.0, 0.522)]
+CURVES = {"binary": BINARY, "ternary": TERNARY}
+SHARES = st.tuples(st.integers(0, 100), st.integers(0, 100)).filter(lambda two: sum(two) <= 100)
+PATHS = st.lists(SHARES, min_size=1, max_size=5).map(
+    lambda path: [Point(i, (100 - a - h) / 100, a / 100, h / 100) for i, (a, h) in enumerate(path)]
+)
+
+
+# --- points and geometry -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shares", [(0.5, 0.5, 0.5), (1.2, -0.1, -0.1), (42.0, 11.6, 46.4), (math.nan, 0.5, 0.5), (0.0, 0.0, 0.0)]
+)
+def test_a_point_is_three_shares(shares: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="sum to 1"):
+        Point(0, *shares)
+
+
+def test_truthfulness_is_accuracy_minus_hallucination() -> None:
+    assert TERNARY[-1].truthfulness == pytest.approx(0.093)
+
+
+@given(st.lists(st.floats(-100, 100), max_size=6), st.floats(0.1, 20))
+def test_spread_keeps_the_gap_and_the_order(wanted: list[float], gap: float) -> None:
+    placed = spread(wanted, gap)
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    assert all(placed[b] - placed[a] >= gap - 1e-6 for a, b in pairwise(order))
+    assert sum(placed) == pytest.approx(sum(wanted), abs=1e-6), (
+        "no label drifts more than its neighbours push it"
+    )
+
+
+def test_spread_leaves_what_has_room() -> None:
+    assert spread([0, 10, 20], 5) == [0, 10, 20]
+    assert spread([10, 10, 30], 4) == [8, 12, 30]
+
+
+@given(st.lists(PATHS, min_size=1, max_size=3))
+def test_labels_stay_near_their_ends_and_apart(paths: list[list[Point]]) -> None:
+    curves = {f"arm {index}": path for index, path in enumerate(paths)}
+    reach = frame_of(curves)
+    _, labels = path_labels(curves, reach, (0.02, 0.05))
+    for label in labels:
+        point = paths[label.arm][-1] if label.arm is not None else paths[0][0]
+        assert abs(label.y - 100 * point.hallucination) <= 0.3 * reach[1]
+        assert abs(label.x - 100 * point.abstention) <= 0.5 * reach[0]
+    boxes = [(label.x, label.x + 0.02 * reach[0] * len(label.text), label.y) for label in labels]
+    crossing = [
+        (one, other)
+        for i, one in enumerate(boxes)
+        for other in boxes[:i]
+        if one[0] < other[1] and other[0] < one[1] and abs(one[2] - other[2]) < 0.049 * reach[1]
+    ]
+    assert not crossing
+
+
+def test_a_label_is_not_put_on_a_path() -> None:
+    _, labels = path_labels(CURVES, frame_of(CURVES), (0.02, 0.05))
+    reach = frame_of(CURVES)
+    for label in labels:
+        for arm in CURVES.values():
+            for point in arm:
+                across = (100 * point.abstention - label.x) / reach[0]
+                off = abs(100 * point.hallucination - label.y) / reach[1]
+                assert not (0 <= across <= 0.02 * len(label.text) and off < 0.025), (label, point)
+
+
+# --- the picture -------------------------------------------------------------------------------
+
+
+def test_the_picture_and_its_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    numbers = hallucination_vs_abstention(CURVES, tmp_path / "new" / "plot.png", title="Two arms, $5 each")
+    png = (tmp_path / "new" / "plot.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+    assert 2100 <= width <= 2300, "1100 px at twice the density"
+    assert 1.8 < width / height < 2.4
+    rows = list(csv.DictReader(numbers.read_text(encoding="utf-8").splitlines()))
+    assert [(row["arm"], row["step"]) for row in rows[:2]] == [("binary", "0"), ("binary", "20")]
+    assert float(rows[-1]["truthfulness"]) == pytest.approx(0.093)
+    assert len(rows) == len(BINARY) + len(TERNARY)
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [
+        {"one": TERNARY[:1]},
+        {"one": [Point(5, 1.0, 0.0, 0.0)], "two": [Point(5, 0.0, 0.0, 1.0)]},
+        {f"arm {i} with a name far too long to fit": TERNARY for i in range(7)},
+        {"$\\frac{": BINARY, "_hidden": TERNARY},
+    ],
+)
+def test_odd_curves_are_drawn_without_a_warning(tmp_path: Path, curves: dict[str, Sequence[Point]]) -> None:
+    pytest.importorskip("matplotlib")
+    hallucination_vs_abstention(curves, tmp_path / "plot.svg", title="t " * 120)
+    assert ET.parse(tmp_path / "plot.svg").getroot() is not None  # noqa: S314 - written a line above
+
+
+def test_the_main_arm_is_chosen_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = []
+    for main in ("binary", "ternary", ""):
+        hallucination_vs_abstention(CURVES, tmp_path / "plot.png", title="t", main=main)
+        drawn.append((tmp_path / "plot.png").read_bytes())
+    assert drawn[0] != drawn[1] == drawn[2]
+
+
+@pytest.mark.parametrize(
+    ("curves", "main"), [({}, ""), ({"a": []}, ""), (CURVES, "other"), ({"a": TERNARY, "b": []}, "a")]
+)
+def test_nothing_to_draw_is_an_error(tmp_path: Path, curves: dict[str, list[Point]], main: str) -> None:
+    with pytest.raises(ValueError, match="needs points"):
+        hallucination_vs_abstention(curves, tmp_path / "plot.png", title="t", main=main)
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtra, match=r"factrl\[report\]"):
+        hallucination_vs_abstention(CURVES, tmp_path / "plot.png", title="t")
+
+
+def test_csv_cells_do_not_run(tmp_path: Path) -> None:
+    path = write_csv({"=HYPERLINK(1)": TERNARY[:1]}, tmp_path / "plot.csv")
+    assert list(csv.reader(path.read_text(encoding="utf-8").splitlines()))[1][0] == "'=HYPERLINK(1)"
+
+
+# --- inline SVG --------------------------------------------------------------------------------
+
+
+@given(st.lists(PATHS, min_size=1, max_size=3))
+def test_charts_are_well_formed_and_inside_their_box(paths: list[list[Point]]) -> None:
+    curves = {f"arm {index}": path for index, path in enumerate(paths)}
+    for svg in (path_chart(curves), steps_chart("arm 0", paths[0])):
+        root = ET.fromstring(svg)  # noqa: S314 - our own
+        width, height = map(float, root.attrib["viewBox"].split()[2:])
+        for circle in root.iter("circle"):
+            assert -1e-6 <= float(circle.attrib["cx"]) <= width
+            assert -1e-6 <= float(circle.attrib["cy"]) <= height
+        assert "nan" not in svg
+
+
+def test_every_point_tells_its_numbers() -> None:
+    told = re.findall(r"<title>(.*?)</title>", path_chart(CURVES))
+    assert len(told) == len(BINARY) + len(TERNARY)
+    assert "ternary, step 60: accuracy 18.8, abstention 71.7, hallucination 9.5, truthfulness 9.3" in told
+
+
+def test_every_line_has_a_name_and_a_marker_of_its_own() -> None:
+    svg = steps_chart("ternary", TERNARY)
+    for name in ("accuracy 18.8", "abstention 71.7", "hallucination 9.5", "truthfulness 9.3"):
+        assert name in svg
+    shapes = {re.sub(r"-?[\d.]+", "", mark) for mark in re.findall(r"</title><circle[^>]*/><(.*?)/>", svg)}
+    assert len(shapes) >= 3, "circle, and polygons with three and four corners"
+
+
+@pytest.mark.parametrize(
+    ("difference", "left", "right"),
+    [(Interval(0.0, -0.1, 0.1), True, True), (Interval(0.3, 0.2, 0.4), False, True)],
+)
+def test_whisker_has_zero_in_its_middle(difference: Interval, left: bool, right: bool) -> None:
+    root = ET.fromstring(whisker(difference, 0.5, "good"))  # noqa: S314 - our own
+    bar = next(line for line in root.iter("line") if line.attrib["class"] == "bar")
+    assert (float(bar.attrib["x1"]) < 150, float(bar.attrib["x2"]) > 150) == (left, right)

@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.bench.metrics import Interval, Weights
+from factrl.changes import MetricRow, metric_rows
+from factrl.plots import Point
+from factrl.report import Answer, SideBySide, write_training_report
+from factrl.types import Grade
+
+C, A, W = (Grade(label, "", "exact") for label in ("correct", "abstained", "incorrect"))
+BEFORE = [C] * 40 + [A] * 10 + [W] * 50
+AFTER = [C] * 35 + [A] * 55 + [W] * 10
+CURVE = [Point(0, 0.4, 0.1, 0.5), Point(60, 0.35, 0.55, 0.1)]
+PAYLOADS = [
+    "<script>document.documentElement.dataset.pwned=1</script>",
+    '"><img src=x onerror="document.documentElement.dataset.pwned=1">',
+    "'><svg onload='document.documentElement.dataset.pwned=1'>",
+    "javascript:alert(1)",
+    "</style><script>document.documentElement.dataset.pwned=1</script>",
+    "</title></head><body onload=document.documentElement.dataset.pwned=1>",
+    "<!-- --!> <b>x</b>",
+    "]]><a href='javascript:1'>x</a>",
+    "&lt;script&gt; &#60;script&#62;",
+    "{title} ${title} %s",
+    "a\u202eevil\u2066 \u200b\x1b[31m\x00\ud800\U000e0041",
+    "",
+]
+VOID = {"meta", "input"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, the text, and whether every tag is closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.text, self.comments = "", 0
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs), f"an attribute twice in {tag}"
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID and "/" not in (self.get_starttag_text() or "")[-2:]:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.comments += 1
+
+    def shape(self) -> list[tuple[str, tuple[str, ...]]]:
+        """What the page is made of, without the marks for unseen characters."""
+        return [(tag, tuple(attrs)) for tag, attrs in self.elements if attrs.get("class") != "mark"]
+
+    def by_class(self, name: str) -> list[dict[str, str]]:
+        return [attrs for _, attrs in self.elements if name in attrs.get("class", "").split()]
+
+
+def content(text: str = "text", **changed: Any) -> dict[str, Any]:
+    """Everything that a report takes, with `text` in every place that holds text."""
+    interval = Interval(0.4, 0.3, 0.5)
+    given = {
+        "title": f"title {text}",
+        "facts": {f"fact {text}": f"value {text}", "command": f"factrl train {text} " + "x" * 60},
+        "table": [
+            *metric_rows(BEFORE, {f"arm {text}": AFTER}),
+            MetricRow(f"own {text}", interval, {f"arm {text}": None}, {}, about=f"about {text}"),
+        ],
+        "curves": {f"arm {text}": CURVE},
+        "examples": [
+            SideBySide(
+                f"question {text}",
+                (f"gold {text}", f"other {text}"),
+                Answer(f"before {text}", "incorrect"),
+                {f"arm {text}": Answer(f"after {text}", "abstained")},
+            ),
+            SideBySide(
+                "q", (), Answer(text * 100, "correct"), {f"arm {text}": Answer(f"long {text} " * 80, None)}
+            ),
+        ],
+        "masked": {f"cause_{text}": 3},
+        "notes": [f"note {text}"],
+    }
+    return given | changed
+
+
+@pytest.fixture
+def render(tmp_path: Path) -> Callable[..., Page]:
+    def render(text: str = "text", **changed: Any) -> Page:
+        path = write_training_report(tmp_path / "report.html", **content(text, **changed))
+        return Page(path.read_text(encoding="utf-8"))
+
+    return render
+
+
+# --- safety ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_no_text_adds_an_element_or_an_attribute(render: Callable[..., Page], payload: str) -> None:
+    benign, hostile = render("x" * len(payload)), render(payload)
+    assert hostile.shape() == benign.shape()
+    assert hostile.comments == 0
+    for tag, attrs in hostile.elements:
+        assert tag not in ("script", "iframe", "object", "embed", "base", "form", "img", "link")
+        assert not [name for name in attrs if name.startswith("on") or name in ("src", "href", "srcdoc")]
+
+
+def test_every_text_field_reaches_the_page(render: Callable[..., Page]) -> None:
+    page = render("⁂")
+    for place in (
+        *("title", "fact", "value", "factrl train", "own", "about", "arm", "question", "gold", "other"),
+        *("before", "after", "long", "note"),
+    ):
+        assert f"{place} ⁂" in page.text, place
+    assert "cause ⁂" in page.text
+
+
+def test_unseen_characters_are_marked(render: Callable[..., Page]) -> None:
+    page = render("a\u202eb")
+    assert "\u202e" not in page.text
+    marks = page.by_class("mark")
+    assert len(marks) > 10
+    assert {mark["title"] for mark in marks} == {"RIGHT-TO-LEFT OVERRIDE"}
+    assert "aU+202Eb" in page.text
+
+
+@pytest.mark.parametrize(
+    ("value", "linked"),
+    [
+        ("https://example.org/a?b=1&c=2", True),
+        ("http://localhost:8000/", True),
+        ("javascript:alert(1)", False),
+        ("JaVaScRiPt://example.org/%0aalert(1)", False),
+        ("data:text/html,<script>", False),
+        ("https://", False),
+        ("https://example.org/ x", False),
+        ("https://trusted.org@evil.org/", False),
+        ('https://example.org/"onclick="x', False),
+        ("https://example.org/\u202egpj", False),
+        ("https://[::1", False),
+        ("see https://example.org", False),
+    ],
+)
+def test_only_plain_web_addresses_become_links(render: Callable[..., Page], value: str, linked: bool) -> None:
+    page = render(facts={"data": value})
+    links = [attrs for tag, attrs in page.elements if tag == "a"]
+    assert links == ([{"href": value, "rel": "noopener noreferrer"}] if linked else [])
+
+
+def test_nothing_is_loaded_from_anywhere(render: Callable[..., Page], tmp_path: Path) -> None:
+    page = render()
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    policy = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none';")
+    assert "script-src" not in policy, "no script at all is allowed"
+    assert not re.search(r"url\(|@import|https?:|//", html.replace("<!doctype", ""))
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (write_training_report(tmp_path / name, **content()) for name in ("a/1.html", "2.html"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
+    flags = [
+        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"),
+        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    ]
+
+    def dom(page: Path) -> str:
+        profile = f"--user-data-dir={tmp_path / page.stem}"
+        command = ["chromium", *flags, profile, page.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout  # noqa: S603
+
+    control = tmp_path / "control.html"
+    control.write_text(f"<!doctype html><html><body>{PAYLOADS[1]}</body></html>", encoding="utf-8")
+    assert "data-pwned" in dom(control), "the payload works where it is not escaped"
+    report = write_training_report(tmp_path / "report.html", **content(" ".join(PAYLOADS)))
+    found = dom(report)
+    assert "factrl training report" in found
+    assert 'data-pwned="' not in found
+
+
+# --- what it says ------------------------------------------------------------------------------
+
+
+def test_rows_from_grades() -> None:
+    rows = {row.metric: row for row in metric_rows(BEFORE, {"arm": AFTER})}
+    assert list(rows)[:4] == ["accuracy", "abstention", "hallucination", "truthfulness"]
+    row = rows["hallucination"]
+    assert row.before is not None
+    assert row.better == "lower"
+    assert row.before.value == 0.5
+    change = row.difference["arm"]
+    assert change is not None
+    assert change.value == pytest.approx(-0.4)
+    weighted = {row.metric: row for row in metric_rows(BEFORE, {"arm": AFTER}, Weights(1, 0.5, 2))}
+    assert weighted["truthfulness"].about == "1 × accuracy + 0.5 × abstention − 2 × hallucination"
+
+
+@pytest.mark.parametrize(
+    ("better", "change", "words", "tone"),
+    [
+        ("higher", Interval(0.2, 0.1, 0.3), "▲ better", "good"),
+        ("higher", Interval(-0.2, -0.3, -0.1), "▼ worse", "bad"),
+        ("lower", Interval(-0.2, -0.3, -0.1), "▼ better", "good"),
+        ("lower", Interval(0.2, 0.1, 0.3), "▲ worse", "bad"),
+        ("neither", Interval(0.2, 0.1, 0.3), "▲ more", "none"),
+        ("neither", Interval(-0.2, -0.3, -0.1), "▼ less", "none"),
+        ("higher", Interval(0.2, -0.1, 0.3), "no clear change", "none"),
+        ("higher", Interval(0.0, 0.0, 0.0), "no clear change", "none"),
+    ],
+)
+def test_a_change_is_named_only_when_it_is_clear(
+    render: Callable[..., Page], better: Any, change: Interval, words: str, tone: str
+) -> None:
+    before, after = Interval(0.5, 0.4, 0.6), Interval(0.7, 0.6, 0.8)
+    row = MetricRow("claim precision", before, {"arm": after}, {"arm": change}, better)
+    page = render(table=[row], curves={}, examples=[])
+    assert words in page.text
+    assert [mark["class"] for mark in page.by_class("whisker")] == [f"whisker {tone}"]
+    assert change.signed().split()[0].replace("-", "−") in page.text
+
+
+def test_overview_shows_every_arm_as_a_whole(render: Callable[..., Page]) -> None:
+    page = render(table=metric_rows(BEFORE, {"binary": BEFORE, "ternary": AFTER}))
+    bars = page.by_class("bar")
+    assert [bar["aria-label"] for bar in bars if "aria-label" in bar] == [
+        *["correct 40.0 %, abstained 10.0 %, wrong 50.0 %"] * 2,
+        "correct 35.0 %, abstained 55.0 %, wrong 10.0 %",
+    ]
+    widths = [
+        float(m[1]) for _, a in page.elements if (m := re.match(r"width:([\d.]+)%", a.get("style", "")))
+    ]
+    assert len(widths) == 9
+    assert all(sum(widths[i : i + 3]) == pytest.approx(100, abs=0.05) for i in (0, 3, 6))
+    assert "▲ better by 35.0" in page.text
+
+
+def test_an_undefined_value_is_a_dash(render: Callable[..., Page]) -> None:
+    page = render(table=metric_rows([A, A], {"arm": [A, None]}), examples=[])
+    assert "–" in page.text
+    assert not re.search(r"\bnan\b|None", page.text)
+    assert render(table=metric_rows([None], {"arm": [None]}), examples=[]).text.count("–") > 12
+
+
+def test_labels_are_letters_and_words(render: Callable[..., Page]) -> None:
+    page = render()
+    for badge in ("Wwrong", "Aabstained", "Ccorrect", "–not graded"):
+        assert badge in page.text
+
+
+def test_examples_are_filtered_by_what_became_of_them(render: Callable[..., Page]) -> None:
+    def example(before: Any, *after: Any) -> SideBySide:
+        return SideBySide(
+            "q", ("a",), Answer("x", before), {str(i): Answer("y", a) for i, a in enumerate(after)}
+        )
+
+    page = render(
+        examples=[
+            example("incorrect", "abstained"),
+            example("incorrect", "incorrect", "correct"),
+            example("incorrect", None),
+            example("correct", "correct", "abstained"),
+            example("correct", "correct"),
+            example("abstained", "incorrect"),
+        ]
+    )
+    assert [len(page.by_class(name)) for name in ("example", "fixed", "lost")] == [6, 2, 1]
+    assert "all 6" in page.text
+    assert "no longer wrong 2" in page.text
+    assert "no longer right 1" in page.text
+
+
+def test_a_long_answer_scrolls_and_can_be_reached_by_key(render: Callable[..., Page]) -> None:
+    tall = render().by_class("tall")
+    assert tall
+    assert all(attrs["tabindex"] == "0" and attrs["role"] == "region" for attrs in tall)
+
+
+def test_masked_questions_are_shown(render: Callable[..., Page]) -> None:
+    assert "Not graded: 5" in render(masked={"deadline": 2, "judge_unreadable": 3}).text
+    assert "Every question was graded." in render(masked={}).text
+
+
+def test_long_facts_go_to_the_end(render: Callable[..., Page]) -> None:
+    text = render(facts={"seed": "0", "command": "factrl train " + "x" * 80}).text
+    assert text.index("seed") < text.index("What changed") < text.index("factrl train xxx")
+
+
+def test_an_empty_report_is_a_page(render: Callable[..., Page]) -> None:
+    page = render(facts={}, table=[], curves={}, examples=[], masked={}, notes=[])
+    assert "title text" in page.text
+    assert not page.by_class("chart")
+
+
+@pytest.mark.parametrize(("curves", "main"), [({"a": []}, ""), ({"a": CURVE}, "b"), ({}, "b")])
+def test_a_curve_without_points_is_an_error(tmp_path: Path, curves: Any, main: str) -> None:
+    with pytest.raises(ValueError, match="needs points"):
+        write_training_report(tmp_path / "report.html", **content(curves=curves), main=main)
+
+
+def test_five_hundred_examples_stay_small(tmp_path: Path) -> None:
+    answer = Answer("The capital of Peru is Lima. " * 20, "correct")
+    examples = [SideBySide("Which?", ("Lima",), answer, {"a": answer, "b": answer})] * 500
+    path = write_training_report(tmp_path / "report.html", **content(examples=examples))
+    assert path.stat().st_size < 5_000_000
+
+
+# --- style -------------------------------------------------------------------------------------
+
+
+def colours(dark: bool) -> Mapping[str, str]:
+    css = files("factrl").joinpath("report.css").read_text(encoding="utf-8")
+    light, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
+    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
+    return found | (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rest)) if dark else {})
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(colour: str) -> float:
+        channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
+    colour = colours(dark)
+    text = ("ink", "muted", "good", "bad", "accuracy", "abstention", "hallucination", "truthfulness")
+    pairs = [(name, ground) for name in (*text, "a0", "a1", "a2", "a3", "a4") for ground in ("card", "page")]
+    pairs += [
+        ("on-fill", "fill-c"),
+        ("on-fill", "fill-a"),
+        ("on-fill", "fill-w"),
+        ("mark-ink", "mark"),
+        ("ink", "faint"),
+    ]
+    weak = {pair: contrast(colour[pair[0]], colour[pair[1]]) for pair in pairs}
+    assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}
+    assert contrast("#ffffff", "#767676") == pytest.approx(4.54, abs=0.01)
+
+
+def test_every_colour_is_defined_and_used() -> None:
+    css = files("factrl").joinpath("report.css").read_text(encoding="utf-8")
+    used = set(re.findall(r"var\(--([\w-]+)\)", css))
+    assert used == set(colours(dark=True))
