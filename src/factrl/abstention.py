@@ -1,0 +1,226 @@
+"""Telling "I don't know" from an answer; the two classes exclude each other.
+
+A text abstains when it declines and asserts nothing beside it, so a refusal that is followed by a guess is
+an answer.  The text is cut into clauses; each one declines, is filler (an apology, a request for details,
+advice where to look) or asserts.  A clause declines only if it *begins* by declining, after openers such as
+"I'm sorry, but": that is what keeps quotations, titles and negations ("It is not that I don't know") from
+counting.  What is not recognised asserts, and a judge can still call it an abstention.
+
+The phrases are in `factrl.refusals`; no pattern here repeats anything without bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from factrl import refusals as known
+from factrl.answers import final_answer, normalize_answer, normalize_released
+from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
+
+_MAX_CLAUSES = 256
+"""Clauses that are read; the rest of the text counts as asserted."""
+_MAX_CLAUSE = 400
+"""Characters of the longest clause that can decline."""
+
+_Kind = Literal["declines", "filler", "asserts"]
+
+_TURN = re.compile(
+    rf" (?=(?:{'|'.join(re.escape(turn) for turn in known.TURNS)})|(?-i:It is |It was |It's |The answer ))",
+    re.IGNORECASE,
+)
+# A sign ends a clause before a space, another sign or a letter of a script without spaces, so "3.5" stays
+# whole, and so do initials and titles before a name.
+_SEPARATOR = re.compile(
+    r"""[.!?;:,](?=[\s"')\].!?;:,]|$|[^\x00-\x7f])(?<!\b[A-Z].)(?<!\bMr.)(?<!\bMs.)(?<!\bDr.)(?<!\bSt.)(?<!\bMrs.)"""
+    r"""|[。、।()\[\]¶‖]| --? |ですが|せんが|けど|だが|ないが"""
+)
+_QUOTED = re.compile(r'"[^"]{1,200}"')
+# Line ends and dashes survive cleaning as signs of one character, so that they cannot push text over the cap.
+_LINE, _DASH = "¶", "‖"
+_EDGES = f" .!?;:,。、।()[]-_\"'<>…{_LINE}{_DASH}"
+
+
+def abstains(text: str) -> bool:
+    """Whether a text declines to answer and asserts no answer.
+
+    "Unknown" as the complete answer abstains, and so does a refusal of another kind ("I can't help with
+    that").  "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class
+    of its own.  English is covered best; then German, French, Spanish, Italian, Portuguese, Chinese and
+    Japanese; the plain phrases of ten more languages are known.  A text over `MAX_PAYLOAD` characters
+    never abstains.
+    """
+    if len(text) > MAX_PAYLOAD:
+        return False
+    declines = False
+    for _, kind in _parts(text):
+        if kind == "asserts":
+            return False
+        declines = declines or kind == "declines"
+    return declines
+
+
+def asserted(text: str) -> str:
+    """What a text asserts once the declining clauses are taken out; the cleaned text if none declines.
+
+    "I'm not sure, but I think it's Paris." gives "I think it's Paris."; an abstention gives "".
+    """
+    parts = list(_parts(text))
+    if not any(kind == "declines" for _, kind in parts):
+        return clean(text)
+    kept = "".join(part for part, kind in parts if kind == "asserts")
+    kept = " ".join(kept.replace(_LINE, " ").replace(_DASH, " - ").split())
+    kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
+    for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
+        if kept.lower().startswith(conjunction):
+            kept = kept[len(conjunction) :]
+    return kept
+
+
+def abstains_released(text: str) -> bool:
+    """TruthRL's released test, one substring: "I do not know" fails it, "I don't know, maybe X" passes.
+
+    arXiv 2509.25760, code: `"i dont know"` in the normalised prediction.
+    """
+    return "i dont know" in normalize_released(text)
+
+
+# In the form of `normalize_answer`, which has no articles.
+_INVALID = frozenset(
+    f"{subject}{verdict}"
+    for subjects, verdicts in (
+        (("",), ("invalid question", "not valid question", "false premise", "invalid premise")),
+        (("this is ", "it is ", "that is "), ("invalid question", "not valid question", "false premise")),
+        (("question is ", "this question is "), ("invalid", "not valid", "based on false premise")),
+        (
+            ("question ", "this question "),
+            ("has false premise", "contains false premise", "rests on false premise"),
+        ),
+    )
+    for subject in subjects
+    for verdict in verdicts
+)
+
+
+def says_invalid_question(text: str) -> bool:
+    """Whether the complete answer is that the question is invalid or rests on a false premise.
+
+    The exact counterpart of TruthRL's substring test for "invalid question": a text with an explanation or
+    an answer beside it is an answer.
+    """
+    text = clean(text)
+    if len(text) > _MAX_CLAUSE:
+        return False
+    return not _INVALID.isdisjoint((normalize_answer(text), normalize_answer(final_answer(text))))
+
+
+# -- Clauses ------------------------------------------------------------------------------------------
+
+
+def _parts(text: str) -> Iterator[tuple[str, _Kind]]:
+    """The clauses in order, each with the sign that ends it, and what each does."""
+    text = unwrap_latex(clean(text.replace("\n", _LINE).replace("—", _DASH)))
+    text = text.replace("*", "").replace("`", "").strip(f" {_LINE}{_DASH}")
+    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
+        text = text[1:-1]
+    # A quotation is opaque: it neither declines nor ends a clause.
+    masked = _QUOTED.sub(lambda match: '"' + "x" * (len(match[0]) - 2) + '"', text)
+    start = 0
+    for index, match in enumerate(_SEPARATOR.finditer(masked)):
+        if index == _MAX_CLAUSES:
+            yield text[start:], "asserts"
+            return
+        yield from _turned(text, masked, start, match.end())
+        start = match.end()
+    yield from _turned(text, masked, start, len(text))
+
+
+def _turned(text: str, masked: str, start: int, end: int) -> Iterator[tuple[str, _Kind]]:
+    """One clause, cut where it stops declining: "I don't know but it is Lyon"."""
+    while True:
+        kind = _kind(masked[start:end])
+        turn = _TURN.search(masked, start, end) if kind != "asserts" else None
+        if turn is None:
+            yield text[start:end], kind
+            return
+        yield text[start : turn.end()], kind
+        start = turn.end()
+
+
+def _kind(clause: str) -> _Kind:
+    if len(clause) > _MAX_CLAUSE:
+        return "asserts"
+    line = _spelt_out(clause.strip(_EDGES))
+    while line:
+        if line.startswith(known.NOT_DECLINING):
+            return "asserts"
+        if _declines(line):
+            return "declines"
+        if line.startswith(known.FILLERS + known.FILLERS_SPACELESS):
+            reports = line.startswith(known.ADVERBIAL) and not known.FINITE.isdisjoint(line.split())
+            return "asserts" if reports else "filler"
+        opener = next(
+            (opener for opener in known.OPENERS + known.OPENERS_SPACELESS if line.startswith(opener)), ""
+        )
+        if not opener:
+            return "asserts"
+        line = line[len(opener) :].lstrip()
+    return "filler"
+
+
+def _spelt_out(clause: str) -> str:
+    """The clause casefolded, without contractions and adverbs, ending in a space unless it is empty."""
+    words: list[str] = []
+    for word in clause.casefold().split():
+        word = known.SPELLINGS.get(word, word)
+        word = word[:-3] + " not" if word.endswith("n't") else word
+        if word not in known.ADVERBS:
+            words.append(word)
+    return " ".join([*words, ""]).replace("can not ", "cannot ")
+
+
+def _declines(line: str) -> bool:
+    if line.startswith(known.DECLINES) or line.startswith(known.DECLINES_SPACELESS):
+        return True
+    bare = line.strip()
+    for softener in ("が", "けど", "ね"):
+        bare = bare.removesuffix(softener)
+    if bare in known.BARE or bare.endswith(known.DECLINES_AT_END):
+        return True
+    words = bare.split()
+    for size in (1, 2):
+        if len(words) > size and " ".join(words[:size]) in known.BARE and words[size] in known.QUESTION_WORDS:
+            return True
+    if line.startswith(known.HAVE) and not known.INFORMATION.isdisjoint(words):
+        return True
+    if any(
+        line.startswith(start) and line[len(start) :].split(" ", 1)[0] in known.VERBS
+        for start in known.CANNOT
+    ):
+        return True
+    return _is_unknown(line) or _is_silent(line)
+
+
+def _is_unknown(line: str) -> bool:
+    """`The exact date is unknown`, but not `John Doe is a person whose name is unknown`."""
+    if line.split(" ", 1)[0] not in known.SUBJECTS:
+        return False
+    for predicate in known.UNKNOWN:
+        subject, found, tail = line.partition(f" {predicate}")
+        if not found:
+            continue
+        words = subject.split()
+        plain = known.CLAUSE_WORDS.isdisjoint(words[1:]) or not known.EXACT.isdisjoint(words[:2])
+        ends = not tail or (tail.split(" ", 1)[0] in known.TAILS and not tail.startswith(known.NOT_TAILS))
+        if plain and ends:
+            return True
+    return False
+
+
+def _is_silent(line: str) -> bool:
+    """`The provided text does not mention it`: a source is the subject."""
+    if known.SOURCES.isdisjoint(line.split()[:8]):
+        return False
+    subjects = (line.partition(f" {phrase}")[0] for phrase in known.SILENT if f" {phrase}" in line)
+    return any(not known.SOURCES.isdisjoint(subject.split()) for subject in subjects)

@@ -1,0 +1,258 @@
+"""Reading what a policy wrote: tags, boxes and the clean payload inside them.
+
+Every parser works on the raw text with exact ASCII markers and reports character offsets into it,
+because Unicode normalisation creates tags that were not there (NFKC turns `＜` into `<`).  `clean` is for
+the payload, after parsing.  Everything is linear in the length of the text, whatever it holds: tags are
+found with `str.find` and `str.count`, braces with array arithmetic, and no pattern has two unbounded
+quantifiers, since a policy that finds a slow text can stall a whole training step.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_PAYLOAD = 32_768
+"""Characters of an answer that are read; `clean` drops the rest, before and after normalising."""
+MAX_MARKS = 30
+"""Combining marks kept in a row, the bound of Unicode's stream-safe text format (UAX #15)."""
+
+Which = Literal["first", "last"]
+
+_THINK, _END_THINK, _ANSWER, _END_ANSWER = "<think>", "</think>", "<answer>", "</answer>"
+_MISSING = ("no_think", "think_unclosed", "no_answer", "answer_unclosed")
+_BOX = "\\boxed{"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of a text: `text` is `raw[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The two blocks of a completion; both are None exactly when `malformed` names a cause."""
+
+    think: Slice | None
+    answer: Slice | None
+    malformed: str | None = None
+
+
+# -- Tags ---------------------------------------------------------------------------------------------
+
+
+def think_answer(text: str, prefill: str = "") -> Blocks:
+    """Split `<think>…</think> <answer>…</answer>`, the only form that counts as well-formed.
+
+    Each tag occurs exactly once, in this order and in exact ASCII; around the blocks there is only
+    whitespace; neither block is empty or invisible.  A tag that is repeated inside a block, an attribute,
+    an upper-case letter, a zero-width or look-alike character therefore makes the text malformed.
+
+    Args:
+        text: what the policy wrote; offsets are relative to it.
+        prefill: what the prompt already put there.  From its first `<think>` on it is read as if the
+            policy had written it, so a policy that opens the block again repeats a tag; a part of a block
+            that lies in the prefill is not part of the slice.
+
+    Returns:
+        Blocks; `malformed` is one of `tag_repeated`, `no_think`, `think_unclosed`, `no_answer`,
+        `answer_unclosed`, `tag_order`, `text_outside`, `empty_think`, `empty_answer`.
+    """
+    opened = prefill[prefill.find(_THINK) :] if _THINK in prefill else ""
+    whole = opened + text
+    tags = (_THINK, _END_THINK, _ANSWER, _END_ANSWER)
+    counts = [whole.count(tag) for tag in tags]
+    if max(counts) > 1:
+        return Blocks(None, None, "tag_repeated")
+    if 0 in counts:
+        return Blocks(None, None, _MISSING[counts.index(0)])
+    a, b, c, d = (whole.find(tag) for tag in tags)
+    if not a < b < c < d:
+        return Blocks(None, None, "tag_order")
+    outside = (whole[:a], whole[b + len(_END_THINK) : c], whole[d + len(_END_ANSWER) :])
+    if any(part.strip() for part in outside):
+        return Blocks(None, None, "text_outside")
+    think, answer = (a + len(_THINK), b), (c + len(_ANSWER), d)
+    for (start, end), cause in ((think, "empty_think"), (answer, "empty_answer")):
+        if all(char.isspace() or _hidden(char) for char in whole[start:end].strip()[:MAX_PAYLOAD]):
+            return Blocks(None, None, cause)
+    return Blocks(_slice(text, think, len(opened)), _slice(text, answer, len(opened)))
+
+
+def tag(text: str, name: str, which: Which = "last") -> Slice | None:
+    """The content of the last (or first) `<name>…</name>` block, wherever it stands; None without one.
+
+    A block runs from an opening tag to the next closing tag with no other opening tag in between, so an
+    unclosed tag neither hides nor widens a well-closed one.
+    """
+    opening, closing = f"<{name}>", f"</{name}>"
+    if which == "first":
+        start = text.find(opening)
+        end = text.find(closing, start + len(opening)) if start >= 0 else -1
+        start = text.rfind(opening, 0, end) if end >= 0 else -1
+    else:
+        start = text.rfind(opening, 0, max(text.rfind(closing), 0))
+        end = text.find(closing, start + len(opening)) if start >= 0 else -1
+    if start < 0 or end < 0:
+        return None
+    return _slice(text, (start + len(opening), end), 0)
+
+
+def _slice(text: str, span: tuple[int, int], shift: int) -> Slice:
+    start, end = (max(position - shift, 0) for position in span)
+    return Slice(text[start:end], start, end)
+
+
+# -- Boxes --------------------------------------------------------------------------------------------
+
+
+def boxed(text: str, which: Which = "last") -> Slice | None:
+    r"""The content of the last (or first) LaTeX box; None without a closed one.
+
+    A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count, or, when
+    there is none of these, `\boxed …$` on one line, as graders of mathematics accept it.  Of nested
+    boxes the first is the outer one and the last the inner one.
+    """
+    if "\\boxed" not in text and "\\fbox" not in text:
+        return None
+    span = _braced(text, which) or _unbraced(text, which)
+    return _slice(text, span, 0) if span else None
+
+
+def boxed_released(text: str) -> Slice | None:
+    r"""What TruthRL's released code reads: from the first `\boxed{` to the next `}`, nested or not.
+
+    It is the result of `re.search(r"\\boxed{(.*?)}", text, re.DOTALL)` (arXiv 2509.25760, code), which
+    cuts `\boxed{\text{New York}}` to `\text{New York`.
+    """
+    start = text.find(_BOX)
+    end = text.find("}", start + len(_BOX)) if start >= 0 else -1
+    return _slice(text, (start + len(_BOX), end), 0) if end >= 0 else None
+
+
+def _braced(text: str, which: Which) -> tuple[int, int] | None:
+    import numpy as np
+
+    # Replacements of equal length keep the offsets: \x01 marks the brace of a box, \x00 hides an escape.
+    marked = text.replace("\x01", " ")
+    for opener in (_BOX, "\\boxed {", "\\fbox{", "\\fbox {"):
+        marked = marked.replace(opener, opener[:-1] + "\x01")
+    if "\x01" not in marked:
+        return None
+    for escape in ("\\\\", "\\{", "\\}"):
+        marked = marked.replace(escape, "\x00\x00")
+    chars = np.frombuffer(marked.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    is_box = chars == 1
+    depth = np.cumsum((is_box | (chars == ord("{"))).astype(np.int32) - (chars == ord("}")), dtype=np.int32)
+    # A brace is closed when the depth falls below its own somewhere later.
+    lowest = np.minimum.accumulate(depth[::-1])[::-1]
+    closed = np.flatnonzero(is_box & (lowest < depth))
+    if not closed.size:
+        return None
+    start = int(closed[0 if which == "first" else -1])
+    return start + 1, start + int(np.argmax(depth[start:] < depth[start]))
+
+
+def _unbraced(text: str, which: Which) -> tuple[int, int] | None:
+    marker = "\\boxed "
+    at = text.find(marker) if which == "first" else text.rfind(marker)
+    start = at + len(marker)
+    end = text.find("$", start) if at >= 0 else -1
+    if end < 0 or "\n" in text[start:end] or "{" in text[start:end] or not text[start:end].strip():
+        return None
+    return start, end
+
+
+_LATEX_WORDS = re.compile(
+    r"\\(?:text|textbf|textit|textrm|textsf|mathrm|mathbf|mathit|mathsf|mbox|operatorname|boxed|fbox)\{([^{}]*)\}"
+)
+_LATEX_SIGNS = (
+    *(("\\" + space, " ") for space in (",", ";", ":", " ")),
+    *(("\\" + sign, sign) for sign in "$%&_#"),
+    ("\\!", ""),
+    ("{,}", ","),
+)
+
+
+def unwrap_latex(text: str) -> str:
+    r"""The words inside LaTeX markup: `$\text{New\ York}$` becomes `New York`.
+
+    Removes a pair of `$`, `\(…\)` or `\[…\]` around the whole, text, font and box commands (nested
+    three deep), spacing commands and escapes of `$ % & _ #`; every other command is left as it is.  Reads
+    `MAX_PAYLOAD` characters.
+    """
+    text = text[:MAX_PAYLOAD].strip()
+    for left, right in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
+        if len(text) > len(left + right) and text.startswith(left) and text.endswith(right):
+            text = text[len(left) : -len(right)]
+    for _ in range(3):
+        text = _LATEX_WORDS.sub(r"\1", text)
+    for sign, plain in _LATEX_SIGNS:
+        text = text.replace(sign, plain)
+    return " ".join(text.split())
+
+
+# -- The payload --------------------------------------------------------------------------------------
+
+# Invisible, although Unicode does not file them under "format": fillers, the blank Braille cell and the
+# selectors.  Removing them before NFKC is enough, because no visible character decomposes into one.
+_INVISIBLE = frozenset(
+    [
+        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0",
+        *map(chr, range(0xFE00, 0xFE10)),
+        *map(chr, range(0xE0000, 0xE1000)),
+    ]
+)
+_TYPOGRAPHIC = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′‵ʼʹ‹›", "'"),
+        **dict.fromkeys("“”„‟«»〝〞〟", '"'),
+        **dict.fromkeys("‐‒–—―−⸺⸻", "-"),
+        **dict.fromkeys("⁄∕", "/"),
+    }
+)
+_SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_FRACTION = re.compile(r"(?<=\d)[¼½¾⅐-⅞↉]")
+
+
+def clean(text: str) -> str:
+    """The text as a reader sees it, in one spelling: for answers, after the tags have been parsed.
+
+    Cuts to `MAX_PAYLOAD` characters, removes what cannot be seen (control, zero-width, bidirectional and
+    tag characters, variation selectors, soft hyphens, fillers, lone surrogates), keeps at most
+    `MAX_MARKS` combining marks in a row, applies NFKC, writes quotes and dashes in ASCII and collapses
+    whitespace.  A superscript keeps its meaning (`10²` becomes `10^2`, not `102`), and so does a mixed
+    number (`2½` becomes `2 1/2`).  Cleaning twice changes nothing, and the result always encodes as UTF-8.
+    """
+    text = text[:MAX_PAYLOAD]
+    text = text.translate({ord(char): None for char in set(text) if _hidden(char)}).replace("´", "'")
+    text = _SUPERSCRIPT.sub(lambda match: "^" + match[0], text)
+    text = _few_marks(_FRACTION.sub(lambda match: " " + match[0], text))
+    # NFKC in two steps: one character may decompose into 18, and composing them again is the slow part.
+    text = unicodedata.normalize("NFKD", text)[: 4 * MAX_PAYLOAD]
+    text = _few_marks(unicodedata.normalize("NFC", text)[:MAX_PAYLOAD])
+    return " ".join(text.translate(_TYPOGRAPHIC).split())
+
+
+def _few_marks(text: str) -> str:
+    if not any(map(unicodedata.combining, set(text))):
+        return text
+    # Normalising sorts each run of marks, which takes quadratic time in the length of the run.
+    kept: list[str] = []
+    marks = 0
+    for char in text:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        if marks <= MAX_MARKS:
+            kept.append(char)
+    return "".join(kept)
+
+
+def _hidden(char: str) -> bool:
+    category = unicodedata.category(char)
+    return char in _INVISIBLE or category in ("Cf", "Cs") or (category == "Cc" and not char.isspace())

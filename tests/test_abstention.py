@@ -1,0 +1,309 @@
+"""Abstaining and answering exclude each other."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factrl import refusals
+from factrl.abstention import abstains, abstains_released, asserted, says_invalid_question
+from factrl.answers import final_answer, is_contentless, matches
+from factrl.text import MAX_PAYLOAD, clean
+
+FIXTURES = Path(__file__).parent / "fixtures" / "abstention.jsonl"
+# Lines the rules get wrong; a change that repairs one takes it out of here.
+KNOWN_FAILURES = {
+    "I don't know because the records were lost... I have no data.",
+    "My memory fails me here.",
+    "Nobody Knows the Trouble I've Seen",
+    "IDK by Somebody",
+    "Who Knows Where the Time Goes",
+}
+
+
+def macro_f1(truth: list[bool], found: list[bool]) -> float:
+    scores: list[float] = []
+    for value in (True, False):
+        hits = sum(a == b == value for a, b in zip(truth, found, strict=True))
+        scores.append(2 * hits / (truth.count(value) + found.count(value)))
+    return sum(scores) / 2
+
+
+def fixtures() -> list[dict[str, str]]:
+    return [json.loads(line) for line in FIXTURES.read_text(encoding="utf-8").splitlines()]
+
+
+def test_fixtures() -> None:
+    rows = fixtures()
+    truth = [row["label"] == "abstain" for row in rows]
+    found = [abstains(row["text"]) for row in rows]
+    assert len(rows) >= 400
+    assert min(truth.count(True), truth.count(False)) >= 150
+    assert len({row["text"] for row in rows}) == len(rows)
+    assert macro_f1(truth, found) >= 0.95
+    wrong = {row["text"] for row, a, b in zip(rows, truth, found, strict=True) if a != b}
+    assert wrong == KNOWN_FAILURES
+
+
+ABSTENTIONS = [row["text"] for row in fixtures() if row["label"] == "abstain"]
+
+
+@pytest.mark.parametrize("text", [text for text in ABSTENTIONS if text not in KNOWN_FAILURES])
+def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded(text: str) -> None:
+    assert asserted(text) == ""
+    for joined in (f"{text} It is Lyon.", f"{text}\nLyon", f"Lyon. {text}"):
+        assert not abstains(joined), joined
+        assert asserted(joined) != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("", ""),
+        ("Paris.", "Paris."),
+        ("I don't know.", ""),
+        ("I'm sorry. I don't know. Could you rephrase the question?", ""),
+        ("I'm not sure, but I think it's Paris.", "I think it's Paris."),
+        ("I don't know, but it is Lyon.", "it is Lyon."),
+        ("I don't know, maybe Lyon", "maybe Lyon"),
+        ("I don't know—perhaps Lyon.", "perhaps Lyon."),
+        ("Paris. I don't know.", "Paris."),
+        ("Paris, France. I don't know more.", "Paris, France."),
+        ("I don't know. Paris, France.", "Paris, France."),
+        ("I don't know\nParis", "Paris"),
+        ("The exact date is unknown, but he died in 1912.", "he died in 1912."),
+        ("我不确定，但我认为是巴黎。", "但我认为是巴黎。"),
+        ('The song "I Don\'t Know" by Ozzy', 'The song "I Don\'t Know" by Ozzy'),
+    ],
+)
+def test_asserted(text: str, rest: str) -> None:
+    assert asserted(text) == rest
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("I don't know, but it is Lyon.", True),
+        ("I'm not sure, but I think it's Lyon.", True),
+        ("I don't know, maybe Lyon", True),
+        ("Lyon. I don't know.", True),
+        ("I don't know. The answer is: **Lyon**.", True),
+        ("I don't know, but it is not Lyon.", False),
+        ("I don't know, either Lyon or Paris.", False),
+    ],
+)
+def test_what_is_asserted_is_graded_as_the_answer(text: str, right: bool) -> None:
+    assert not abstains(text)
+    assert (matches(asserted(text), ["Lyon"]) is not None) == right
+
+
+def test_hedging_over_candidates_is_neither_an_abstention_nor_an_answer() -> None:
+    text = "It may be Paris, though possibly Lyon; sources differ."
+    assert not abstains(text)
+    assert matches(asserted(text), ["Paris"]) is None
+    assert matches(asserted(text), ["Lyon"]) is None
+
+
+@pytest.mark.parametrize("gap", [10, MAX_PAYLOAD // 2, MAX_PAYLOAD, 1 << 20])
+@pytest.mark.parametrize("filler", [" ", "\n", "\u200b", "—", ". ", "¶"])
+def test_an_answer_cannot_hide_behind_the_cap(gap: int, filler: str) -> None:
+    assert not abstains("I don't know" + filler * gap + " It is Paris")
+
+
+def test_an_answer_cannot_hide_behind_many_clauses() -> None:
+    assert abstains("I don't know. " * 100)
+    assert not abstains("I don't know. " * 1000 + "Paris")
+    assert "Paris" in asserted("I don't know. " * 1000 + "Paris")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I\u200b don't kn\u00adow",
+        "Ｉ ｄｏｎ’ｔ ｋｎｏｗ",
+        "I don‘t know",
+        "I DON'T KNOW",
+        "i don't  know\r\n",
+    ],
+)
+def test_typography_makes_no_difference(text: str) -> None:
+    assert abstains(text)
+    assert abstains(clean(text))
+
+
+@given(st.text(max_size=200))
+def test_never_raises_and_the_classes_exclude_each_other(text: str) -> None:
+    if abstains(text):
+        assert asserted(text) == ""
+        assert not says_invalid_question(text)
+    assert "¶" not in asserted("I don't know.\n" + text.replace("¶", ""))
+
+
+CLAUSES = [
+    "I don't know",
+    "sorry",
+    "it is unclear",
+    "Paris",
+    "could you clarify",
+    "no idea who",
+    "I'm not sure",
+]
+separators = st.sampled_from([". ", "! ", "\n", ", ", "; ", ": ", " - ", "—", " (", ") ", " but "])
+
+
+@given(st.lists(st.tuples(st.sampled_from(CLAUSES), separators), min_size=1, max_size=8))
+def test_a_clause_that_asserts_is_never_lost(parts: list[tuple[str, str]]) -> None:
+    text = "".join(clause + separator for clause, separator in parts)
+    if any(clause == "Paris" for clause, _ in parts):
+        assert not abstains(text)
+        assert "Paris" in asserted(text)
+    else:
+        assert not asserted(text) or not abstains(text)
+
+
+# -- TruthRL's classes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "released", "ours"),
+    [
+        ("I don't know", True, True),
+        ("I DON'T KNOW!", True, True),
+        ("I don't know, maybe Lyon", True, False),
+        ("The song is I Don't Know", True, False),
+        ("I don’t know", False, True),
+        ("I do not know", False, True),
+        ("unknown", False, True),
+        ("I don't  the know", True, True),
+        ("Paris", False, False),
+    ],
+)
+def test_the_released_test_is_one_substring(text: str, released: bool, ours: bool) -> None:
+    assert abstains_released(text) is released
+    if text != "I don't  the know":
+        assert abstains(text) is ours
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("invalid question", "Invalid question.", "**Invalid question**", "This is an invalid question."),
+        *("The question is invalid.", "The answer is: invalid question", "It is an invalid question"),
+        *(
+            "The question contains a false premise.",
+            "false premise",
+            "This question is based on a false premise.",
+        ),
+    ],
+)
+def test_invalid_question(text: str) -> None:
+    assert says_invalid_question(text)
+    assert not abstains(text)
+    assert not is_contentless(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "Paris", "I don't know", "Invalid question, but Paris", "Invalid question: he never won."),
+        *(
+            "The invalid question of 1912",
+            "invalid",
+            "question",
+            "It is not an invalid question",
+            "valid question",
+        ),
+        *("He called it an invalid question.", "invalid question " * 1000),
+    ],
+)
+def test_not_an_invalid_question(text: str) -> None:
+    assert not says_invalid_question(text)
+
+
+# -- The lexicon --------------------------------------------------------------------------------------
+
+
+def test_phrases_are_written_as_they_are_compared() -> None:
+    phrases = (*refusals.DECLINES, *refusals.FILLERS, *refusals.OPENERS, *refusals.CANNOT, *refusals.HAVE)
+    for phrase in phrases:
+        words = phrase.split()
+        assert phrase == " ".join(words) + " "
+        assert phrase == phrase.casefold()
+        assert refusals.ADVERBS.isdisjoint(words), phrase
+        assert not any(word in refusals.SPELLINGS or word.endswith("n't") for word in words), phrase
+
+
+def test_no_phrase_is_listed_twice() -> None:
+    for phrases in (refusals.DECLINES, refusals.FILLERS, refusals.OPENERS, refusals.UNKNOWN, refusals.TURNS):
+        assert len(set(phrases)) == len(phrases), sorted({p for p in phrases if phrases.count(p) > 1})
+
+
+@pytest.mark.parametrize("phrase", refusals.DECLINES)
+def test_every_phrase_declines(phrase: str) -> None:
+    assert abstains(phrase.strip() + ".")
+
+
+# -- Public sets --------------------------------------------------------------------------------------
+
+DATA = os.environ.get("FACTRL_DATA", "")
+needs_data = pytest.mark.skipif(not DATA, reason="set FACTRL_DATA to a folder with the public data sets")
+
+
+def public(name: str) -> list[dict[str, object]]:
+    path = Path(DATA) / name
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8") as file
+    ):
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.data
+@needs_data
+def test_long_form_abstentions() -> None:
+    # FActScore biographies (Min et al. 2023), labelled by people, partial abstentions left out.  Measured on
+    # the staged half: 14 of 19 abstentions found, none of 228 answers taken for one, macro-F1 0.919.  The
+    # five missed go on with facts about somebody else.
+    rows = [
+        row for row in public("factscore_abstain/responses.jsonl") if row["label"] in ("answer", "abstention")
+    ]
+    found = [abstains(str(row["response"])) for row in rows]
+    assert macro_f1([row["label"] == "abstention" for row in rows], found) >= 0.90
+
+
+@pytest.mark.data
+@needs_data
+@pytest.mark.parametrize("part", ["nq", "tq"])
+def test_a_right_answer_is_no_abstention(part: str) -> None:
+    # EVOUNA (Wang et al. 2023): measured 0 of 9,625 answers that people accept.
+    rows = public(f"evouna/evouna_{part}.jsonl.gz")
+    right = [str(row["prediction"]) for row in rows if row["human_correct"]]
+    assert sum(map(abstains, right)) <= len(right) / 1000
+
+
+@pytest.mark.data
+@needs_data
+def test_compliance_is_no_abstention() -> None:
+    # XSTest labels refusals to do something unsafe, mostly with a sermon beside them, so its refusals are no
+    # yardstick here (measured: 87 of 497 abstain); what complies must not count: measured 2 of 590.
+    rows = [row for row in public("xstest/completions.jsonl") if row["label"] == "compliance"]
+    assert sum(abstains(str(row["response"])) for row in rows) <= len(rows) / 100
+
+
+@pytest.mark.data
+@needs_data
+@pytest.mark.parametrize(
+    "name",
+    ["triviaqa_1k/test.jsonl", "popqa_1k/test.jsonl", "chinese_simpleqa/test.jsonl", "selfaware/test.jsonl"],
+)
+def test_a_reference_answer_is_no_abstention(name: str) -> None:
+    answers = [answer for row in public(name) for answer in row["answers"]]  # type: ignore[attr-defined]
+    assert [answer for answer in answers if abstains(answer)] == []
+    assert [answer for answer in answers if not is_contentless(answer) and not final_answer(answer)] == []
