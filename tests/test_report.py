@@ -193,7 +193,7 @@ def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
     def dom(page: Path) -> str:
         profile = f"--user-data-dir={tmp_path / page.stem}"
         command = ["chromium", *flags, profile, page.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout  # noqa: S603
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
     control = tmp_path / "control.html"
     control.write_text(f"<!doctype html><html><body>{PAYLOADS[1]}</body></html>", encoding="utf-8")

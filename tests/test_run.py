@@ -34,7 +34,7 @@ def in_another_process(code: str, *arguments: Any, **options: Any) -> subprocess
         f"import os, sys\nfrom factrl.run import Run\n{code}",
         *map(str, arguments),
     ]
-    return subprocess.Popen(program, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options)  # noqa: S603
+    return subprocess.Popen(program, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options)
 
 
 # The folder

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from .errors import FactrlError, LLMError, SetupError, Unscored
     from .judge import Grader, reasoning_judge
     from .llm import LLM, FakeLLM, connect
-    from .papers import load_reward, papers
+    from .papers import load_reward, paper_names
     from .resources import supply
-    from .reward import Reward, reward
+    from .rewards import Reward, reward
     from .types import Completion, Example, Grade, Result, Score, Span
 
 _HOME = {
@@ -35,7 +35,7 @@ _HOME = {
     "LLM": "llm",
     "LLMError": "errors",
     "Result": "types",
-    "Reward": "reward",
+    "Reward": "rewards",
     "Score": "types",
     "SetupError": "errors",
     "Span": "types",
@@ -46,15 +46,39 @@ _HOME = {
     "grade_completions": "bench.shortqa",
     "load_examples": "data",
     "load_reward": "papers",
-    "papers": "papers",
+    "paper_names": "papers",
     "reasoning_judge": "judge",
-    "reward": "reward",
+    "reward": "rewards",
     "short_form": "bench.metrics",
     "supply": "resources",
 }
 
-__all__ = [  # noqa: RUF022  # as in the table above
-    *_HOME,
+__all__ = [
+    "LLM",
+    "Completion",
+    "Example",
+    "FactrlError",
+    "FakeLLM",
+    "Grade",
+    "Grader",
+    "LLMError",
+    "Result",
+    "Reward",
+    "Score",
+    "SetupError",
+    "Span",
+    "Unscored",
+    "compare",
+    "connect",
+    "evaluate_file",
+    "grade_completions",
+    "load_examples",
+    "load_reward",
+    "paper_names",
+    "reasoning_judge",
+    "reward",
+    "short_form",
+    "supply",
 ]
 __version__ = "0.1.0"
 

@@ -44,7 +44,7 @@ def load_examples(
     *,
     split: str = "train",
     subset: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[ColumnName, str] | None = None,
     limit: int | None = None,
     require_answers: bool = True,
 ) -> list[Example]:
@@ -56,7 +56,7 @@ def load_examples(
         subset: configuration of a hub dataset.
         columns: our name -> the dataset's column; `""` means that the dataset has none.
         limit: read only the first so many rows.
-        require_answers: refuse rows without a reference answer.
+        require_answers: refuse rows without a reference answer, except those on a false premise.
 
     Returns:
         Examples whose `meta` holds every column that was not used.  Rows without an id get one from
@@ -236,7 +236,7 @@ def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:
 # Recognising columns
 
 
-def _choose_columns(rows: Sequence[Row], given: Mapping[str, str], source: str) -> dict[str, str]:
+def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source: str) -> dict[str, str]:
     """Our name -> the dataset's column, for those that the dataset has."""
     for name in given:
         if name not in _USUAL:
@@ -344,7 +344,7 @@ def _check(examples: Sequence[Example], names: Mapping[str, str], source: str, r
     numbered = list(enumerate(examples, start=1))
     lacking = {
         "question": [number for number, example in numbered if not example.question],
-        "answers": [number for number, example in numbered if not example.answers],
+        "answers": [n for n, example in numbered if not (example.answers or example.false_premise)],
     }
     for name, rows in lacking.items():
         if rows and (require_answers or name == "question"):

@@ -13,7 +13,7 @@
 
 Every message says what is wrong, with which value, and what fixes it.  `SetupError` is printed by
 the command line as one line without a traceback.  `Unscored` is caught in exactly one place,
-`factrl.reward`; anything a reward raises beside it is a bug and stops the run.
+`factrl.rewards`; anything a reward raises beside it is a bug and stops the run.
 """
 
 from __future__ import annotations

@@ -147,6 +147,8 @@ class Grader:
         gold = _gold(question, answers, false_premise)
         if len(prediction.encode("utf-8", "replace")) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
+        if matches(prediction, gold) is not None:  # first, as "unknown" can be the right answer
+            return Grade("correct", final_answer(prediction), how="exact")
         if abstains(prediction):
             return Grade("abstained", prediction.strip(), how="abstention")
         answer = final_answer(asserted(prediction))

@@ -133,7 +133,51 @@ def evaluate_file(
     Raises:
         DataError: a column or an accepted answer is missing; nothing has been graded then.
     """
-    rows = grade_completions(_read(path, column, limit), grader, extract, workers)
+    return summarise(
+        grade_completions(load_completions(path, column, limit), grader, extract, workers), weights
+    )
+
+
+def load_completions(
+    path: str | Path, column: str = "", limit: int | None = None
+) -> list[tuple[Example, str | None]]:
+    """The examples and completions of a file, see `evaluate_file`.
+
+    Raises:
+        DataError: a column or an accepted answer is missing.
+    """
+    examples = load_examples(path, limit=limit, require_answers=False)
+    present = dict.fromkeys(name for example in examples for name in example.meta)
+    chosen = column or next((name for name in _COLUMNS if name in present), "")
+    if chosen not in present:
+        raise DataError(
+            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; "
+            f"columns beside the question: {', '.join(present)}; name the completions with column=..."
+        )
+    for number, example in enumerate(examples, start=1):
+        if not isinstance(example.meta.get(chosen), (str, NoneType)):
+            kind = type(example.meta[chosen]).__name__
+            raise DataError(f"{path}, row {number}: {chosen} is a {kind}, not text or null")
+    check_gradable(examples, path)
+    return [(example, example.meta.get(chosen)) for example in examples]
+
+
+def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
+    """Refuse questions without an accepted answer, unless they are known to rest on a false premise.
+
+    Raises:
+        DataError: how many there are, and the first of them.
+    """
+    bare = [example for example in examples if not example.answers and not example.false_premise]
+    if bare:
+        raise DataError(
+            f"{source}: {len(bare)} of {len(examples)} rows have no accepted answer, first "
+            f"{_named(bare[0])}; fill them or leave the rows out"
+        )
+
+
+def summarise(rows: Sequence[Row], weights: Weights = TRUTHRL) -> Evaluation:
+    """What graded rows come to."""
     usual = [row.grade for row in rows if not row.example.false_premise]
     odd = [row.grade for row in rows if row.example.false_premise]
     return Evaluation(
@@ -150,6 +194,7 @@ def grade_completions(
     grader: GradeAnswer,
     extract: Extract = "text",
     workers: int = 16,
+    on_row: Callable[[], None] = lambda: None,
 ) -> list[Row]:
     r"""Grade completions side by side; the rows come back in their order.
 
@@ -159,6 +204,7 @@ def grade_completions(
         extract: `text` the whole completion, `boxed` the last `\boxed{…}`, `answer` the last `<answer>` tag.
             A completion without the box or the tag is wrong.
         workers: how many answers are graded at the same time.
+        on_row: called after each row, in this thread.
 
     Raises:
         RewardBug: the grader raised something other than `Unscored`, or returned no grade.
@@ -173,7 +219,11 @@ def grade_completions(
     pool = ThreadPoolExecutor(workers)
     try:
         futures = [pool.submit(_grade, example, text, grader, extract) for example, text in completions]
-        return [_row(future, example) for future, (example, _) in zip(futures, completions, strict=True)]
+        rows = []
+        for future, (example, _) in zip(futures, completions, strict=True):
+            rows.append(_row(future, example))
+            on_row()
+        return rows
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -203,28 +253,6 @@ def _row(future: Future[Row], example: Example) -> Row:
 
 def _named(example: Example) -> str:
     return f"example {example.id!r} ({example.question[:80]!r})"
-
-
-def _read(path: str | Path, column: str, limit: int | None) -> list[tuple[Example, str | None]]:
-    examples = load_examples(path, limit=limit, require_answers=False)
-    present = dict.fromkeys(name for example in examples for name in example.meta)
-    chosen = column or next((name for name in _COLUMNS if name in present), "")
-    if chosen not in present:
-        raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; "
-            f"columns beside the question: {', '.join(present)}; name the completions with column=..."
-        )
-    for number, example in enumerate(examples, start=1):
-        if not isinstance(example.meta.get(chosen), (str, NoneType)):
-            kind = type(example.meta[chosen]).__name__
-            raise DataError(f"{path}, row {number}: {chosen} is a {kind}, not text or null")
-    bare = [example for example in examples if not example.answers and not example.false_premise]
-    if bare:
-        raise DataError(
-            f"{path}: {len(bare)} of {len(examples)} rows have no accepted answer, first {_named(bare[0])}; "
-            "fill them or leave the rows out"
-        )
-    return [(example, example.meta.get(chosen)) for example in examples]
 
 
 def _by_count(causes: Iterable[str]) -> Mapping[str, int]:

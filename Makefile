@@ -1,0 +1,42 @@
+PYTHON ?= python3
+VENV ?= .venv
+
+# -qq leaves only errors.
+INSTALL = -m pip install -qq -c constraints.txt
+PINS = pyproject.toml constraints.txt
+
+.PHONY: help demo test check clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes, any laptop)
+	$(VENV)/bin/factrl demo
+
+test: $(VENV)-core/.test $(VENV)/.dev ## every test: without torch first, then those that train
+	$(VENV)-core/bin/python -m pytest -m "not torch"
+	$(VENV)/bin/python -m pytest -m torch
+
+check: $(VENV)/.dev ## lint, formatting and types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+clean: ## remove the environments and what tools left behind; runs stay
+	rm -rf $(VENV) $(VENV)-core build dist .hypothesis .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
+
+# An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes
+# in first and alone: a CPU build that pip's own settings offer is then kept, without CUDA's packages.
+$(VENV)-core/.test: $(PINS)
+	@echo "installing factrl[test] into $(VENV)-core"
+	@$(PYTHON) -m venv $(VENV)-core
+	@$(VENV)-core/bin/python $(INSTALL) -e ".[test]"
+	@touch $@
+
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: $(PINS)
+	@echo "installing torch and factrl[$*] into $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(INSTALL) torch
+	@$(VENV)/bin/python $(INSTALL) -e ".[$*]"
+	@touch $@

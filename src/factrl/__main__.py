@@ -1,0 +1,9 @@
+"""`python -m factrl` is the command `factrl`."""
+
+from __future__ import annotations
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,91 @@
+"""The command line: `factrl VERB`, one verb per thing a user does.
+
+Exit codes: 0 done; 1 a check failed; 2 something must be changed first; 3 too much could not be graded;
+130 interrupted.  Results go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from .. import __version__
+from ..errors import ConfigError, SetupError, TooManyMasked, nearest
+from . import demo, evaluate, show, train
+from .terminal import complain, drop_stdout, never_fail_on_letters
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong usage as any other mistake: one line, with the way to help."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code.
+
+    Args:
+        argv: the words after `factrl`; those of this process by default.
+    """
+    never_fail_on_letters()
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except SetupError as error:
+        complain(str(error))
+        return 2
+    except TooManyMasked as error:
+        complain(str(error))
+        return 3
+    except KeyboardInterrupt as error:
+        complain(str(error) or "interrupted")
+        return 130
+    except BrokenPipeError:
+        drop_stdout()
+        return 141  # as a shell reports a program that wrote to a closed pipe
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
+    parser, verbs = _parsers()
+    try:
+        args = _parse(parser, verbs, list(words) or ["--help"])
+    except SystemExit as done:  # --help or --version
+        return int(done.code or 0)
+    return args.run(args)
+
+
+def _parse(
+    parser: argparse.ArgumentParser, verbs: Mapping[str, argparse.ArgumentParser], words: list[str]
+) -> argparse.Namespace:
+    verb, *rest = words
+    if verb.startswith("-"):
+        chosen, (args, unknown) = parser, parser.parse_known_args([verb])
+    elif verb in verbs:
+        # Intermixed: settings may stand between options.
+        chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
+    else:
+        raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
+    if unknown or verb.startswith("-"):
+        option = (unknown or words)[0].partition("=")[0]
+        known = re.findall(r"--[a-z-]+", chosen.format_usage())
+        chosen.error(f"unknown option {option!r}{nearest(option, known)}")
+    return args
+
+
+def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    parser = _Parser(
+        prog="factrl",
+        description="Train language models to be right, and to say so when they do not know.",
+        epilog="factrl VERB --help tells more. Start with: factrl demo",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"factrl {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    for module in (demo, train, evaluate, show):
+        module.add_verbs(verbs)
+    return parser, verbs.choices

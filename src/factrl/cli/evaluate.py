@@ -1,0 +1,225 @@
+"""`factrl eval`: answers that are stored in a file, or that a model gives now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from ..bench.metrics import TRUTHRL, Weights
+from ..bench.shortqa import (
+    Evaluation,
+    Extract,
+    check_gradable,
+    grade_completions,
+    load_completions,
+    summarise,
+)
+from ..config import load_settings
+from ..data import load_examples
+from ..errors import ConfigError, TooManyMasked
+from ..judge import Grader
+from ..llm import connect, preflight
+from ..openai_compatible import OpenAICompatible
+from ..plan import open_judge, run_settings
+from ..progress import Progress
+from ..settings import RunSettings
+from ..types import Example
+from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, needs_extra
+from .terminal import complain, say, show_table, tell
+
+AT_ONCE = 128  # questions that are answered between two writes to the file of answers
+
+Answered = Sequence[tuple[Example, str | None]]
+
+
+class AskSettings(RunSettings):
+    """What a model can be told for an evaluation alone: as for training, but without a reward."""
+
+    paper: str = ""
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "eval",
+        _eval,
+        about="grade short answers: accuracy, abstention, hallucination and truthfulness with intervals",
+        example=(
+            "examples:\n"
+            "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R.json"
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", help="answers to grade; with --model, questions to answer")
+    parser.add_argument(
+        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
+    )
+    parser.add_argument(
+        "--extract",
+        choices=get_args(Extract),
+        help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
+        "(default: text; with --config as its reward does)",
+    )
+    parser.add_argument("--column", metavar="NAME", default="", help="column of the answers in FILE")
+    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
+    parser.add_argument(
+        "--weights",
+        metavar="C,A,W",
+        type=_weights,
+        default=TRUTHRL,
+        help="truthfulness = C correct + A abstained - W wrong (default: 1,0,1)",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="local folder or hub id of a model that answers FILE now"
+    )
+    parser.add_argument("--config", metavar="RECIPE.toml", help="ask the --model as this recipe does")
+    parser.add_argument(
+        "--output", metavar="FILE.json", help="write numbers and grades; answers of --model go beside it"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_settings(parser, "how a --model is asked, e.g. data.prompt=... train.max_completion_length=64")
+
+
+def _eval(args: argparse.Namespace) -> int:
+    _check(args)
+    if args.model is not None:
+        answered, judge, extract = _ask(args)
+    else:
+        answered = load_completions(args.file, args.column, args.limit)
+        extract = args.extract or "text"
+        judge = connect(args.judge) if args.judge is not None else None
+        if judge is not None:
+            preflight(judge)
+    if judge is None:
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    with Progress("grade", len(answered)) as progress:
+        rows = grade_completions(answered, Grader(judge), extract, on_row=progress.advance)
+    evaluation = summarise(rows, args.weights)
+    about = {
+        "file": args.file,
+        "model": args.model,
+        "judge": f"{judge.base_url}#{judge.model}" if judge is not None else None,
+        "extract": extract,
+    }
+    written = _report(evaluation, {**about, **evaluation.to_json()}, args)
+    masked = sum(evaluation.masked.values())
+    if masked == len(rows):
+        tally = ", ".join(f"{count} {cause}" for cause, count in evaluation.masked.items())
+        raise TooManyMasked(f"none of the {masked} answers could be graded ({tally})")
+    if masked:
+        tell(f"{masked} of {len(rows)} answers could not be graded; the numbers are of the others.")
+    return 0 if written else 2
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Wrong combinations, before anything is read or paid for."""
+    if args.model is None and (args.config is not None or args.settings):
+        given = args.settings[0] if args.settings else "--config"
+        raise ConfigError(f"{given!r} says how a model is asked; name one with --model, or leave it out")
+    if args.model is not None and args.column:
+        raise ConfigError("--column names stored answers, but --model gives new ones; leave one of them out")
+    if args.model is not None and args.output is None:
+        raise ConfigError("--model needs --output FILE.json; the answers are kept beside it")
+    if args.output is not None:
+        output = Path(args.output)
+        if output.is_dir() or not output.parent.is_dir():
+            wrong = "is a folder" if output.is_dir() else f"is in {output.parent}, which does not exist"
+            raise ConfigError(f"--output {output} {wrong}")
+        if output.suffix != ".json":
+            raise ConfigError(f"--output {output} must end in .json")
+        if output.resolve() == Path(args.file).resolve():
+            raise ConfigError(f"--output {output} would replace the file that is evaluated")
+
+
+def _ask(args: argparse.Namespace) -> tuple[Answered, OpenAICompatible | None, Extract]:
+    """A model's answers, with the judge and the extraction that its recipe names."""
+    overrides = [
+        f"data.train={args.file}",
+        *as_overrides(args, {"model": "model.name", "judge": "judge.url"}),
+    ]
+    if args.config is not None:
+        settings = run_settings(args.config, overrides)
+    else:
+        settings = load_settings(AskSettings, None, overrides)
+    extract = args.extract or ("boxed" if settings.reward.get("answer") == "boxed" else "text")
+    data = settings.data
+    examples = load_examples(
+        args.file,
+        split=data.eval_split,
+        subset=data.subset,
+        columns=data.columns,
+        limit=args.limit,
+        require_answers=False,
+    )
+    check_gradable(examples, args.file)
+    judge = open_judge(settings.judge)
+    if judge is not None:
+        preflight(judge)
+    return list(zip(examples, _answers(settings, examples, Path(args.output)), strict=True)), judge, extract
+
+
+def _answers(settings: RunSettings, examples: Sequence[Example], output: Path) -> list[str]:
+    """Greedy answers, each written to `NAME.answers.jsonl` beside the output as soon as it is there."""
+    answering = needs_extra("train.answering", "train")
+    model, tokenizer = needs_extra("train.model", "train").load_policy(settings.model)
+    path = output.with_suffix(".answers.jsonl")
+    texts: list[str] = []
+    try:
+        file = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    with file, Progress("answer", len(examples)) as progress:
+        for start in range(0, len(examples), AT_ONCE):
+            chunk = examples[start : start + AT_ONCE]
+            new = [group[0] for group in answering.answer(model, tokenizer, chunk, settings)]
+            for example, text in zip(chunk, new, strict=True):
+                file.write(json.dumps(_row(example, text)) + "\n")
+            file.flush()
+            texts += new
+            progress.advance(len(chunk))
+    tell(f"answers: {path}")
+    return texts
+
+
+def _row(example: Example, text: str) -> dict[str, Any]:
+    return {
+        "id": example.id,
+        "question": example.question,
+        "answers": list(example.answers),
+        "false_premise": example.false_premise,
+        "completion": text,
+    }
+
+
+def _report(evaluation: Evaluation, document: dict[str, Any], args: argparse.Namespace) -> bool:
+    """To the file first, which a reader who closes the pipe cannot prevent; false when it was not written."""
+    text, written = json.dumps(document, indent=2), True
+    if args.output is not None:
+        try:
+            Path(args.output).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            complain(f"--output {args.output} could not be written: {error.strerror}")
+            written = False
+    if args.json:
+        say(text)
+    else:
+        show_table(evaluation.table())
+    return written
+
+
+def _weights(text: str) -> Weights:
+    """An argparse type."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)) or numbers[2] < 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not three numbers such as 1,0,1, of which the last is what a wrong answer costs"
+        )
+    return Weights(*numbers)

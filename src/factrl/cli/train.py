@@ -1,0 +1,123 @@
+"""`factrl train`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from pathlib import Path
+
+from ..config import dump_toml
+from ..errors import ConfigError, nearest
+from ..escape import one_line
+from ..plan import Plan, make_plan, run_settings
+from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
+from .terminal import say, tell
+
+_SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
+_OPTIONS = {
+    "model": "model.name",
+    "data": "data.train",
+    "judge": "judge.url",
+    "steps": "train.steps",
+    "seed": "run.seed",
+    "output": "run.dir",
+}
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "train",
+        _train,
+        about="train a model with a paper's reward",
+        example=(
+            "examples:\n"
+            "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
+            "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
+            "  factrl train recipe.toml --dry-run\n"
+            "  factrl train --resume runs/truthrl-20260101-120000"
+        ),
+    )
+    parser.add_argument(
+        "paper",
+        nargs="?",
+        metavar="PAPER_OR_RECIPE",
+        help="truthrl, truthrl:binary, my.py:reward, or a recipe.toml that names it",
+    )
+    parser.add_argument("--config", metavar="RECIPE.toml", help="a recipe beside the PAPER")
+    parser.add_argument("--model", metavar="NAME", help="local folder or hub id of the model")
+    parser.add_argument("--data", metavar="FILE", help="questions with their accepted answers")
+    parser.add_argument(
+        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
+    )
+    parser.add_argument("--steps", metavar="N", help="optimizer steps")
+    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
+    parser.add_argument("--output", metavar="DIR", help="folder for the run folder (default: runs)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the resolved settings and the plan; train nothing"
+    )
+    add_settings(parser)
+
+
+def _train(args: argparse.Namespace) -> int:
+    plan = make_plan(run_settings(*_layers(args)))
+    if args.dry_run:
+        tell(_described(plan))
+        say(dump_toml(plan.settings).rstrip())
+        return 0
+    folder: Path = needs_extra("train.online", "train").train(plan)
+    tell(_what_next(folder))
+    say(str(folder))
+    return 0
+
+
+def _layers(args: argparse.Namespace) -> tuple[Path | None, list[str]]:
+    """The recipe and the overrides behind the command line."""
+    paper = args.paper
+    if paper is not None and _SETTING.match(paper):
+        paper, args.settings = None, [paper, *args.settings]
+    overrides = as_overrides(args, _OPTIONS)
+    if args.resume is not None:
+        if paper is not None or args.config is not None:
+            raise ConfigError(f"--resume takes everything from the run; leave out {paper or '--config'!r}")
+        return _settings_of_run(Path(args.resume)), [*overrides, f"run.resume={args.resume}"]
+    if paper is not None and paper.endswith(".toml"):
+        if args.config is not None:
+            raise ConfigError(f"{paper} and --config {args.config} are two recipes; give one")
+        return Path(paper), overrides
+    source = Path(args.config) if args.config is not None else None
+    return source, [*([f"paper={paper}"] if paper is not None else []), *overrides]
+
+
+def _settings_of_run(run: Path) -> Path:
+    if not (run / "config.toml").is_file():
+        around = [other.name for other in run.parent.iterdir()] if run.parent.is_dir() else []
+        found = "is not a run folder (no config.toml)" if run.is_dir() else "does not exist"
+        raise ConfigError(f"--resume {run}: it {found}{nearest(run.name, around)}")
+    return run / "config.toml"
+
+
+def _described(plan: Plan) -> str:
+    told = plan.settings.train
+    judge = plan.settings.judge.url or "none: rules alone compare answers, so a paraphrase counts as wrong"
+    lines = {
+        "reward": f"{plan.settings.paper}, " + ", ".join(f"{k}={v}" for k, v in plan.reward.knobs.items()),
+        "model": plan.settings.model.name + (" (LoRA)" if plan.settings.model.lora else ""),
+        "questions": f"{len(plan.examples)} to train on, {len(plan.held_out)} to evaluate on",
+        "prompt": plan.prompt if len(plan.prompt) <= 200 else f"{plan.prompt[:200]}…",
+        "steps": f"{plan.steps} of {told.prompts_per_step} questions with {told.num_generations} completions",
+        "to grade": f"{plan.completions} completions",
+        "judge": judge,
+    }
+    return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
+
+
+def _what_next(folder: Path) -> str:
+    model, recipe = shlex.quote(str(folder / "model")), shlex.quote(str(folder / "config.toml"))
+    return (
+        f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after.json\n"
+        f"train on:   factrl train --resume {shlex.quote(str(folder))} --steps MORE"
+    )

@@ -1,0 +1,196 @@
+"""`factrl demo`: teach a small real model to say when it does not know, and measure what that did.
+
+    questions -> model -> warm start -> evaluate -> GRPO with each reward -> evaluate
+
+Every arm starts from the same warm-started weights, and every number is of held-out questions whose
+entities appear nowhere in training.  What is made of the numbers is `factrl.demo.show`.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..bench.metrics import known_mask
+from ..bench.shortqa import Row, grade_completions
+from ..config import dump_toml
+from ..judge import Grader
+from ..papers import load_reward
+from ..plots import Point
+from ..progress import Progress
+from ..resources import supply
+from ..run import Run
+from ..train.answering import answer, evaluator
+from ..train.model import load_policy, uses_bf16
+from ..train.online import optimise
+from ..train.prompts import render_prompts
+from ..types import Grade
+from .model import NAME, demo_model
+from .questions import Splits, build_questions
+from .settings import DemoSettings
+from .warm import warm_start
+
+KNOWN_TEMPERATURE = 1.0  # the model's own distribution says what it knows
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One reward's model on the held-out questions, in their order, and its way there."""
+
+    name: str
+    rows: Sequence[Row]
+    curve: Sequence[Point]
+    steps: int
+
+    @property
+    def grades(self) -> list[Grade | None]:
+        return [row.grade for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything a demo measured.
+
+    Attributes:
+        before: the warm-started model, which every arm starts from.
+        arms: the main reward's last.
+        known: per question, whether the warm-started model knew it; see `DemoSettings.demo`.
+        seconds: wall time of the whole demo.
+    """
+
+    settings: DemoSettings
+    before: Arm
+    arms: Sequence[Arm]
+    known: Sequence[bool | None]
+    seconds: float
+    folder: Path
+
+    @property
+    def masked(self) -> Counter[str]:
+        """Held-out questions that could not be graded, by cause, over all evaluations."""
+        return Counter(row.cause for arm in (self.before, *self.arms) for row in arm.rows if row.cause)
+
+
+def run_demo(settings: DemoSettings) -> Outcome:
+    """Run every stage; writes the run folder, not the report.
+
+    Raises:
+        SetupError: the model or a data package is not there.
+    """
+    started = time.monotonic()
+    questions = build_questions(settings.run.seed)
+    if settings.model.name == NAME:
+        with Progress("unpack the model", 1) as progress:
+            found = settings.model.model_copy(update={"name": str(demo_model())})
+            progress.advance()
+        settings = settings.model_copy(update={"model": found})
+    model, tokenizer = load_policy(settings.model)
+    with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
+        stage = _Stage(settings, model, tokenizer, questions, run)
+        stage.warm()
+        before, known = stage.before()
+        start = copy.deepcopy(model.state_dict())
+        arms = []
+        for reward, steps in _arms(settings):
+            model.load_state_dict(start)
+            arms.append(stage.arm(reward, steps))
+        return Outcome(settings, before, arms, known, time.monotonic() - started, run.path)
+
+
+def _arms(settings: DemoSettings) -> list[tuple[str, int]]:
+    """Rewards and steps, the main one last."""
+    arms = [(settings.paper, settings.train.steps or 1)]
+    contrast = settings.demo.contrast
+    if contrast and contrast != settings.paper:
+        arms.insert(0, (contrast, settings.demo.contrast_steps))
+    return arms
+
+
+class _Stage:
+    """The stages of one demo on one model, whose weights they change in place."""
+
+    def __init__(
+        self, settings: DemoSettings, model: Any, tokenizer: Any, questions: Splits, run: Run
+    ) -> None:
+        self.settings, self.model, self.tokenizer, self.run = settings, model, tokenizer, run
+        self.questions = questions
+        self.test = questions.test[: settings.demo.test_questions]
+        self.grader = Grader()  # by rules alone: every question has its accepted answers
+
+    def warm(self) -> None:
+        told = self.settings.warm
+        with Progress("warm start", told.steps) as progress:
+            warm_start(
+                self.model,
+                self.tokenizer,
+                self.questions.warm,
+                render_prompts(self.questions.warm, self.tokenizer, self.settings.data),
+                self.run.path / "warm",
+                settings=told,
+                bf16=uses_bf16(self.settings.train),
+                seed=self.settings.run.seed,
+                on_step=progress.advance,
+            )
+
+    def before(self) -> tuple[Arm, list[bool | None]]:
+        """The warm-started model's answers, and which questions it knows."""
+        told = self.settings.demo
+        with Progress("what does it know", 2) as progress:
+            arm = Arm("before", self._rows(), [], 0)
+            progress.advance()
+            groups = answer(
+                self.model,
+                self.tokenizer,
+                self.test,
+                self.settings,
+                num_samples=told.base_samples,
+                temperature=KNOWN_TEMPERATURE,
+            )
+            pairs = [(e, text) for e, texts in zip(self.test, groups, strict=True) for text in texts]
+            grades = [row.grade for row in grade_completions(pairs, self.grader)]
+            size = told.base_samples
+            samples = [grades[i : i + size] for i in range(0, len(grades), size)]
+            progress.advance()
+        return arm, known_mask(samples, told.base_correct, size)
+
+    def arm(self, name: str, steps: int) -> Arm:
+        """Train with one reward from the warm-started weights and evaluate."""
+        settings = self.settings.model_copy(
+            update={"train": self.settings.train.model_copy(update={"steps": steps})}
+        )
+        reward = supply(load_reward(name).with_(**settings.reward), None)
+        evaluate = evaluator(
+            self.test[: settings.demo.curve_questions], self.tokenizer, settings, self.grader, "text"
+        )
+        curve = [_point(0, evaluate(self.model, 0))]
+
+        def on_the_way(model: Any, step: int) -> Mapping[str, float | None]:
+            values = evaluate(model, step)
+            curve.append(_point(step, values))
+            return values
+
+        with Run.create(self.run.path / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
+            optimise(
+                settings,
+                self.model,
+                self.tokenizer,
+                reward,
+                self.questions.train,
+                render_prompts(self.questions.train, self.tokenizer, settings.data),
+                run,
+                on_the_way,
+            )
+        return Arm(name, self._rows(), curve, steps)
+
+    def _rows(self) -> list[Row]:
+        texts = [group[0] for group in answer(self.model, self.tokenizer, self.test, self.settings)]
+        return grade_completions(list(zip(self.test, texts, strict=True)), self.grader)
+
+
+def _point(step: int, values: Mapping[str, float | None]) -> Point:
+    return Point(step, *(values[name] or 0.0 for name in ("accuracy", "abstention", "hallucination")))

@@ -1,0 +1,75 @@
+"""What `factrl demo` can be told beside `factrl train`'s settings, and its recipe."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from pydantic import Field
+
+from ..config import load_settings
+from ..papers import load_reward
+from ..settings import Positive, RunSettings, Section
+
+
+class WarmSettings(Section):
+    """`[warm]`: the supervised steps before reinforcement learning."""
+
+    steps: Positive = 30
+    """Optimizer steps."""
+    batch_size: Positive = 16
+    """Questions per step."""
+    learning_rate: float = Field(default=5e-5, gt=0, lt=1)
+    """Peak learning rate."""
+    abstain_share: float = Field(default=0.1, gt=0, lt=1)
+    """Share of gold answers replaced by "I don't know."."""
+
+
+class ArmSettings(Section):
+    """`[demo]`: what is compared, and on how many questions."""
+
+    contrast: str = "truthrl:binary"
+    """A second reward, trained from the same start for comparison; empty for none."""
+    contrast_steps: Positive = 30
+    """Its optimizer steps."""
+    test_questions: Positive = 1000
+    """Held-out questions of the evaluations before and after, at most."""
+    curve_questions: Positive = 150
+    """Held-out questions of the evaluations on the way, at most."""
+    base_samples: Positive = 8
+    """Samples per held-out question that tell what the model knows before training."""
+    base_correct: Positive = 5
+    """A question counts as known when so many of its samples are right."""
+
+
+class DemoSettings(RunSettings):
+    """Everything `factrl demo` can be told; the recipe is `demo.toml` beside this file."""
+
+    warm: WarmSettings = WarmSettings()
+    demo: ArmSettings = ArmSettings()
+
+
+_QUICK = (
+    "train.steps=4",
+    "train.prompts_per_step=8",
+    "train.micro_batch_size=64",
+    "train.eval_steps=2",
+    "warm.steps=6",
+    "demo.contrast=''",
+    "demo.test_questions=60",
+    "demo.curve_questions=30",
+)
+
+
+def demo_settings(overrides: list[str], reward: str, *, quick: bool = False) -> DemoSettings:
+    """The demo's recipe with `key=value` overrides, for `quick` made small first.
+
+    Raises:
+        ConfigError: every problem at once.
+    """
+    recipe = files("factrl.demo") / "demo.toml"
+    return load_settings(
+        DemoSettings,
+        str(recipe),
+        [f"paper={reward}", *(_QUICK if quick else ()), *overrides],
+        knobs={"reward": load_reward(reward).knobs},
+    )

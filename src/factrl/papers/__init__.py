@@ -1,0 +1,178 @@
+"""The shelf: one published reward, one file.
+
+A paper's module is called what the paper is called and holds
+
+* a header: what it is, the paper, the released code, where the two differ and where we differ;
+* its `@reward` functions;
+* `SETTINGS`: the paper's prompt and training settings, nested as in a recipe;
+* `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting;
+* `GOLD`: worked cases that one test walks for all papers and `factrl check` shows;
+* `PUBLISHED`: the paper's own numbers, for comparison, as (table, row, metric) -> value.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import ConfigError, FactrlError, nearest
+from ..llm import FakeLLM
+from ..resources import supply
+from ..rewards import Reward
+from ..types import Example, State
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A worked case: what one variant must make of one completion.
+
+    Attributes:
+        why: what the case shows.
+        variant: which of the paper's variants.
+        replies: what the judge answers, in order; more or fewer calls than replies fail the case.
+        state, terms: what must come out; `terms` is ignored for a masked sample.
+    """
+
+    why: str
+    example: Example
+    completion: str
+    terms: Mapping[str, float] = field(default_factory=dict)
+    variant: str = ""
+    replies: tuple[str, ...] = ()
+    state: State = "scored"
+
+
+def paper_names() -> tuple[str, ...]:
+    """Names of the papers on the shelf."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def load_paper(name: str) -> ModuleType:
+    """A paper's module, or the module in a `.py` file of your own, which is run.
+
+    Raises:
+        ConfigError: no such paper or file.
+    """
+    if name.endswith(".py"):
+        return _run_file(Path(name))
+    if name not in paper_names():
+        raise ConfigError(
+            f"unknown paper {name!r}{nearest(name, paper_names())} (there are: {', '.join(paper_names())}; "
+            "a reward of your own is given as my_file.py:function)"
+        )
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def rewards_of(module: ModuleType) -> Mapping[str, Reward]:
+    """A paper's variants, the main one first; of a file of your own, every reward in it."""
+    if module.__name__.startswith(f"{__name__}."):
+        return module.VARIANTS
+    return {name: value for name, value in vars(module).items() if isinstance(value, Reward)}
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """`truthrl:binary` -> `truthrl` and `binary`; the second is empty when it is not given."""
+    name, colon, part = spec.rpartition(":")
+    return (name, part) if colon and not spec.endswith(".py") else (spec, "")
+
+
+def load_reward(spec: str) -> Reward:
+    """A reward by name: `truthrl`, `truthrl:binary`, or `my_file.py:function` for one of your own.
+
+    Raises:
+        ConfigError: unknown paper or variant, missing file, or no such reward in the file.
+    """
+    name, part = split_spec(spec)
+    rewards = rewards_of(load_paper(name))
+    return rewards[_chosen(rewards, name, part)]
+
+
+def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
+    """The settings that come with a paper's name, nested as in a recipe; none for a file of your own."""
+    return getattr(load_paper(split_spec(spec)[0]), "SETTINGS", {})
+
+
+def gold_of(spec: str) -> list[tuple[str, Reward, Gold]]:
+    """The worked cases of a paper or a file with the variant and the reward each is about.
+
+    When `spec` names a variant, only the cases of that one.  A case that names none is about the paper's
+    main one, in a file about the reward that `spec` names.
+
+    Raises:
+        ConfigError: as `load_reward`, or there is no such case.
+    """
+    name, part = split_spec(spec)
+    module = load_paper(name)
+    rewards = rewards_of(module)
+    main = _chosen(rewards, name, part if name.endswith(".py") else "")
+    only = _chosen(rewards, name, part) if part else ""
+    cases = [(case.variant or main, case) for case in getattr(module, "GOLD", ())]
+    cases = [(_chosen(rewards, name, variant), case) for variant, case in cases if only in ("", variant)]
+    if not cases:
+        raise ConfigError(
+            f"{spec} has no worked cases; add to {module.__file__}: "
+            "GOLD = (factrl.papers.Gold(why, example, completion, terms),)"
+        )
+    return [(variant, rewards[variant], case) for variant, case in cases]
+
+
+def check_gold(reward: Reward, case: Gold) -> str:
+    """What this reward does otherwise than the case says, with the real grader; empty when nothing.
+
+    Terms must agree to 1e-9, and the judge must be asked exactly as often as the case has replies.
+    """
+    judge = FakeLLM(case.replies)
+    try:
+        result = supply(reward, judge)(case.example, case.completion)
+    except FactrlError as error:
+        return str(error)
+    problems = []
+    if result.state != case.state:
+        because = f" ({result.cause}: {result.detail})" if result.cause else ""
+        problems.append(f"{result.state}{because}, not {case.state}")
+    elif result.state != "masked" and not _same_terms(result.terms, case.terms):
+        problems.append(f"terms {dict(result.terms)}, not {dict(case.terms)}")
+    if len(judge.calls) != len(case.replies):
+        problems.append(f"the judge was asked {len(judge.calls)} times, not {len(case.replies)}")
+    return "; ".join(problems)
+
+
+def _same_terms(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    return found.keys() == wanted.keys() and all(abs(found[name] - wanted[name]) <= 1e-9 for name in wanted)
+
+
+def _chosen(rewards: Mapping[str, Reward], name: str, part: str) -> str:
+    own = name.endswith(".py")
+    if not rewards:
+        raise ConfigError(f"{name} has no reward; decorate a function of it with @factrl.reward")
+    if own and not part and len(rewards) > 1:
+        raise ConfigError(
+            f"{name} has several rewards; name one: {', '.join(f'{name}:{r}' for r in rewards)}"
+        )
+    if part and part not in rewards:
+        what = f"{name} has no reward" if own else f"paper {name!r} has no variant"
+        raise ConfigError(f"{what} {part!r}{nearest(part, rewards)} (it has: {', '.join(rewards)})")
+    return part or next(iter(rewards))
+
+
+def _run_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        around = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise ConfigError(f"{path} does not exist{nearest(path.name, around)}")
+    found = importlib.util.spec_from_file_location(f"factrl_own_{path.stem}", path)
+    assert found is not None  # noqa: S101  # for the type checker: a .py path has a spec and a loader
+    assert found.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module  # dataclasses look their module up there
+    try:
+        found.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ConfigError(f"{error.filename}, line {error.lineno} is not Python: {error.msg}") from error
+    return module

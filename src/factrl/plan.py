@@ -1,0 +1,125 @@
+"""What a training run will do: its settings, reward, questions and judge, all checked, without torch.
+
+Everything that is wrong here is found in a second, before a model is loaded or a run folder exists, and
+whether or not the extra `train` is installed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .config import load_settings, peek
+from .data import load_examples, render_prompt
+from .errors import ConfigError, DataError
+from .llm import connect
+from .openai_compatible import OpenAICompatible
+from .papers import load_reward, settings_of
+from .resources import supply
+from .rewards import Reward
+from .settings import JudgeSettings, RunSettings
+from .types import Example
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that can start as far as can be told without its model.
+
+    Attributes:
+        reward: with its knobs set and its resources supplied.
+        judge: None when answers are compared by rules alone.
+        examples: the questions to train on.
+        held_out: the questions to evaluate on; may be empty.
+        prompt: what the user says in the first example.
+    """
+
+    settings: RunSettings
+    reward: Reward
+    judge: OpenAICompatible | None
+    examples: Sequence[Example]
+    held_out: Sequence[Example]
+    prompt: str
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps; fewer when `train.epochs` counts and some prompts are too long."""
+        told = self.settings.train
+        batches = len(self.examples) // told.prompts_per_step
+        return told.steps or max(1, int(batches * told.num_iterations * told.epochs))
+
+    @property
+    def completions(self) -> int:
+        """Completions that are written and graded."""
+        told = self.settings.train
+        batches = math.ceil(self.steps / told.num_iterations)
+        return batches * told.prompts_per_step * told.num_generations
+
+
+def run_settings(source: Path | str | None, overrides: Sequence[str]) -> RunSettings:
+    """The settings of a run; knobs and defaults are those of the paper that they name.
+
+    Args:
+        source: a recipe, or the `config.toml` of an earlier run.
+        overrides: `key=value`.
+
+    Raises:
+        ConfigError: every problem at once, one line each.
+    """
+    problems: list[str] = []
+    knobs = defaults = None
+    paper = peek(RunSettings, source, overrides, "paper")
+    if isinstance(paper, str) and paper:
+        try:
+            knobs = {"reward": load_reward(paper).knobs}
+            defaults = settings_of(paper)
+        except ConfigError as error:
+            problems.append(str(error))
+    try:
+        settings = load_settings(RunSettings, source, overrides, defaults, knobs)
+    except ConfigError as error:
+        problems.append(str(error))
+    else:
+        if not problems:
+            return settings
+    raise ConfigError("\n".join(problems))
+
+
+def make_plan(settings: RunSettings) -> Plan:
+    """Check what can be checked without the model.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    judge = open_judge(settings.judge)
+    reward = supply(load_reward(settings.paper).with_(**settings.reward), judge)
+    data = settings.data
+    examples = load_examples(
+        data.train, split=data.split, subset=data.subset, columns=data.columns, limit=data.limit
+    )
+    reward.check_examples(examples)
+    check_enough(len(examples), len(examples), settings)
+    prompt = render_prompt(examples[0], data.prompt)
+    held_out = load_examples(data.eval, split=data.eval_split, columns=data.columns) if data.eval else []
+    return Plan(settings, reward, judge, examples, held_out, prompt)
+
+
+def check_enough(left: int, total: int, settings: RunSettings) -> None:
+    """Refuse fewer questions than one step takes.
+
+    Args:
+        left: questions whose prompts are short enough, of `total`.
+    """
+    told = settings.train
+    if left < told.prompts_per_step:
+        limit = f" (train.max_prompt_length = {told.max_prompt_length})" if left < total else ""
+        raise DataError(
+            f"{settings.data.train}: {left} of {total} questions can be used{limit}, fewer than the "
+            f"{told.prompts_per_step} of one step; lower train.prompts_per_step or add questions"
+        )
+
+
+def open_judge(settings: JudgeSettings) -> OpenAICompatible | None:
+    """The judge that the settings name, None when they name none; nothing is sent yet."""
+    return connect(settings.url, **settings.model_dump(exclude={"url"})) if settings.url else None

@@ -1,0 +1,82 @@
+"""A progress bar with the time left on a terminal, a heartbeat line every 30 seconds elsewhere.
+
+Everything goes to stderr; stdout stays free for data.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+HEARTBEAT_SECONDS = 30.0
+
+
+class Progress:
+    """Counts `total` units of work; use as a context manager.
+
+    Args:
+        label: what is being done.
+        total: how many units make it complete.
+        stream: where to write; stderr by default.
+    """
+
+    def __init__(self, label: str, total: int, stream: TextIO | None = None) -> None:
+        self.label = label
+        self.total = total
+        self.done = 0
+        self._stream = stream or sys.stderr
+        self._started = self._last_beat = time.monotonic()
+        self._bar = None
+
+    def __enter__(self) -> Progress:
+        if self._stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description:<24}"),
+                BarColumn(bar_width=30),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("[dim]{task.fields[note]}"),
+                console=Console(file=self._stream),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self.label, total=self.total, note="")
+        else:
+            self._write("started")
+        return self
+
+    def advance(self, units: int = 1, note: str = "") -> None:
+        """Count `units` more as done; `note` is what a person wants to see right now."""
+        self.done += units
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, note=note)
+        elif time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
+            self._write(f"{self.done}/{self.total}, {self._left()} left{', ' + note if note else ''}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        else:
+            state = "done" if kind is None else "stopped"
+            self._write(f"{state} after {clock(time.monotonic() - self._started)}")
+
+    def _left(self) -> str:
+        elapsed = time.monotonic() - self._started
+        return clock(elapsed / self.done * (self.total - self.done)) if self.done else "?"
+
+    def _write(self, text: str) -> None:
+        self._last_beat = time.monotonic()
+        self._stream.write(f"{self.label}: {text}\n")
+        self._stream.flush()
+
+
+def clock(seconds: float) -> str:
+    """`75` -> `1:15`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"

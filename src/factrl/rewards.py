@@ -1,0 +1,201 @@
+"""Rewards: a function of one example and one completion, and what happens around it.
+
+    @fx.reward
+    def brief(example, completion, *, grade, max_words=60):
+        label = grade(example.question, completion, example.answers).label
+        return {"true": 1.0 * (label == "correct"), "brief": -1.0 * (len(completion.split()) > max_words)}
+
+Keyword-only parameters without a default are *resources* (`grade`, `reason`), supplied by `.with_()`;
+those with a default are *knobs*, the same name in Python, TOML and on the command line.  The function
+returns named terms, whose sum is the reward, or a `Score` when it also has spans or facts.
+
+This module holds the boundary between "could not be graded" and numbers: `Unscored` is caught here and
+nowhere else and becomes a masked sample; anything else a reward raises is a bug that stops the run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, overload
+
+from .background import wait_for
+from .errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
+from .types import Completion, Example, Result, Score
+
+THREADS = 32  # judge calls of one batch that wait side by side
+
+RewardFunction = Callable[..., Any]
+Requirement = Callable[[Example, Mapping[str, Any]], str | None]
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A reward function with its knobs set and its resources supplied; made by `@reward`.
+
+    Attributes:
+        fn: the function that was decorated.
+        name: what metrics and errors call it.
+        knobs: knob -> value.
+        resources: resource -> object, or None while it is not supplied.
+        requires: says what an example lacks for this reward, None when nothing.
+    """
+
+    fn: RewardFunction
+    name: str
+    knobs: Mapping[str, Any]
+    resources: Mapping[str, Any]
+    requires: Requirement | None = field(default=None, repr=False)
+
+    def with_(self, **values: Any) -> Reward:
+        """The same reward with other knobs or with resources supplied.
+
+        Raises:
+            ConfigError: a name that is neither a knob nor a resource of this reward.
+        """
+        knobs, resources = dict(self.knobs), dict(self.resources)
+        for name, value in values.items():
+            if name not in knobs and name not in resources:
+                known = [*knobs, *resources]
+                raise ConfigError(
+                    f"reward {self.name!r} has no knob or resource {name!r}{nearest(name, known)} "
+                    f"(it has: {', '.join(known) or 'none'})"
+                )
+            (resources if name in resources else knobs)[name] = value
+        return replace(self, knobs=MappingProxyType(knobs), resources=MappingProxyType(resources))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Resources that are still to be supplied."""
+        return tuple(name for name, value in self.resources.items() if value is None)
+
+    def check_examples(self, examples: Sequence[Example]) -> None:
+        """Refuse a dataset that lacks what this reward needs, before anything is paid for.
+
+        Raises:
+            DataError: how many rows lack what, and the first of them.
+        """
+        if self.requires is None:
+            return
+        problems = [(e, why) for e in examples if (why := self.requires(e, self.knobs))]
+        if problems:
+            first, why = problems[0]
+            raise DataError(
+                f"{len(problems)} of {len(examples)} examples cannot be used with reward {self.name!r}; "
+                f"the first is {first.id or first.question!r}: {why}"
+            )
+
+    def __call__(self, example: Example, completion: str) -> Result:
+        """Score one completion: scored, masked or floored, never a default number.
+
+        Raises:
+            RewardBug: the reward raised something other than `Unscored` or returned no score.
+            ConfigError: a resource is missing.
+        """
+        self._check_resources()
+        if not isinstance(completion, Completion):
+            completion = Completion(completion)
+        try:
+            returned = self.fn(example, completion, **self.resources, **self.knobs)
+            if inspect.iscoroutine(returned):
+                returned = wait_for(returned)
+            score = returned if isinstance(returned, Score) else Score(terms=dict(returned))
+            _check_terms(score)
+        except Unscored as error:
+            return Result(
+                "masked", None, cause=error.cause, detail=error.detail or str(error), facts=dict(error.facts)
+            )
+        except FactrlError:
+            raise
+        except Exception as error:
+            raise RewardBug(
+                f"reward {self.name!r} failed on example {example.id or example.question!r} with "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return Result(
+            "floored" if score.floored else "scored",
+            score.value,
+            terms=dict(score.terms),
+            spans=score.spans,
+            cause=score.floored,
+            facts=score.facts,
+        )
+
+    def batch(self, examples: Sequence[Example], completions: Sequence[str]) -> list[Result]:
+        """Score completions side by side; results in the order given.
+
+        Raises:
+            ValueError: the two sequences differ in length.
+            RewardBug: as for a single call; the first one ends the batch.
+        """
+        if len(examples) != len(completions):
+            raise ValueError(f"{len(examples)} examples but {len(completions)} completions")
+        self._check_resources()
+        with ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="factrl-reward") as pool:
+            futures = [pool.submit(self, e, c) for e, c in zip(examples, completions, strict=True)]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _check_resources(self) -> None:
+        if self.missing:
+            name = self.missing[0]
+            raise ConfigError(
+                f"reward {self.name!r} needs the resource {name!r}; supply it with .with_({name}=…)"
+            )
+
+
+@overload
+def reward(fn: RewardFunction, /) -> Reward: ...
+@overload
+def reward(*, requires: Requirement) -> Callable[[RewardFunction], Reward]: ...
+def reward(
+    fn: RewardFunction | None = None, /, *, requires: Requirement | None = None
+) -> Reward | Callable[[RewardFunction], Reward]:
+    """Make a reward of a function `(example, completion, *, resource, knob=default)`.
+
+    Args:
+        requires: `(example, knobs) -> str | None`: what an example lacks for this reward.
+
+    Raises:
+        TypeError: the function does not have that shape.
+    """
+    if fn is None:
+        return partial(_make, requires=requires)
+    return _make(fn)
+
+
+def _make(fn: RewardFunction, requires: Requirement | None = None) -> Reward:
+    knobs: dict[str, Any] = {}
+    resources: dict[str, Any] = {}
+    positional = 0
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positional += 1
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            raise TypeError(f"reward {fn.__name__!r}: *{parameter.name} is not a knob; name each one")
+        elif parameter.default is parameter.empty:
+            resources[parameter.name] = None
+        else:
+            knobs[parameter.name] = parameter.default
+    if positional != 2:
+        raise TypeError(
+            f"reward {fn.__name__!r} takes {positional} positional parameters; "
+            "write def reward(example, completion, *, …)"
+        )
+    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), requires)
+
+
+def _check_terms(score: Score) -> None:
+    if not score.terms:
+        raise TypeError("it returned no terms; return a dict such as {'correct': 1.0}")
+    for name, value in score.terms.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"term {name!r} is {value!r}, not a finite number")

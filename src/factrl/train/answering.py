@@ -1,0 +1,81 @@
+"""Answers from the policy as it is now, for evaluations before, during and after training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..bench.metrics import short_form
+from ..bench.shortqa import Extract, GradeAnswer, grade_completions
+from ..rewards import Reward
+from ..settings import RunSettings
+from ..types import Example
+from .model import uses_bf16
+from .prompts import encode, render_prompts
+from .sampling import sample
+
+
+def answer(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Example],
+    settings: RunSettings,
+    *,
+    num_samples: int = 1,
+    temperature: float = 0.0,
+) -> list[list[str]]:
+    """Answers to questions, asked as in training.
+
+    Args:
+        num_samples: answers per question.
+        temperature: 0 is greedy.
+
+    Returns:
+        For every question its answers.
+    """
+    prompts = encode(render_prompts(examples, tokenizer, settings.data), tokenizer, chat=settings.data.chat)
+    training = model.training
+    model.eval()
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=uses_bf16(settings.train)):
+        groups = sample(
+            model,
+            prompts,
+            num_samples=num_samples,
+            max_new_tokens=settings.train.max_completion_length,
+            temperature=temperature,
+            eos_ids=_end_tokens(model, tokenizer),
+        )
+    model.train(training)
+    return [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups]
+
+
+def evaluator(
+    examples: Sequence[Example],
+    tokenizer: Any,
+    settings: RunSettings,
+    grader: GradeAnswer,
+    extract: Extract,
+) -> Callable[[Any, int], Mapping[str, float | None]]:
+    """A function of a model and a step that answers the questions greedily and returns their metrics."""
+
+    def evaluate(model: Any, step: int) -> Mapping[str, float | None]:
+        texts = [group[0] for group in answer(model, tokenizer, examples, settings)]
+        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
+        summary = short_form([row.grade for row in rows])
+        values = {name: i.value if i else None for name, i in summary.metrics.items()}
+        return {**values, "masked": summary.masked / len(rows)}
+
+    return evaluate
+
+
+def extraction(reward: Reward) -> Extract:
+    """Where this reward finds the answer in a completion, for an evaluation that reads it the same way."""
+    return "boxed" if reward.knobs.get("answer") == "boxed" else "text"
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    ids = model.generation_config.eos_token_id
+    many = ids if isinstance(ids, list) else [ids]
+    return [i for i in {*many, tokenizer.eos_token_id} if i is not None]

@@ -1,0 +1,145 @@
+"""What happens beside the optimizer steps: metrics, progress, evaluation, stopping, complete checkpoints."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from ..progress import Progress
+from ..run import Run
+
+COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
+
+
+class LogToRun(TrainerCallback):
+    """Append what the trainer logs to the run's metrics."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if state.is_world_process_zero and logs and "train_runtime" not in logs:
+            self.run.log(state.global_step, logs)
+
+
+class ShowProgress(TrainerCallback):
+    """Advance a bar by one per step, with reward and masked share beside it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._note = ""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        self.progress.advance(state.global_step)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        self.progress.advance(1, self._note)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if logs and logs.get("reward") is not None:
+            masked = logs.get("reward/masked_frac") or 0
+            self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
+
+
+class EvaluateEvery(TrainerCallback):
+    """Call `evaluate(step)` every so many steps and at the end; log what it returns."""
+
+    def __init__(
+        self, evaluate: Callable[[int], Mapping[str, float | None]], steps: int | None, run: Run | None
+    ) -> None:
+        self.evaluate = evaluate
+        self.steps = steps
+        self.run = run
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        due = state.global_step == state.max_steps or (self.steps and state.global_step % self.steps == 0)
+        if due and state.is_world_process_zero:
+            metrics = self.evaluate(state.global_step)
+            if self.run is not None:
+                self.run.log(state.global_step, {f"eval/{name}": value for name, value in metrics.items()})
+
+
+class StopWhen(TrainerCallback):
+    """Save a checkpoint and stop after the step in which `condition()` becomes true."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self.condition = condition
+        self.stopped = False
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        if self.condition() and state.global_step < state.max_steps:
+            control.should_save = control.should_training_stop = self.stopped = True
+
+
+class MarkComplete(TrainerCallback):
+    """Mark a checkpoint once all of it is on disk, so that a kill while saving leaves no trap."""
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        if state.is_world_process_zero and args.output_dir:
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+class Interrupt:
+    """Turns the first SIGINT or SIGTERM into a flag; the second SIGINT ends the process as usual.
+
+    Signals reach only the main thread; elsewhere this does nothing.
+    """
+
+    asked = False
+
+    def __init__(self) -> None:
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._ask)
+        return self
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+
+def last_checkpoint(folder: Path) -> tuple[Path, int] | None:
+    """The newest complete checkpoint and its step; None when there is none."""
+    steps = sorted(
+        int(path.name.removeprefix("checkpoint-"))
+        for path in folder.glob("checkpoint-*")
+        if path.name.removeprefix("checkpoint-").isdigit() and (path / COMPLETE).exists()
+    )
+    return (folder / f"checkpoint-{steps[-1]}", steps[-1]) if steps else None

@@ -1,0 +1,350 @@
+"""A thin subclass of TRL's GRPO trainer that knows about rewards which could not be computed.
+
+What it adds: one composite reward with `None` for masked samples, which then take no part in the
+update; advantages from `factrl.train.advantages`, of shape (B,) or, for step-wise credit, (B, T);
+REINFORCE++; term, state and cause metrics and one row per completion in the run folder; and, where TRL
+has no fast path, exact shortcuts for small machines (`packed`, `sampling`).  Losses, clipping, KL,
+optimizer, PEFT, distributed training, vLLM, checkpoints and trackers stay TRL's.
+
+Two private methods of TRL carry this, `_calculate_rewards` and `_generate_and_score_completions`, and
+three more the shortcuts; the dependency is pinned to the minor version they were tested with.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any, Literal
+
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from transformers import PreTrainedModel
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import RepeatSampler
+
+from ..rewards import Reward
+from ..run import Rollout, Run
+from ..types import Completion, Example, Result
+from .advantages import Scale, group_advantages, reinforce_pp_advantages
+from .packed import SUPPORTED_MODELS, use_packed_logprobs
+from .prompts import encode
+from .sampling import sample
+
+STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
+
+
+@dataclass
+class FactualGRPOConfig(GRPOConfig):
+    """TRL's `GRPOConfig` with what factrl adds."""
+
+    advantage_estimator: Literal["group", "reinforce++"] = field(
+        default="group", metadata={"help": "Group-relative (GRPO family) or batch-whitened (REINFORCE++)."}
+    )
+    advantage_epsilon: float = field(
+        default=1e-6, metadata={"help": "Added to the standard deviation (TRL 1e-4, verl 1e-6)."}
+    )
+    max_masked_share: float = field(
+        default=0.5, metadata={"help": "Stop when more samples are masked for three steps in a row."}
+    )
+    shortcuts: bool = field(
+        default=True, metadata={"help": "Share prompts and skip wasted work where TRL has no fast path."}
+    )
+    chat: bool = field(default=True, metadata={"help": "Prompts hold chat markup, special tokens included."})
+    prefill: str = field(default="", metadata={"help": "Text that every prompt ends with, e.g. <think>."})
+
+
+class FactualGRPOTrainer(GRPOTrainer):
+    """GRPO with a factrl reward.
+
+    Args:
+        model: a causal language model or its name, as in TRL.
+        reward: the reward, its resources supplied.
+        examples: the questions.
+        prompts: the full text before the completion, one per example (`render_prompts`).
+        args: settings.
+        run: where rollouts are written; None writes none.
+        kwargs: passed to TRL (`processing_class`, `peft_config`, `callbacks`, …).
+    """
+
+    args: FactualGRPOConfig
+    model: Any
+    accelerator: Any
+    train_dataset: Any
+    num_generations: int
+    num_generations_eval: int
+    max_completion_length: int
+    scale_rewards: Scale
+    eos_token_ids: list[int]
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel,
+        reward: Reward,
+        examples: Sequence[Example],
+        prompts: Sequence[str],
+        args: FactualGRPOConfig,
+        *,
+        run: Run | None = None,
+        **kwargs: Any,
+    ) -> None:
+        reward.check_examples(examples)
+        self.reward = reward
+        self.examples = list(examples)
+        self.run = run
+        self.masked_causes: Counter[str] = Counter()
+        self.steps_over_limit = 0
+        self._results: list[Result] = []
+        self._texts: list[tuple[int, str]] = []
+        self._rewards = torch.empty(0)
+        self._flat_rows: torch.Tensor | None = None
+        _quiet_none_warning()
+        super().__init__(
+            model,
+            reward_funcs=_named(self._composite, reward.name),
+            args=args,
+            train_dataset=Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))}),
+            **kwargs,
+        )
+        self._shortcuts = args.shortcuts and not self.use_vllm and self._take_shortcuts()
+
+    def _get_train_sampler(self, dataset: Any = None) -> RepeatSampler:
+        """TRL's sampler, in an order that depends on the epoch's number, not on the epochs before it."""
+        own = super()._get_train_sampler(dataset)
+        return _EpochOrder(
+            own.data_source, own.mini_repeat_count, own.batch_size, own.repeat_count, own.shuffle, own.seed
+        )
+
+    def _take_shortcuts(self) -> bool:
+        """Patch the model for the exact fast path; on a GPU TRL's own kernels are used."""
+        model: Any = self.accelerator.unwrap_model(self.model)
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        if self.accelerator.device.type != "cpu" or inner.config.model_type not in SUPPORTED_MODELS:
+            return False
+        return use_packed_logprobs(inner, self.temperature)
+
+    # --- rewards -----------------------------------------------------------------------------------
+
+    def _composite(
+        self,
+        completions: list[Any],
+        completion_ids: list[list[int]],
+        example: list[int],
+        log_metric: Callable[[str, float], None],
+        **_: Any,
+    ) -> list[float | None]:
+        """The one reward function TRL sees: None where the sample is masked."""
+        ends = [*self.eos_token_ids, self._tokenizer.pad_token_id]
+        written = [
+            Completion(text, prefill=self.args.prefill, truncated=not ids or ids[-1] not in ends)
+            for text, ids in zip(completions, completion_ids, strict=True)
+        ]
+        self._results = self.reward.batch([self.examples[i] for i in example], written)
+        self._texts = list(zip(example, completions, strict=True))
+        for name, value in reward_metrics(self._results).items():
+            log_metric(name, value)
+        return [result.value for result in self._results]
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        rewards = super()._calculate_rewards(*args, **kwargs)
+        self._rewards = rewards[:, 0]  # of all processes
+        return rewards
+
+    # --- advantages --------------------------------------------------------------------------------
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = super()._generate_and_score_completions(inputs)
+        lengths = self.accelerator.gather(batch["completion_mask"].sum(dim=1))
+        if self.args.advantage_estimator == "reinforce++":
+            everyone = reinforce_pp_advantages(self._rewards, lengths)
+        else:
+            size = self.num_generations if self.model.training else self.num_generations_eval
+            everyone = group_advantages(
+                self._rewards, size, scale=self.scale_rewards, epsilon=self.args.advantage_epsilon
+            )
+        start = self.accelerator.process_index * len(inputs)
+        mine = everyone[start : start + len(inputs)]
+        batch["advantages"] = self._credit(mine, self._results, batch)
+        self._leave_out_masked(batch, lengths)
+        if self.model.training:
+            self._keep(mine)
+        for _ in range(len(everyone)):
+            self._logs["advantages"].pop()
+        self._logs["advantages"].extend(everyone.tolist())
+        return batch
+
+    def _credit(
+        self, advantages: torch.Tensor, results: Sequence[Result], batch: dict[str, Any]
+    ) -> torch.Tensor:
+        """Where step-wise credit enters: return (B, T) to give tokens advantages of their own.
+
+        Args:
+            advantages: (B,) of this process.
+            results: the B results, with their spans.
+            batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T).
+        """
+        return advantages
+
+    def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
+        """Masked completions also leave the token count, the KL penalty and the entropy."""
+        masked = torch.tensor([r.state == "masked" for r in self._results], device=lengths.device)
+        batch["completion_mask"] = batch["completion_mask"] * (~masked).unsqueeze(1).to(
+            batch["completion_mask"].dtype
+        )
+        gone = lengths[self._rewards.isnan()].sum()
+        batch["num_items_in_batch"] = batch["num_items_in_batch"] - gone
+
+    def _keep(self, advantages: torch.Tensor) -> None:
+        """Write the rollouts and count what was masked."""
+        rows = [
+            Rollout(
+                self.examples[index].id,
+                self.train_dataset[index]["prompt"],
+                str(text),
+                result,
+                None if result.state == "masked" else advantage,
+            )
+            for (index, text), result, advantage in zip(
+                self._texts, self._results, advantages.tolist(), strict=True
+            )
+        ]
+        rows = gather_object(rows)
+        self.masked_causes.update(row.result.cause or "" for row in rows if row.result.state == "masked")
+        over = self._rewards.isnan().float().mean().item() > self.args.max_masked_share
+        self.steps_over_limit = self.steps_over_limit + 1 if over else 0
+        if self.run is not None and self.accelerator.is_main_process:
+            self.run.write_rollouts(self.state.global_step + 1, rows)
+
+    # --- shortcuts ---------------------------------------------------------------------------------
+
+    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[Any, Any, Any]:
+        return encode(prompts, self._tokenizer, chat=self.args.chat), None, {}
+
+    def _generate_single_turn(
+        self,
+        prompt_ids: list[list[int]],
+        images: Any,
+        multimodal_fields: Any,
+        num_generations: int,
+        has_tool_images: bool = False,
+    ) -> tuple[list[list[int]], Any]:
+        """Samples of one prompt are neighbours, so each prompt is run once."""
+        if not self._shortcuts or self.accelerator.num_processes > 1 or self.args.top_k:
+            return super()._generate_single_turn(
+                prompt_ids, images, multimodal_fields, num_generations, has_tool_images
+            )
+        model = self.accelerator.unwrap_model(self.model)
+        training = model.training
+        model.eval()
+        with self.accelerator.autocast():
+            groups = sample(
+                model,
+                prompt_ids[::num_generations],
+                num_samples=num_generations,
+                max_new_tokens=self.max_completion_length,
+                temperature=self.temperature,
+                top_p=self.top_p,
+                eos_ids=self.eos_token_ids,
+            )
+        model.train(training)
+        return [ids for group in groups for ids in group], None
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        if (
+            self._shortcuts
+            and self.beta == 0
+            and self.num_iterations == 1
+            and not self._entropy_bonus_enabled
+        ):
+            advantages = inputs["advantages"]
+            self._flat_rows = (advantages == 0) if advantages.dim() == 1 else (advantages == 0).all(dim=1)
+        try:
+            return super()._compute_loss(model, inputs)
+        finally:
+            self._flat_rows = None
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, Any, Any]:
+        """Rows whose advantage is 0 add nothing to loss or gradient, so they are not run."""
+        flat = self._flat_rows
+        if flat is None or not flat.any():
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, **kwargs
+            )
+        attention_mask = attention_mask.clone()
+        attention_mask[flat, -logits_to_keep:] = 0
+        logps, entropies, extra = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, **kwargs
+        )
+        run = attention_mask[:, -logits_to_keep:].bool()
+        if entropies is not None and run.any():  # so that the logged mean is that of the rows that were run
+            entropies = entropies.masked_fill(flat.unsqueeze(1), entropies[run].mean().item())
+        return logps, entropies, extra
+
+
+class _EpochOrder(RepeatSampler):
+    """A run resumed in a later epoch then asks the same questions in the same order as one that was not."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        if self.shuffle:
+            self.generator.manual_seed((self.seed or 0) + self.epoch)
+        return super().__iter__()
+
+
+def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
+    """State shares, causes and per-term statistics of one batch; see the metric glossary."""
+    n = len(results)
+    states = Counter(result.state for result in results)
+    metrics = {f"reward/{s}_frac": states[s] / n for s in ("scored", "masked", "floored")}
+    for result in results:
+        if result.state != "scored":
+            name = f"{result.state}/{result.cause}"
+            metrics[name] = metrics.get(name, 0.0) + 1 / n
+    graded = [result for result in results if result.value is not None]
+    for term in sorted({term for result in graded for term in result.terms}):
+        values = [result.terms[term] for result in graded if term in result.terms]
+        metrics[f"rewards/{term}/mean"] = fmean(values)
+        metrics[f"rewards/{term}/std"] = pstdev(values)
+    labels = Counter(result.facts["label"] for result in graded if "label" in result.facts)
+    if labels:
+        metrics["abstain/rate"] = labels["abstained"] / sum(labels.values())
+        attempted = labels["correct"] + labels["incorrect"]
+        metrics["answer/correct_given_attempt"] = labels["correct"] / attempted if attempted else math.nan
+    return metrics
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """TRL names metrics by `__name__`, which a bound method does not let us set."""
+
+    def composite(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    composite.__name__ = name
+    return composite
+
+
+def _quiet_none_warning() -> None:
+    """Masked samples are counted and written; TRL would print each batch's first one, text and all."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("All reward functions returned None")
+
+    logger = logging.getLogger("trl.trainer.grpo_trainer")
+    if not logger.filters:
+        logger.addFilter(keep)

@@ -1,0 +1,74 @@
+"""Loading the policy: one clear error when it is not there, in the precision that training needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from ..errors import ModelError, nearest
+from ..settings import ModelSettings, TrainSettings
+
+
+def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
+    """The model and its tokenizer.
+
+    Full training loads float32 weights, whatever the checkpoint holds: at reinforcement-learning rates an
+    update is smaller than bfloat16 can hold.  A LoRA base stays as the checkpoint has it.
+
+    Raises:
+        ModelError: the folder or hub id does not hold a causal language model that can be loaded.
+    """
+    check_model(settings.name)
+    options: dict[str, Any] = {
+        "revision": settings.revision or "main",
+        "trust_remote_code": settings.trust_remote_code,
+    }
+    dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(settings.name, **options)
+        model = AutoModelForCausalLM.from_pretrained(settings.name, dtype=dtype, **options)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"model.name = {settings.name!r} cannot be loaded: {_first_line(error)}; check the name and the "
+            "network, or give a local folder"
+        ) from error
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "left"
+    return model, tokenizer
+
+
+def check_model(name: str) -> None:
+    """Refuse a folder that is not there or holds no model, before anything slow happens."""
+    path = Path(name)
+    if path.is_dir():
+        if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
+            inside = sorted(p.parent.name for p in path.glob("*/config.json"))
+            hint = f"; did you mean {str(path / inside[0])!r}?" if inside else ""
+            raise ModelError(f"model.name = {name!r} is a folder without a config.json{hint}")
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1 or path.exists():
+        around = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise ModelError(
+            f"model.name = {name!r}: there is no such folder{nearest(path.name, around)}; give a folder that "
+            "holds a model, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
+
+
+def uses_bf16(settings: TrainSettings) -> bool:
+    """Whether to run in bfloat16: as told, or, for `auto`, where the GPU or the CPU has the instructions."""
+    if settings.bf16 != "auto":
+        return settings.bf16
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,229 @@
+"""`factrl train`: from a plan to a trained model and a run folder.
+
+What can be wrong is found before the run folder exists and before anything is paid for.  A run that stops
+leaves a complete checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from transformers import PrinterCallback
+
+from ..config import dump_toml
+from ..errors import ConfigError, TooManyMasked
+from ..judge import Grader
+from ..llm import preflight
+from ..plan import Plan, check_enough
+from ..progress import Progress
+from ..rewards import Reward
+from ..run import Run
+from ..settings import RunSettings
+from ..types import Example
+from .answering import evaluator, extraction
+from .callbacks import (
+    EvaluateEvery,
+    Interrupt,
+    LogToRun,
+    MarkComplete,
+    ShowProgress,
+    StopWhen,
+    last_checkpoint,
+)
+from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
+from .model import check_model, load_policy, uses_bf16
+from .packed import restore_forward
+from .prompts import encode, render_prompts
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped the run; its folder holds a complete checkpoint."""
+
+    def __init__(self, run: Path, step: int) -> None:
+        super().__init__(f"stopped after step {step}; go on with: factrl train --resume {run}")
+        self.run = run
+
+
+def train(plan: Plan) -> Path:
+    """Train a model with a reward; returns the run folder.
+
+    Raises:
+        SetupError: something the user must change; nothing has been written.
+        Interrupted: SIGINT or SIGTERM; a checkpoint was written.
+        TooManyMasked: the judge failed too often; a checkpoint was written.
+    """
+    settings = plan.settings
+    check_model(settings.model.name)
+    if plan.judge is not None:
+        preflight(plan.judge)
+    model, tokenizer = load_policy(settings.model)
+    examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
+    evaluate = None
+    if plan.held_out:
+        grader = Grader(plan.judge)
+        evaluate = evaluator(plan.held_out, tokenizer, settings, grader, extraction(plan.reward))
+    with _run_folder(settings) as run:
+        trainer = optimise(settings, model, tokenizer, plan.reward, examples, prompts, run, evaluate)
+        trainer.save_model(str(run.path / "model"))
+        tokenizer.save_pretrained(str(run.path / "model"))
+    return run.path
+
+
+def optimise(
+    settings: RunSettings,
+    model: Any,
+    tokenizer: Any,
+    reward: Reward,
+    examples: Sequence[Example],
+    prompts: Sequence[str],
+    run: Run,
+    evaluate: Callable[[Any, int], Mapping[str, float | None]] | None,
+) -> FactualGRPOTrainer:
+    """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
+    config = grpo_config(settings, run.checkpoints)
+    trainer = FactualGRPOTrainer(
+        model,
+        reward,
+        examples,
+        prompts,
+        config,
+        run=run,
+        processing_class=tokenizer,
+        peft_config=_lora(settings),
+    )
+    trainer.remove_callback(PrinterCallback)
+    checkpoint = last_checkpoint(run.checkpoints)
+    run.truncate_after(checkpoint[1] if checkpoint else 0)
+    with Interrupt() as interrupt, Progress(f"train {reward.name}", _total_steps(trainer)) as progress:
+        stop = StopWhen(lambda: interrupt.asked or trainer.steps_over_limit >= STEPS_OVER_LIMIT)
+        trainer.add_callback(ShowProgress(progress))
+        trainer.add_callback(LogToRun(run))
+        trainer.add_callback(MarkComplete())
+        if evaluate is not None:
+            policy = trainer.accelerator.unwrap_model(trainer.model)
+            trainer.add_callback(
+                EvaluateEvery(lambda step: evaluate(policy, step), settings.train.eval_steps, run)
+            )
+        trainer.add_callback(stop)
+        trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+    restore_forward(trainer.accelerator.unwrap_model(trainer.model))
+    if stop.stopped and trainer.steps_over_limit >= STEPS_OVER_LIMIT:
+        tally = ", ".join(f"{count} {cause}" for cause, count in trainer.masked_causes.most_common())
+        raise TooManyMasked(
+            f"step {trainer.state.global_step}: more than {config.max_masked_share:.0%} of the completions "
+            f"could not be graded for {STEPS_OVER_LIMIT} steps in a row ({tally}); a checkpoint was saved; "
+            f"mend the judge, then: "
+            f"factrl train --resume {run.path}"
+        )
+    if stop.stopped:
+        raise Interrupted(run.path, trainer.state.global_step)
+    return trainer
+
+
+def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
+    """TRL's arguments for these settings; every default in which TRL differs from the papers is set."""
+    told = settings.train
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    completions = told.prompts_per_step * told.num_generations
+    if completions % (told.micro_batch_size * processes):
+        raise ConfigError(
+            f"train.micro_batch_size = {told.micro_batch_size} on {processes} processes does not divide the "
+            f"{completions} completions of a step"
+        )
+    reinforce = told.loss_type == "reinforce++"
+    return FactualGRPOConfig(
+        output_dir=str(output_dir),
+        max_steps=told.steps or -1,
+        num_train_epochs=told.epochs,
+        per_device_train_batch_size=told.micro_batch_size,
+        gradient_accumulation_steps=completions // (told.micro_batch_size * processes),
+        num_generations=told.num_generations,
+        num_iterations=told.num_iterations,
+        max_completion_length=told.max_completion_length,
+        learning_rate=told.learning_rate,
+        lr_scheduler_type=told.lr_scheduler_type,
+        warmup_steps=told.warmup_steps,
+        weight_decay=told.weight_decay,
+        max_grad_norm=told.max_grad_norm,
+        optim="adamw_torch_fused",
+        loss_type="dapo" if reinforce else told.loss_type,
+        advantage_estimator="reinforce++" if reinforce else "group",
+        scale_rewards=told.scale_rewards,
+        advantage_epsilon=told.advantage_epsilon,
+        beta=told.beta,
+        use_bias_correction_kl=told.use_bias_correction_kl,
+        epsilon=told.epsilon,
+        epsilon_high=told.epsilon_high,
+        temperature=told.temperature,
+        top_p=told.top_p,
+        top_k=0,
+        mask_truncated_completions=told.mask_truncated_completions,
+        gradient_checkpointing=told.gradient_checkpointing,
+        bf16=uses_bf16(told),
+        use_cpu=not torch.cuda.is_available(),
+        use_vllm=told.use_vllm,
+        vllm_mode=told.vllm_mode,
+        max_masked_share=told.max_masked_share,
+        chat=settings.data.chat,
+        prefill=settings.data.prefill,
+        save_strategy="steps",
+        save_steps=told.save_steps,
+        save_total_limit=2,
+        logging_steps=1,
+        report_to=list(told.report_to),
+        disable_tqdm=True,
+        seed=settings.run.seed,
+    )
+
+
+def fitting_prompts(
+    examples: Sequence[Example], tokenizer: Any, settings: RunSettings
+) -> tuple[list[Example], list[str]]:
+    """Rendered prompts, without those longer than `train.max_prompt_length`.
+
+    Raises:
+        DataError: no prompt, or too few for one step, is left.
+    """
+    prompts = render_prompts(examples, tokenizer, settings.data)
+    kept = list(range(len(prompts)))
+    limit = settings.train.max_prompt_length
+    if limit is not None:
+        lengths = [len(ids) for ids in encode(prompts, tokenizer, chat=settings.data.chat)]
+        kept = [index for index in kept if lengths[index] <= limit]
+    check_enough(len(kept), len(prompts), settings)
+    return [examples[index] for index in kept], [prompts[index] for index in kept]
+
+
+def _run_folder(settings: RunSettings) -> Run:
+    if settings.run.resume:
+        return Run.open(settings.run.resume)
+    name = settings.run.name or Path(settings.paper.replace(":", "-")).name
+    return Run.create(settings.run.dir, name, dump_toml(settings))
+
+
+def _lora(settings: RunSettings) -> LoraConfig | None:
+    told = settings.model
+    if not told.lora:
+        return None
+    modules = told.lora_target_modules
+    return LoraConfig(
+        r=told.lora_rank,
+        lora_alpha=told.lora_alpha,
+        lora_dropout=told.lora_dropout,
+        target_modules=modules if isinstance(modules, str) else list(modules),
+        task_type="CAUSAL_LM",
+    )
+
+
+def _total_steps(trainer: FactualGRPOTrainer) -> int:
+    """Optimizer steps of the whole run."""
+    if trainer.args.max_steps > 0:
+        return trainer.args.max_steps
+    per_step = (trainer.args.generation_batch_size or 1) // trainer.num_generations
+    rounds = len(trainer.examples) // per_step * trainer.num_iterations
+    return max(1, round(rounds * trainer.args.num_train_epochs))

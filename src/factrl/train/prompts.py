@@ -1,0 +1,39 @@
+"""From an example to the tokens the model reads, the same in training, probing and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..data import render_prompt
+from ..errors import ConfigError
+from ..settings import DataSettings
+from ..types import Example
+
+
+def render_prompts(examples: Sequence[Example], tokenizer: Any, data: DataSettings) -> list[str]:
+    """The full text before the completion, one per example: template, chat markup and prefill.
+
+    Raises:
+        ConfigError: the model has no chat template, or the prompt names an unknown column.
+    """
+    if data.chat and not tokenizer.chat_template:
+        raise ConfigError(
+            "the model has no chat template; set data.chat=false and write the whole prompt in data.prompt"
+        )
+    prompts = []
+    for example in examples:
+        text = render_prompt(example, data.prompt)
+        if data.chat:
+            system = [{"role": "system", "content": data.system}] if data.system else []
+            messages = [*system, {"role": "user", "content": text}]
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        elif data.system:
+            text = data.system + "\n\n" + text
+        prompts.append(text + data.prefill)
+    return prompts
+
+
+def encode(prompts: Sequence[str], tokenizer: Any, *, chat: bool) -> list[list[int]]:
+    """Token ids of rendered prompts; chat markup already holds its special tokens."""
+    return tokenizer(list(prompts), add_special_tokens=not chat)["input_ids"]

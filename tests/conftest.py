@@ -1,0 +1,64 @@
+"""Every test runs without the user's settings and without a network; loopback stays."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+USERS_SETTINGS = re.compile(r"(FACTRL|OPENAI|HF)_.*|(HTTP|HTTPS|ALL|NO)_PROXY", re.I)
+KEPT = {"FACTRL_DATA"}
+
+
+def pytest_configure() -> None:
+    # Before any test module is imported: the Hugging Face libraries read these once, when imported.
+    for name in list(os.environ):
+        if USERS_SETTINGS.fullmatch(name) and name not in KEPT:
+            del os.environ[name]
+    os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network() -> Iterator[None]:
+    """Connections and look-ups that would leave this machine fail, and loudly: not as an `OSError`."""
+    connect, connect_ex, getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        _refuse_outside(self.family, address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        _refuse_outside(self.family, address)
+        return connect_ex(self, address)
+
+    def guarded_getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name is None or _is_here(name):
+            return getaddrinfo(host, *args, **kwargs)
+        name.encode("idna")  # what no name may be fails here, as it would in the real one
+        if name.endswith(".invalid"):  # reserved for tests of names that lead nowhere
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        raise RuntimeError(f"a test looked up {name!r}; tests have no network")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        patch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
+        yield
+
+
+def _refuse_outside(family: int, address: Any) -> None:
+    if family in (socket.AF_INET, socket.AF_INET6) and not _is_here(address[0]):
+        raise RuntimeError(f"a test connected to {address[0]!r}; tests have no network")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,656 @@
+"""The command line: what every verb prints, and the one line that every mistake gets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import factrl
+from factrl.cli import main
+from factrl.cli.show import answering_pays_above, knob_help
+from factrl.config import dump_toml, load_settings, settable
+from factrl.errors import TooManyMasked
+from factrl.papers import load_paper, load_reward, paper_names, rewards_of
+from factrl.plan import Plan, make_plan, run_settings
+from factrl.settings import RunSettings
+from fault_server import FaultServer, answers, closed_port, says
+
+SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
+SMALL = ["--model", "m", "train.prompts_per_step=1"]
+ROWS: list[dict[str, Any]] = [
+    {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "Lima"},
+    {"id": "2", "question": "Capital of Chile?", "answers": ["Santiago"], "completion": "I don't know"},
+    {"id": "3", "question": "Capital of Norway?", "answers": ["Oslo"], "completion": "Bergen"},
+    {"id": "4", "question": "Capital of Japan?", "answers": ["Tokyo"], "completion": None},
+]
+OWN = """
+from factrl import Example, reward
+from factrl.papers import Gold
+
+@reward
+def short(example, completion):
+    return {"short": float(len(completion) < 9)}
+
+GOLD = [
+    Gold("fits", Example("?"), "Rome", {"short": 1.0}),
+    Gold("a lie\\x1b[31m", Example("?"), "Rome", {"short": 0.0}),
+]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a few files."""
+    monkeypatch.chdir(tmp_path)
+    write("questions.jsonl", *ROWS)
+    write("bare.jsonl", {"id": "1", "question": "Capital of Peru?", "answers": []})
+    Path("good.toml").write_text(
+        'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "questions.jsonl"\n'
+    )
+    Path("typo.toml").write_text(
+        'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q"\n[train]\nstesp = 3\n'
+    )
+    Path("own.py").write_text(OWN)
+    Path("out").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultServer]]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Any) -> FaultServer:
+        servers.append(FaultServer(*script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def write(name: str, *rows: dict[str, Any]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def process(
+    *words: str, stdout: int = subprocess.PIPE, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`python *words` in a process of its own, with this factrl."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(factrl.__file__).parents[1]), **environment}
+    return subprocess.run(
+        [sys.executable, *words],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+# Mistakes
+
+MISTAKES: list[tuple[str, str]] = [
+    # settings
+    (
+        "train truthrl --model m --data questions.jsonl train.lerning_rate=1",
+        "override: unknown key train.lerning_rate; did you mean 'train.learning_rate'?",
+    ),
+    (
+        "train truthrl --model m --data questions.jsonl reward.abstian=1",
+        "unknown knob reward.abstian; did you mean 'abstain'?",
+    ),
+    ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
+    ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
+    ("train truthrl --config god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
+    ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
+    ("train truthrl --data questions.jsonl", "model.name is required"),
+    ("train --model m --data questions.jsonl", "paper is required"),
+    ("train good.toml --steps five", "train.steps = 'five' must be a whole number"),
+    ("train good.toml --seed -1", "run.seed = -1 must be greater than or equal to 0"),
+    ("train good.toml --judge localhost:8000", "'localhost:8000' does not name a model server"),
+    ("train good.toml --judge http://me:pw@localhost/v1", "judge.url must not hold a key"),
+    # rewards
+    ("train trutrl --model m --data questions.jsonl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+    ("train truthrl:binry --model m --data questions.jsonl", "no variant 'binry'; did you mean 'binary'?"),
+    ("train owm.py:short --model m --data questions.jsonl", "owm.py does not exist; did you mean 'own.py'?"),
+    (
+        "train truthrl:reasoning-additive --model m --data questions.jsonl",
+        "needs a judge; give one with --judge",
+    ),
+    ("show trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+    ("check trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+    ("demo --reward trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+    ("demo warm.stesp=3", "unknown key warm.stesp; did you mean 'warm.steps'?"),
+    ("demo --steps 0", "train.steps = 0 must be greater than or equal to 1"),
+    # data
+    ("train truthrl --data question.jsonl", "model.name is required"),
+    (
+        "train truthrl --model m --data question.jsonl",
+        "question.jsonl does not exist; did you mean 'questions.jsonl'?",
+    ),
+    (
+        "train truthrl --model m --data bare.jsonl",
+        "bare.jsonl: no answers in 1 of 1 rows, first in row 1 (id 1)",
+    ),
+    (
+        "train truthrl --model m --data questions.jsonl",
+        "4 of 4 questions can be used, fewer than the 64 of one step; lower train.prompts_per_step",
+    ),
+    ("train truthrl:knowledge-binary --data questions.jsonl --model m", "it has no out-of-knowledge flag"),
+    (
+        "train good.toml train.prompts_per_step=1 data.prompt={topci}",
+        "data.prompt: {topci} is no column of example '1'; did you mean 'topic'?",
+    ),
+    ("train good.toml train.prompts_per_step=1 data.eval=none.jsonl", "none.jsonl does not exist"),
+    ("eval question.jsonl", "question.jsonl does not exist; did you mean 'questions.jsonl'?"),
+    ("eval bare.jsonl", "bare.jsonl has no column for the completions"),
+    ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
+    ("eval bare.jsonl --model m --output out/x.json", "bare.jsonl: 1 of 1 rows have no accepted answer"),
+    # judges
+    ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
+    ("eval questions.jsonl --judge nonsense", "'nonsense' does not name a model server"),
+    # runs and outputs
+    ("train --resume runs/none", "--resume runs/none: it does not exist"),
+    ("train --resume outt", "--resume outt: it does not exist; did you mean 'out'?"),
+    ("train --resume out", "--resume out: it is not a run folder (no config.toml)"),
+    ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
+    ("train --config good.toml --resume out", "--resume takes everything from the run; leave out '--config'"),
+    ("eval questions.jsonl --output none/x.json", "--output none/x.json is in none, which does not exist"),
+    ("eval questions.jsonl --output out", "--output out is a folder"),
+    ("eval questions.jsonl --output numbers", "--output numbers must end in .json"),
+    ("eval x.json --output ./x.json", "would replace the file that is evaluated"),
+    ("eval questions.jsonl --model m", "--model needs --output FILE.json"),
+    ("eval questions.jsonl --model m --output out/x.json --column a", "--column names stored answers"),
+    ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
+    ("eval questions.jsonl --config good.toml", "'--config' says how a model is asked"),
+    # usage
+    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, train, eval, show, check)"),
+    ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
+    ("train truthrl --stesp=3", "unknown option '--stesp'; did you mean '--steps'?"),
+    ("--verison", "unknown option '--verison'; did you mean '--version'?; see factrl --help"),
+    ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
+    ("eval", "the following arguments are required: FILE"),
+    ("eval questions.jsonl --extract box", "argument --extract: invalid choice: 'box'"),
+    ("eval questions.jsonl --limit 0", "'0' is not a whole number of at least 1"),
+    ("eval questions.jsonl --limit two", "'two' is not a whole number of at least 1"),
+    ("eval questions.jsonl --weights 1,0,-1", "'1,0,-1' is not three numbers such as 1,0,1"),
+    ("eval questions.jsonl --weights 1,0", "'1,0' is not three numbers such as 1,0,1"),
+    ("eval questions.jsonl --weights 1,nan,0", "'1,nan,0' is not three numbers such as 1,0,1"),
+    ("show --toml", "--toml needs a paper, e.g. factrl show truthrl --toml"),
+    ("show truthrl --settings", "--settings stands alone"),
+    ("check", "the following arguments are required: PAPER"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), MISTAKES, ids=[line for line, _ in MISTAKES])
+def test_a_mistake_gets_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    before = sorted(folder.rglob("*"))
+    closed = closed_port()
+    assert main([word.format(closed=closed) if "{closed}" in word else word for word in line.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("factrl: ")
+    assert err.count("\n") == 1
+    assert message.replace("{closed}", closed) in err
+    assert sorted(path for path in folder.rglob("*") if "__pycache__" not in str(path)) == before
+
+
+def test_all_problems_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "trutrl", "--steps", "x", "lerning_rate=1", "--data", "questions.jsonl"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"[;(].*", "", line) for line in lines] == [
+        "factrl: unknown paper 'trutrl'",
+        "        override: unknown key lerning_rate",
+        "        model.name is required",
+        "        override: train.steps = 'x' must be a whole number",
+    ]
+
+
+def test_a_mistake_in_a_process_of_its_own(folder: Path) -> None:
+    done = process("-m", "factrl", "train", "truthrl", *SMALL, "--data", "none.jsonl")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "factrl: none.jsonl does not exist; did you mean 'bare.jsonl'?\n"
+    assert not (folder / "runs").exists()
+
+
+def test_text_of_others_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "truthrl", *SMALL, "--data", "a\x1b[2J\u202e.jsonl"]) == 2
+    assert "a⟨U+001B⟩[2J⟨U+202E⟩.jsonl does not exist" in capsys.readouterr().err
+    write("odd.jsonl", {**ROWS[0], "question": "Capital\x1b[2J of Peru?"})
+    assert main(["train", "truthrl", *SMALL, "--data", "odd.jsonl", "--dry-run"]) == 0
+    assert "\x1b" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (["train", "good.toml", "train.prompts_per_step=1"], "train"),
+        (["eval", "questions.jsonl", "--model", "m", "--output", "x.json"], "train"),
+        (["demo"], "demo"),
+    ],
+)
+def test_an_extra_that_is_not_installed(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    extra: str,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.demo."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"factrl: torch is not installed; run: pip install 'factrl[{extra}]'\n"
+    assert not (folder / "runs").exists()
+
+
+# Endings
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (
+            KeyboardInterrupt("stopped after step 3; go on with: factrl train --resume r"),
+            130,
+            "stopped after step 3; ",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (TooManyMasked("step 3: more than 50%"), 3, "step 3: more than 50%\n"),
+    ],
+)
+def test_endings_have_codes(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    play_with(monkeypatch, error)
+    assert main(["demo"]) == code
+    assert capsys.readouterr().err.startswith(f"factrl: {said}")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    play_with(monkeypatch, ZeroDivisionError("ours"))
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main(["demo"])
+
+
+def test_a_reader_who_leaves_is_no_error() -> None:
+    read, wrote = os.pipe()
+    os.close(read)
+    done = process("-m", "factrl", "show", "--settings", stdout=wrote)
+    os.close(wrote)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_terminal_without_the_letters_is_no_error() -> None:
+    command = ["-m", "factrl", "show", "truthrl:reasoning-additive"]
+    done = process(*command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u03bb of the additive form" in done.stdout
+
+
+def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None) -> list[Any]:
+    """Replace the demo; returns what it will be called with."""
+    calls: list[Any] = []
+
+    def play(reward: str, overrides: list[str], *, quick: bool) -> Path:
+        calls.append((reward, overrides, quick))
+        if error is not None:
+            raise error
+        return Path("report.html")
+
+    monkeypatch.setitem(sys.modules, "factrl.demo.show", types.SimpleNamespace(play=play))  # type: ignore[arg-type]
+    return calls
+
+
+# Help
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"factrl {factrl.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(words) == 0
+    assert re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.M) == [
+        "demo",
+        "train",
+        "eval",
+        "show",
+        "check",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["demo", "train", "eval", "show", "check"])
+def test_every_verb_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert main([verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"\n  factrl {verb} " in out.partition("example")[2]
+    assert (verb in ("show", "check")) or "factrl show --settings" in " ".join(out.split())
+
+
+def test_nothing_here_loads_torch() -> None:
+    code = (
+        "import sys; from factrl.cli import main; "
+        "codes = [main(['show', 'truthrl']), main(['check', 'truthrl']), main(['eval', 'questions.jsonl']), "
+        "main(['train', 'good.toml', 'train.prompts_per_step=1', '--dry-run'])]; "
+        "sys.exit(str(codes) if any(codes) else 'torch' in sys.modules)"
+    )
+    done = process("-c", code)
+    assert (done.returncode, done.stderr.partition("Traceback")[1]) == (0, "")
+
+
+# demo
+
+
+def test_demo_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = play_with(monkeypatch)
+    assert (
+        main(
+            [
+                "demo",
+                "--steps",
+                "3",
+                "--output",
+                "out",
+                "warm.steps=2",
+                "--seed",
+                "7",
+                "--quick",
+                "demo.contrast=''",
+            ]
+        )
+        == 0
+    )
+    assert main(["demo", "--reward", "truthrl:binary"]) == 0
+    assert calls == [
+        (
+            "truthrl:ternary",
+            ["train.steps=3", "run.seed=7", "run.dir=out", "warm.steps=2", "demo.contrast=''"],
+            True,
+        ),
+        ("truthrl:binary", [], False),
+    ]
+
+
+# train
+
+
+def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.rglob("*"))
+    options = ["--data", "questions.jsonl", "epochs=3", "--model", "m", "train.prompts_per_step=2"]
+    assert main(["train", "truthrl:binary", *options, "reward.wrong=-0.5", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    Path("again.toml").write_text(out, encoding="utf-8")
+    again = run_settings("again.toml", [])
+    assert (again.paper, again.train.prompts_per_step, again.train.epochs) == ("truthrl:binary", 2, 3)
+    assert again.reward == {**load_reward("truthrl:binary").knobs, "wrong": -0.5}
+    told = dict(line.split(maxsplit=1) for line in err.splitlines())
+    assert told["questions"] == "4 to train on, 0 to evaluate on"
+    assert told["prompt"] == "Capital of Peru?"
+    assert told["steps"] == "6 of 2 questions with 8 completions"
+    assert "96 completions" in told["to"]
+    assert told["judge"].startswith("none: rules alone")
+    Path("again.toml").unlink()
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_dry_run_asks_no_judge(
+    serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(says())
+    assert main(["train", "good.toml", *SMALL[2:], "--judge", f"{server.url}#j", "--dry-run"]) == 0
+    assert server.requests == []
+    assert f"judge     {server.url}#j\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "completions"),
+    [
+        ([], 4, 32),
+        (["train.epochs=2.5"], 10, 80),
+        (["train.epochs=0.1"], 1, 8),
+        (["--steps", "7"], 7, 56),
+        (["train.prompts_per_step=3"], 1, 24),
+        (["train.num_iterations=2"], 8, 32),
+        (["train.num_iterations=2", "--steps", "3"], 3, 16),
+        (["data.limit=2"], 2, 16),
+    ],
+)
+def test_a_plan_counts(words: list[str], steps: int, completions: int) -> None:
+    overrides = ["train.steps=" + words[words.index("--steps") + 1]] if "--steps" in words else []
+    plan = make_plan(run_settings("good.toml", [SMALL[2], *overrides, *(w for w in words if "=" in w)]))
+    assert (plan.steps, plan.completions) == (steps, completions)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["truthrl", "--config", "good.toml"],
+        ["good.toml", "paper=truthrl"],
+        ["paper=truthrl", "--config", "good.toml"],
+        ["own.py:short", "--config", "good.toml", "paper=truthrl"],
+    ],
+)
+def test_recipe_and_paper_in_any_form(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(["train", *words, "--dry-run", *SMALL]) == 0
+    assert 'paper = "truthrl"\n' in capsys.readouterr().out
+
+
+def trains_nothing(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
+    """Replace the training; returns the settings that it will be called with."""
+    calls: list[RunSettings] = []
+
+    def train(plan: Plan) -> Path:
+        calls.append(plan.settings)
+        return Path("runs/my run")
+
+    monkeypatch.setitem(sys.modules, "factrl.train.online", types.SimpleNamespace(train=train))  # type: ignore[arg-type]
+    return calls
+
+
+def test_train_says_where_the_run_is_and_what_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = trains_nothing(monkeypatch)
+    options = ["--judge", "http://localhost:1/v1#j", "--output", "out", "--seed", "5"]
+    assert main(["train", "good.toml", *SMALL, *options]) == 0
+    out, err = capsys.readouterr()
+    assert out == "runs/my run\n"
+    assert "factrl eval QUESTIONS.jsonl --model 'runs/my run/model' --config 'runs/my run/config.toml'" in err
+    assert "factrl train --resume 'runs/my run'" in err
+    assert (calls[0].judge.url, calls[0].run.dir, calls[0].run.seed) == (options[1], "out", 5)
+
+
+def test_resume_takes_the_settings_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = trains_nothing(monkeypatch)
+    Path("out/config.toml").write_text(dump_toml(run_settings("good.toml", ["seed=9", *SMALL[2:]])))
+    assert main(["train", "--resume", "out"]) == 0
+    assert main(["train", "--resume", "out", "train.steps=20", "--data", "./questions.jsonl"]) == 0
+    assert [(c.run.resume, c.run.seed, c.train.steps, c.data.train) for c in calls] == [
+        ("out", 9, None, "questions.jsonl"),
+        ("out", 9, 20, "./questions.jsonl"),
+    ]
+
+
+# eval
+
+
+def test_eval_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "questions.jsonl"]) == 0
+    out, err = capsys.readouterr()
+    rows = {cells[0]: cells[1:] for line in out.splitlines() if (cells := re.split(r"\s*│\s*", line)[1:-1])}
+    assert rows["accuracy"] == ["33.3", "[6.1, 79.2]", "1 of 3"]
+    assert rows["hallucination"][2] == "1 of 3"
+    assert rows["masked"] == ["", "no_completion 1", "1"]
+    assert "No --judge: rules alone" in err
+    assert "1 of 4 answers could not be graded; the numbers are of the others." in err
+    assert "\x1b" not in out
+
+
+def test_eval_json_is_all_of_stdout_and_in_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "questions.jsonl", "--json", "--output", "out/n.json", "--weights", "1,0.5,2"]) == 0
+    out = capsys.readouterr().out
+    document = json.loads(out)
+    assert document == json.loads(Path("out/n.json").read_text())
+    assert (document["file"], document["judge"], document["extract"]) == ("questions.jsonl", None, "text")
+    assert document["summary"]["truthfulness"]["value"] == pytest.approx((1 + 0.5 - 2) / 3)
+    assert document["masked"] == {"no_completion": 1}
+    assert [row["id"] for row in document["rows"]] == ["1", "2", "3", "4"]
+
+
+def test_eval_options(capsys: pytest.CaptureFixture[str]) -> None:
+    write("boxed.jsonl", *[{**row, "mine": f"I say \\boxed{{{row['completion']}}}"} for row in ROWS[:3]])
+    options = ["--column", "mine", "--extract", "boxed", "--limit", "2", "--json"]
+    assert main(["eval", "boxed.jsonl", *options]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert (summary["correct"], summary["abstained"], summary["incorrect"]) == (1, 1, 0)
+
+
+def test_eval_asks_the_judge(serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve(says("ok"), says("Bergen is not Oslo.\nVERDICT: incorrect"))
+    assert main(["eval", "questions.jsonl", "--judge", f"{server.url}#j", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(server.requests) == 2  # the preflight, and the one answer that rules cannot decide
+    assert document["judge"] == f"{server.url}#j"
+    assert document["rows"][2]["grade"]["how"] == "judge"
+
+
+def test_eval_where_nothing_could_be_graded(
+    serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("hard.jsonl", *[{**row, "completion": "Bergen"} for row in ROWS[:2]])
+    server = serve(says("ok"), answers(400, {"error": {"message": "gone\x1b[31m"}}))
+    assert main(["eval", "hard.jsonl", "--judge", f"{server.url}#j", "--output", "out/n.json"]) == 3
+    out, err = capsys.readouterr()
+    assert "http_400 2" in out
+    assert "factrl: none of the 2 answers could be graded (2 http_400)\n" in err
+    assert json.loads(Path("out/n.json").read_text())["masked"] == {"http_400": 2}
+    assert "\x1b" not in out + err
+
+
+def test_eval_keeps_the_numbers_when_the_file_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(self: Path, *args: Any, **kwargs: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(["eval", "questions.jsonl", "--output", "out/n.json"]) == 2
+    out, err = capsys.readouterr()
+    assert "accuracy" in out
+    assert "factrl: --output out/n.json could not be written: No space left on device\n" in err
+
+
+# show and check
+
+
+def test_show_lists_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [*paper_names()]
+    assert "a ternary outcome reward" in lines[0]
+
+
+def test_show_explains_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "truthrl:binary"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("TruthRL: a ternary outcome reward")
+    assert "Its outcome alone: answering always pays, by" in out
+    assert "It needs grade, which --judge supplies." in out
+    assert re.search(r"^abstain +-1\.0 +what each outcome pays", out, re.M)
+    assert re.search(r"^reasoning-additive +truthrl_reasoning, combine=\"additive\"", out, re.M)
+    assert re.search(r"^Table 1 +Llama-3.1-8B TruthRL +truthfulness +25\.6", out, re.M)
+
+
+def test_show_explains_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "own.py:short"]) == 0
+    out = capsys.readouterr().out
+    assert "own.py:short" in out
+    assert "outcome alone:" not in out
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_knob_is_explained(spec: str) -> None:
+    reward = load_reward(spec)
+    assert {*knob_help(reward, load_paper(spec.partition(":")[0]))} == {*reward.knobs}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "above"),
+    [
+        ({"correct": 1.0, "abstain": 0.0, "wrong": -1.0}, 0.5),
+        ({"correct": 2, "abstain": 1, "wrong": -1}, 2 / 3),
+        ({"correct": 1.0, "abstain": -1.0, "wrong": -1.0}, 0.0),
+        ({"correct": 1.0, "abstain": 2.0, "wrong": -1.0}, 1.5),
+        ({"correct": -1.0, "abstain": 0.0, "wrong": -1.0}, None),
+        ({"correct": 1.0, "wrong": -1.0}, None),
+        ({"correct": "yes", "abstain": 0.0, "wrong": -1.0}, None),
+    ],
+)
+def test_confidence_from_which_answering_pays(knobs: dict[str, Any], above: float | None) -> None:
+    assert answering_pays_above(knobs) == (None if above is None else pytest.approx(above))
+
+
+@pytest.mark.parametrize("spec", [*paper_names(), *SPECS, "own.py:short"])
+def test_a_printed_recipe_is_one(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    assert main(["show", spec, "--toml"]) == 0
+    Path("printed.toml").write_text(capsys.readouterr().out, encoding="utf-8")
+    settings = run_settings("printed.toml", [])
+    assert settings.paper == spec
+    assert settings.reward == dict(load_reward(spec).knobs)
+    assert settings == load_settings(
+        RunSettings,
+        None,
+        [f"paper={spec}", f"model.name={settings.model.name}", "data.train=questions.jsonl"],
+        knobs={"reward": load_reward(spec).knobs},
+    )
+
+
+def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--settings"]) == 0
+    out = capsys.readouterr().out
+    told = dict(re.findall(r"^(\S+): (.+)\n    \S.*$", out, re.M))
+    assert [*told] == [*settable(RunSettings)]
+    assert told["train.steps"] == "whole number, default none"
+    assert told["model.name"] == "text, required"
+    assert told["model.dtype"] == 'auto | float32 | bfloat16, default "auto"'
+    assert told["model.lora_target_modules"] == 'text or list, default "all-linear"'
+    assert told["train.bf16"] == 'auto or true or false, default "auto"'
+    assert told["train.report_to"] == "list, default []"
+    assert told["data.columns"] == "table, default {}"
+    assert told["judge.timeout_call"] == "number, default 100.0"
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_check_passes_for_every_paper(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["check", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines[:-1]} == {"ok"}
+    assert lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} cases pass"
+
+
+def test_check_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "own.py:short"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "ok    short                     fits",
+        "FAIL  short                     a lie⟨U+001B⟩[31m",
+        "      terms {'short': 1.0}, not {'short': 0.0}",
+        "1 of 2 cases pass",
+    ]

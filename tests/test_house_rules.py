@@ -1,0 +1,237 @@
+"""What CONTRIBUTING.md promises about every file, checked."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pkgutil
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import factrl
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "factrl"
+FILES = sorted(PACKAGE.rglob("*.py"))
+MAX_FILE, MAX_FUNCTION = 400, 60
+NO_WORDS = {"utils", "util", "common", "helpers", "helper", "base", "core", "misc"}
+HEAVY = {"torch", "transformers", "trl", "datasets", "httpx", "pyarrow", "matplotlib", "numpy", "pydantic"}
+RUNS_CODE = {"eval", "exec", "pickle", "marshal", "dill", "shelve", "yaml.load", "torch.load"}
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def each_file() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+def too_long(source: str) -> Iterator[str]:
+    """Functions over the limit, their docstring not counted."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, Function):
+            first = node.body[0]
+            told = first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
+            length = node.end_lineno - node.lineno + 1 - told
+            if length > MAX_FUNCTION:
+                yield f"{node.name} has {length} lines"
+
+
+def undocumented(source: str) -> Iterator[str]:
+    """The module, and its public functions and classes, that have no docstring."""
+    tree = ast.parse(source)
+    for node in (tree, *tree.body):
+        name = getattr(node, "name", "")
+        public = isinstance(node, (*Function, ast.ClassDef, ast.Module)) and not name.startswith("_")
+        overload = any(ast.unparse(d) == "overload" for d in getattr(node, "decorator_list", ()))
+        if public and not overload and not ast.get_docstring(node):
+            yield name or "the module"
+
+
+def dangerous(source: str) -> Iterator[str]:
+    """Ways to run code out of data, and handlers that would swallow every error."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from RUNS_CODE.intersection(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            said = {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+            yield from RUNS_CODE & said
+        elif isinstance(node, ast.Call):
+            yield from RUNS_CODE & {ast.unparse(node.func)}
+        elif isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type else "everything"
+            last = node.body[-1]
+            goes_on = isinstance(last, ast.Raise) and last.exc is None
+            if re.search(r"\b(everything|Exception|BaseException)\b", caught) and not goes_on:
+                yield f"except {caught}"
+
+
+@each_file()
+def test_a_file_can_be_read_in_one_go(path: Path) -> None:
+    source = path.read_text("utf-8")
+    assert len(source.splitlines()) <= MAX_FILE
+    assert list(too_long(source)) == []
+
+
+@each_file()
+def test_a_module_is_a_word_that_a_user_would_say(path: Path) -> None:
+    assert not NO_WORDS & {*path.relative_to(PACKAGE).with_suffix("").parts}
+
+
+@each_file()
+def test_what_is_public_is_explained(path: Path) -> None:
+    assert list(undocumented(path.read_text("utf-8"))) == []
+
+
+@each_file()
+def test_nothing_runs_data_or_swallows_errors(path: Path) -> None:
+    # The boundary around the user's reward: what it catches becomes an error that names reward and sample.
+    allowed = ["except Exception"] if path == PACKAGE / "rewards.py" else []
+    assert list(dangerous(path.read_text("utf-8"))) == allowed
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("eval('1')", "eval"),
+        ("import pickle", "pickle"),
+        ("from pickle import loads", "pickle"),
+        ("from torch import load", "torch.load"),
+        ("def f():\n    import dill.source", "dill"),
+        ("torch.load(path)", "torch.load"),
+        ("try: x\nexcept: pass", "except everything"),
+        ("try: x\nexcept (OSError, Exception): pass", "except (OSError, Exception)"),
+        ("try: x\nexcept BaseException as e: raise ValueError from e", "except BaseException"),
+    ],
+)
+def test_the_scan_finds(source: str, found: str) -> None:
+    assert list(dangerous(source)) == [found]
+
+
+def test_the_scan_leaves_alone() -> None:
+    assert list(dangerous("model.eval()\nre.compile('x')")) == []
+    assert list(dangerous("try: x\nexcept BaseException:\n    close()\n    raise")) == []
+    assert list(dangerous("try: x\nexcept OSError: pass")) == []
+
+
+def test_lengths_are_counted() -> None:
+    body = "    x = 1\n" * MAX_FUNCTION
+    assert list(too_long(f"def f():\n{body}")) == ["f has 61 lines"]
+    assert list(too_long(f"def f():\n    '''\n{body}    '''\n    return 1\n")) == []
+
+
+def test_docstrings_are_missed() -> None:
+    assert list(undocumented("def f(): ...\nclass A: ...\ndef _g(): ...")) == ["the module", "f", "A"]
+
+
+# The package
+
+
+def test_public_names() -> None:
+    # Loading a submodule sets it as an attribute of the package, over a function of the same name.
+    assert not {*factrl.__all__} & {module.name for module in pkgutil.iter_modules(factrl.__path__)}
+    assert sorted(factrl.__all__) == sorted(set(factrl.__all__))
+    for name in factrl.__all__:
+        assert getattr(factrl, name).__name__ == name
+    assert {*factrl.__all__} <= {*dir(factrl)}
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        factrl.no_such_name  # noqa: B018
+
+
+def test_type_checkers_see_the_names_that_are_loaded_lazily() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == factrl._HOME
+    assert {*seen} == {*factrl.__all__}
+
+
+def test_import_loads_nothing_heavy() -> None:
+    loaded = run("import factrl, sys; print(*{name.split('.')[0] for name in sys.modules})").split()
+    assert "factrl" in loaded
+    assert not HEAVY & {*loaded}
+
+
+def test_public_names_need_no_torch() -> None:
+    code = "import factrl, sys; [getattr(factrl, n) for n in factrl.__all__]; print(*sys.modules)"
+    loaded = {name.split(".")[0] for name in run(code).split()}
+    assert "numpy" in loaded
+    assert not {"torch", "transformers", "trl", "matplotlib", "datasets"} & loaded
+
+
+def test_import_takes_less_than_300_milliseconds() -> None:
+    code = "import time; t = time.perf_counter(); import factrl; print(time.perf_counter() - t)"
+    assert min(float(run(code)) for _ in range(5)) < 0.3
+
+
+def run(code: str, **environment: str) -> str:
+    environment = {**os.environ, **environment}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+# The repository
+
+
+def test_every_dependency_is_pinned() -> None:
+    if sys.version_info < (3, 11):
+        import tomli as tomllib
+    else:
+        import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {
+        name(requirement)
+        for group in (project["dependencies"], *project["optional-dependencies"].values())
+        for requirement in group
+    }
+    pins = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if line[0] != "#"]
+    assert all(re.fullmatch(r'[\w-]+==[\w.]+(; python_version (<|>=) "3\.11")?', pin) for pin in pins)
+    assert wanted - {"factrl"} <= {name(pin) for pin in pins}
+
+
+def name(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement, maxsplit=1)[0].lower()
+
+
+def test_no_path_of_one_machine() -> None:
+    files = [
+        ROOT / "Makefile",
+        *(path for end in ("toml", "txt", "md", "yaml") for path in ROOT.glob(f"*.{end}")),
+    ]
+    for folder in (".ci", "src", "tests", "docs", "recipes"):
+        files += (path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc")
+    here = re.compile(rb"(?<![\w.~-])/(work|root|tmp/\w)\b")
+    found = [str(path) for path in files if here.search(path.read_bytes())]
+    assert found == []
+
+
+# The tests themselves
+
+
+def test_tests_have_no_network() -> None:
+    with pytest.raises(RuntimeError, match="no network"):
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    with pytest.raises(RuntimeError, match="no network"):
+        socket.getaddrinfo("example.com", 80)
+    with socket.socket() as probe, pytest.raises(RuntimeError, match="no network"):
+        probe.connect_ex(("192.0.2.1", 80))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(("localhost", server.getsockname()[1]), timeout=1).close()
+
+
+def test_tests_do_not_see_the_users_settings() -> None:
+    users = {"OPENAI_API_KEY", "FACTRL_CACHE", "FACTRL_DATA", "HF_HOME", "https_proxy"}
+    code = "import os, conftest; conftest.pytest_configure(); print(*os.environ)"
+    left = run(code, **dict.fromkeys(users, "x"), PYTHONPATH=str(ROOT / "tests")).split()
+    assert users & {*left} == {"FACTRL_DATA"}
+    assert "HF_HUB_OFFLINE" in left

@@ -1,0 +1,101 @@
+"""Progress: a bar on a terminal, a heartbeat elsewhere, never on stdout."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from factrl import progress
+from factrl.progress import HEARTBEAT_SECONDS, Progress, clock
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    fake = Clock()
+    monkeypatch.setattr(progress, "time", fake)
+    return fake
+
+
+def test_a_heartbeat_every_thirty_seconds(time: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("train truthrl", 100, stream) as bar:
+        for _ in range(70):
+            time.now += 1
+            bar.advance(1, "reward +0.25")
+    assert stream.getvalue().splitlines() == [
+        "train truthrl: started",
+        "train truthrl: 30/100, 1:10 left, reward +0.25",
+        "train truthrl: 60/100, 0:40 left, reward +0.25",
+        "train truthrl: done after 1:10",
+    ]
+
+
+def test_a_beat_before_anything_is_done_guesses_nothing(time: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("x", 5, stream) as bar:
+        time.now += HEARTBEAT_SECONDS
+        bar.advance(0)
+    assert "x: 0/5, ? left\n" in stream.getvalue()
+
+
+def test_an_error_is_not_called_done(time: Clock) -> None:
+    def fail() -> None:
+        time.now += 3
+        raise KeyError
+
+    stream = io.StringIO()
+    with pytest.raises(KeyError), Progress("x", 2, stream):
+        fail()
+    assert stream.getvalue().endswith("x: stopped after 0:03\n")
+
+
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Progress("evaluate", 3, stream) as bar:
+        bar.advance(2, "1 masked")
+        bar.advance()
+    shown = stream.getvalue()
+    assert "evaluate" in shown
+    assert "3/3" in shown
+    assert "started" not in shown
+
+
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_a_bar_gives_the_terminal_back(error: Any) -> None:
+    stream = Terminal()
+    bar = Progress("x", 1, stream)
+    bar.__enter__()
+    bar.__exit__(error, None, None)
+    written = stream.getvalue()
+    assert written.count("\x1b[?25l") == written.count("\x1b[?25h") == 1  # cursor hidden, shown
+
+
+def test_stdout_stays_free_for_data(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("x", 1) as bar:
+        bar.advance()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("x: started\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0:00"), (0.4, "0:00"), (59.6, "1:00"), (75, "1:15"), (3600, "60:00"), (3661, "61:01")],
+)
+def test_clock(seconds: float, shown: str) -> None:
+    assert clock(seconds) == shown

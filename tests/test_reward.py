@@ -1,0 +1,434 @@
+"""The contract of a reward: its shape, its three states, and what happens around a whole batch."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
+from factrl.judge import Grader
+from factrl.llm import FakeLLM, Message
+from factrl.papers import load_reward
+from factrl.resources import supply
+from factrl.rewards import THREADS, Reward, reward
+from factrl.types import Completion, Example, Score, Span
+
+CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
+
+
+@reward
+def brief(example: Example, completion: Completion, *, grade: Any, most: int = 3, pay: float = 1.0) -> Any:
+    return {"right": pay * grade(completion), "brief": -1.0 * (len(completion.split()) > most)}
+
+
+def returns(value: Any) -> Reward:
+    """A reward that returns `value`, or raises it."""
+
+    def fixed(example: Example, completion: Completion) -> Any:
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return reward(fixed)
+
+
+# Its shape
+
+
+def test_knobs_and_resources_come_from_the_signature() -> None:
+    assert brief.name == "brief"
+    assert dict(brief.knobs) == {"most": 3, "pay": 1.0}
+    assert dict(brief.resources) == {"grade": None}
+    assert brief.missing == ("grade",)
+
+
+def test_with_sets_both_and_changes_nothing_else() -> None:
+    ready = brief.with_(grade=len, most=5)
+    assert (ready.missing, ready.knobs["most"], ready.knobs["pay"]) == ((), 5, 1.0)
+    assert (brief.missing, brief.knobs["most"]) == (("grade",), 3)
+    with pytest.raises(TypeError):
+        ready.knobs["most"] = 6  # type: ignore[index]
+
+
+def test_a_knob_reaches_the_function() -> None:
+    ready = brief.with_(grade=lambda text: text == "Warsaw", pay=2.0)
+    assert ready(CURIE, "Warsaw").terms == {"right": 2.0, "brief": 0.0}
+    assert ready.with_(most=0)(CURIE, "Warsaw").value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mots", "; did you mean 'most'? (it has: most, pay, grade)"),
+        ("grader", "; did you mean 'grade'? (it has: most, pay, grade)"),
+        ("zebra", "'zebra' (it has: most, pay, grade)"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        brief.with_(**{name: 1})
+    assert hint in str(caught.value)
+    assert f"reward 'brief' has no knob or resource {name!r}" in str(caught.value)
+
+
+def test_a_reward_without_names_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"\(it has: none\)"):
+        returns({"x": 1.0}).with_(most=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda example: {}, "takes 1 positional"),
+        (lambda example, completion, grade: {}, "takes 3 positional"),
+        (lambda *examples: {}, r"\*examples is not a knob"),
+        (lambda example, completion, **knobs: {}, r"\*knobs is not a knob"),
+    ],
+)
+def test_another_shape_is_refused(function: Callable[..., Any], problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        reward(function)
+
+
+def test_a_missing_resource_is_named_before_anything_runs() -> None:
+    for call in (lambda: brief(CURIE, "Warsaw"), lambda: brief.batch([CURIE], ["Warsaw"])):
+        with pytest.raises(
+            ConfigError, match=r"needs the resource 'grade'; supply it with \.with_\(grade=…\)"
+        ):
+            call()
+
+
+def test_a_string_becomes_a_completion_and_a_completion_stays() -> None:
+    seen = []
+
+    @reward
+    def look(example: Example, completion: Completion) -> Any:
+        seen.append(completion)
+        return {"x": 0.0}
+
+    cut = Completion("Wars", prefill="<think>", truncated=True)
+    look(CURIE, "Warsaw")
+    look(CURIE, cut)
+    assert (type(seen[0]), seen[0], seen[0].truncated) == (Completion, "Warsaw", False)
+    assert seen[1] is cut
+
+
+# Its states
+
+
+def test_terms_add_up() -> None:
+    result = returns({"a": 0.1, "b": 0.2, "c": -0.3, "d": 1})(CURIE, "x")
+    assert (result.state, result.value, result.cause) == ("scored", 1.0, None)
+    assert result.terms == {"a": 0.1, "b": 0.2, "c": -0.3, "d": 1}
+
+
+def test_a_score_keeps_its_spans_and_facts() -> None:
+    score = Score({"a": 1.0}, spans=(Span(0, 2, 1),), facts={"label": "correct"})
+    result = returns(score)(CURIE, "xx")
+    assert (result.state, result.value, result.spans, result.facts) == (
+        "scored",
+        1.0,
+        score.spans,
+        score.facts,
+    )
+
+
+def test_a_floored_score_keeps_its_value_and_its_reason() -> None:
+    result = returns(Score({"outcome": -1.0}, floored="no_box", facts={"a": 1}))(CURIE, "x")
+    assert (result.state, result.value, result.cause) == ("floored", -1.0, "no_box")
+    assert (result.terms, result.facts) == ({"outcome": -1.0}, {"a": 1})
+
+
+@pytest.mark.parametrize("kind", [Unscored, LLMError])
+def test_what_cannot_be_graded_is_masked_and_has_no_number(kind: type[Unscored]) -> None:
+    result = returns(kind("timeout", "no reply in 30 s", attempts=4))(CURIE, "x")
+    assert (result.state, result.value, dict(result.terms)) == ("masked", None, {})
+    assert (result.cause, result.detail) == ("timeout", "no reply in 30 s")
+    assert result.facts == {"attempts": 4}
+
+
+def test_a_mask_without_a_sentence_still_says_something() -> None:
+    assert returns(Unscored("no_evidence"))(CURIE, "x").detail == "no_evidence"
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ({}, "returned no terms"),
+        (Score({}), "returned no terms"),
+        ({"a": 1.0, "b": float("nan")}, "'b' is nan, not a finite number"),
+        ({"a": float("inf")}, "'a' is inf"),
+        (Score({"a": float("-inf")}, floored="no_box"), "'a' is -inf"),
+        ({"a": True}, "'a' is True"),
+        ({"a": "1"}, "'a' is '1'"),
+        ({"a": None}, "'a' is None"),
+        (1.0, "TypeError"),
+        (None, "TypeError"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (AssertionError("x"), "AssertionError"),
+    ],
+)
+def test_anything_else_is_a_bug_that_names_reward_and_sample(returned: Any, told: str) -> None:
+    with pytest.raises(RewardBug) as caught:
+        returns(returned)(CURIE, "x")
+    assert "reward 'fixed'" in str(caught.value)
+    assert "'curie'" in str(caught.value)
+    assert told in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_bug_names_the_question_where_there_is_no_id() -> None:
+    with pytest.raises(RewardBug, match="'Why\\?'"):
+        returns({})(Example("Why?"), "x")
+
+
+@pytest.mark.parametrize("error", [ConfigError("combine='x'"), DataError("no answers"), KeyboardInterrupt()])
+def test_the_users_mistakes_and_interrupts_pass_through(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        returns(error)(CURIE, "x")
+    assert caught.value is error
+
+
+def test_async_rewards() -> None:
+    @reward
+    async def slow(example: Example, completion: Completion, *, then: Any) -> Any:
+        await asyncio.sleep(0)
+        return then(completion)
+
+    def fail(error: Exception) -> Callable[[str], Any]:
+        def raising(completion: str) -> Any:
+            raise error
+
+        return raising
+
+    assert slow.with_(then=lambda text: {"x": len(text)})(CURIE, "four").value == 4
+    assert slow.with_(then=fail(Unscored("late")))(CURIE, "x").cause == "late"
+    with pytest.raises(RewardBug, match="KeyError"):
+        slow.with_(then=fail(KeyError("x")))(CURIE, "x")
+
+
+# A whole batch
+
+
+def test_results_come_back_in_order() -> None:
+    @reward
+    def number(example: Example, completion: Completion) -> Any:
+        time.sleep(0.001 * (int(completion) % 7))
+        return {"x": float(completion)}
+
+    results = number.batch([CURIE] * 100, [str(i) for i in range(100)])
+    assert [result.value for result in results] == list(range(100))
+    assert number.batch([], []) == []
+
+
+def test_a_batch_runs_side_by_side() -> None:
+    together = threading.Barrier(THREADS)  # opens when so many are waiting at the same time
+
+    @reward
+    def meet(example: Example, completion: Completion) -> Any:
+        together.wait(timeout=20)
+        return {"x": 1.0}
+
+    assert len(meet.batch([CURIE] * THREADS, ["x"] * THREADS)) == THREADS
+
+
+def test_async_rewards_of_a_batch_run_side_by_side() -> None:
+    waiting: list[str] = []
+
+    @reward
+    async def meet(example: Example, completion: Completion) -> Any:
+        waiting.append(completion)
+        for _ in range(20_000):
+            if len(waiting) == THREADS:
+                return {"x": 1.0}
+            await asyncio.sleep(0.001)
+        raise TimeoutError
+
+    assert len(meet.batch([CURIE] * THREADS, ["x"] * THREADS)) == THREADS
+
+
+def test_the_first_bug_ends_the_batch() -> None:
+    count, calls = 20_000, []
+
+    @reward
+    def broken(example: Example, completion: Completion) -> Any:
+        calls.append(completion)
+        if completion == "0":
+            raise KeyError("x")
+        time.sleep(0.01)
+        return {"x": 1.0}
+
+    with pytest.raises(RewardBug):
+        broken.batch([CURIE] * count, [str(i) for i in range(count)])
+    assert len(calls) < count / 2
+
+
+def test_a_batch_of_two_lengths_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 examples but 1 completions"):
+        returns({"x": 1.0}).batch([CURIE, CURIE], ["x"])
+
+
+def outcome(index: int) -> str:
+    """What must become of a sample, drawn from its number."""
+    kinds = ("right", "wrong", "abstains", "no box", "judged", "refuted", "unreadable", "outage", "not json")
+    return Random(index).choice(kinds)
+
+
+def completion_for(index: int) -> str:
+    inside = {"right": "Warsaw", "wrong": "invalid question", "abstains": "I don't know"}
+    kind = outcome(index)
+    return "Warsaw" if kind == "no box" else f"\\boxed{{{inside.get(kind, f'city number {index}')}}}"
+
+
+def judge_with_faults(messages: Sequence[Message]) -> str | Exception:
+    index = int(messages[-1]["content"].rpartition("city number ")[2].partition('"')[0])
+    replies: Mapping[str, str | Exception] = {
+        "judged": "Fine.\nVERDICT: correct",
+        "refuted": "No.\nVERDICT: incorrect",
+        "unreadable": "It is NOT CORRECT, I think",
+        "outage": LLMError("timeout", "no reply", attempts=4),
+        "not json": LLMError("bad_body", "an HTML page", attempts=4),
+    }
+    return replies[outcome(index)]
+
+
+def test_nothing_is_lost_and_nothing_masked_has_a_number() -> None:
+    n = 10_000
+    ready = load_reward("truthrl").with_(grade=Grader(FakeLLM(judge_with_faults)))
+    results = ready.batch([CURIE] * n, [completion_for(i) for i in range(n)])
+    expected = {
+        "right": ("scored", 1.0, None),
+        "wrong": ("scored", -1.0, None),
+        "abstains": ("scored", 0.0, None),
+        "no box": ("floored", -1.0, "no_box"),
+        "judged": ("scored", 1.0, None),
+        "refuted": ("scored", -1.0, None),
+        "unreadable": ("masked", None, "judge_unreadable"),
+        "outage": ("masked", None, "timeout"),
+        "not json": ("masked", None, "bad_body"),
+    }
+    assert [(r.state, r.value, r.cause) for r in results] == [expected[outcome(i)] for i in range(n)]
+    states = Counter(result.state for result in results)
+    assert states["scored"] + states["masked"] + states["floored"] == n
+    assert min(states.values()) > 500
+    assert all((result.value is None) == (result.state == "masked") for result in results)
+
+
+# Before a run
+
+
+def test_what_an_example_lacks_is_said_before_anything_is_paid_for() -> None:
+    @reward(requires=lambda example, knobs: None if example.ook is not None else f"no ook ({knobs['k']})")
+    def picky(example: Example, completion: Completion, *, k: int = 1) -> Any:
+        return {"x": 1.0}
+
+    known = Example("?", ook=True)
+    picky.check_examples([known, known])
+    with pytest.raises(DataError) as caught:
+        picky.with_(k=2).check_examples([known, CURIE, Example("Why?")])
+    assert str(caught.value) == (
+        "2 of 3 examples cannot be used with reward 'picky'; the first is 'curie': no ook (2)"
+    )
+    with pytest.raises(DataError, match=r"the first is 'Why\?'"):
+        picky.check_examples([Example("Why?")])
+
+
+def test_a_reward_without_needs_takes_every_example() -> None:
+    brief.check_examples([Example("")])
+
+
+def test_one_judge_makes_the_resources() -> None:
+    judge = FakeLLM(["It names her city.\nVERDICT: precise"])
+    ready = supply(load_reward("truthrl:reasoning-additive"), judge)
+    assert ready.missing == ()
+    assert ready(CURIE, "She left Warsaw. \\boxed{Warsaw}").terms == {"outcome": 1.0, "reasoning": 0.5}
+
+
+def test_rules_do_without_a_judge_where_they_can() -> None:
+    assert supply(load_reward("truthrl"), None)(CURIE, "\\boxed{Kraków}").value == -1.0
+    with pytest.raises(ConfigError, match="needs a judge"):
+        supply(load_reward("truthrl:reasoning-additive"), None)
+
+
+def test_a_resource_that_no_judge_makes_is_named() -> None:
+    @reward
+    def own(example: Example, completion: Completion, *, index: Any) -> Any:
+        return {"x": 1.0}
+
+    with pytest.raises(ConfigError, match=r"'index', which only Python can supply"):
+        supply(own, None)
+    assert supply(own.with_(index=[]), None).missing == ()
+
+
+# By name
+
+
+def test_a_paper_and_its_variants() -> None:
+    assert load_reward("truthrl").knobs["abstain"] == 0.0
+    assert load_reward("truthrl:binary").knobs["abstain"] == -1.0
+
+
+OWN = """
+from __future__ import annotations
+from dataclasses import dataclass
+import factrl
+
+@dataclass
+class Pay:
+    right: float = 2.0
+
+@factrl.reward
+def mine(example, completion, *, pay=2.0):
+    return {"right": Pay(pay).right * (completion in example.answers)}
+
+@factrl.reward
+def other(example, completion):
+    return {"x": 1.0}
+
+def plain(example, completion):
+    return {}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "my.py"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+def test_a_reward_of_ones_own(own: Path) -> None:
+    mine = load_reward(f"{own}:mine")
+    assert mine.with_(pay=3.0)(CURIE, "Warsaw").value == 3.0
+    assert load_reward(f"{own}:other").name == "other"
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("truthlr", r"unknown paper 'truthlr'; did you mean 'truthrl'\? .*my_file\.py:function"),
+        ("truthrl:binry", r"'binry'; did you mean 'binary'\? \(it has: ternary, binary"),
+        ("{own}:mien", r"my\.py has no reward 'mien'; did you mean 'mine'\?"),
+        ("{own}:plain", r"my\.py has no reward 'plain' \(it has: mine, other\)"),
+        ("{folder}/mi.py:mine", r"mi\.py does not exist; did you mean 'my\.py'\?"),
+    ],
+)
+def test_a_name_that_leads_nowhere(own: Path, spec: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_reward(spec.format(own=own, folder=own.parent))
+
+
+@pytest.mark.parametrize("source", ["x = 1\ndef mine(example completion):\n", "x = 1\n  y = 1\n"])
+def test_a_file_that_is_not_python_is_one_clear_error(own: Path, source: str) -> None:
+    own.write_text(source, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"my\.py, line 2 is not Python: ") as caught:
+        load_reward(f"{own}:mine")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,70 @@
+"""A tiny Llama and a few questions, so that real trainer steps take a second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `train`")
+
+PEOPLE = ("ada", "bo", "cleo", "dan", "eve", "fay", "gus", "hal")
+PLACES = ("rome", "oslo", "lima", "cairo")
+WORDS = [*PEOPLE, *PLACES, "where", "is", "from", "?", "i", "don", "'", "t", "know", ".", "user", "system"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.torch)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random two-layer Llama and its word tokenizer with a chat template."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-model")
+    special = ["<pad>", "<unk>", "<end>"]
+    vocab = {word: index for index, word in enumerate([*special, *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="<end>"
+    )
+    fast.chat_template = (
+        "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' ' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'is ' }}{% endif %}"
+    )
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocab),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        eos_token_id=2,
+        bos_token_id=None,
+        tie_word_embeddings=True,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight questions with one-word answers, as jsonl."""
+    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
+    rows = [
+        {"id": name, "question": f"where is {name} from ?", "answers": [PLACES[index % len(PLACES)]]}
+        for index, name in enumerate(PEOPLE)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path

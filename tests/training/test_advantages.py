@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from factrl.train.advantages import group_advantages, reinforce_pp_advantages
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_without_masks_it_is_grpos_formula(scale: str, size: int) -> None:
+    rewards = torch.randn(3 * size, generator=torch.Generator().manual_seed(size))
+    groups = rewards.view(3, size)
+    spread = {"group": groups.std(dim=1, keepdim=True), "batch": rewards.std(), "none": torch.tensor(1.0)}
+    expected = (groups - groups.mean(dim=1, keepdim=True)) / (spread[scale] + (scale != "none") * 1e-6)
+    found = group_advantages(rewards, size, scale=scale)  # pyright: ignore[reportArgumentType]
+    torch.testing.assert_close(found, expected.flatten())
+
+
+@pytest.mark.parametrize("masked", [1, 2, 5])
+@pytest.mark.parametrize("size", [6, 8, 16])
+def test_siblings_of_masked_samples_are_not_moved(size: int, masked: int) -> None:
+    rewards = torch.randn(size, generator=torch.Generator().manual_seed(size + masked))
+    hidden = rewards.clone()
+    hidden[-masked:] = NAN
+    with_masks = group_advantages(hidden, size)
+    if size - masked >= 2:
+        alone = group_advantages(rewards[:-masked], size - masked)
+        torch.testing.assert_close(with_masks[:-masked], alone, atol=1e-6, rtol=0)
+    assert with_masks[-masked:].tolist() == [0.0] * masked
+
+
+@pytest.mark.parametrize("rewards", [[NAN] * 4, [2.0, NAN, NAN, NAN], [1.0, 1.0, 1.0, NAN]])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_a_group_that_compares_nothing_gives_zero(rewards: list[float], scale: str) -> None:
+    found = group_advantages(torch.tensor(rewards), 4, scale=scale)  # pyright: ignore[reportArgumentType]
+    assert found.tolist() == [0.0] * 4
+
+
+def test_a_silent_judge_does_not_pay() -> None:
+    advantages = group_advantages(torch.tensor([4.0, -1.0, -1.0, NAN]), 4)
+    torch.testing.assert_close(advantages[:3], torch.tensor([1.1547, -0.5774, -0.5774]), atol=1e-4, rtol=0)
+    assert advantages[3] == 0
+
+
+def test_groups_must_divide_the_batch() -> None:
+    with pytest.raises(ValueError, match="groups of 4"):
+        group_advantages(torch.zeros(6), 4)
+
+
+def _whitened(rewards: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """verl's masked whitening of token returns, written out on a (B, T) mask."""
+    mask = (torch.arange(int(lengths.max())) < lengths.unsqueeze(1)).double()
+    returns = rewards.double().unsqueeze(1) * mask
+    mean = (returns * mask).sum() / mask.sum()
+    variance = ((returns - mean) ** 2 * mask).sum() / mask.sum()
+    variance = variance * mask.sum() / (mask.sum() - 1)
+    return ((returns - mean) * torch.rsqrt(variance + 1e-8))[:, 0]
+
+
+def test_reinforce_pp_whitens_over_tokens() -> None:
+    rewards, lengths = torch.tensor([1.0, -1.0, 0.0, 1.0]), torch.tensor([3, 7, 1, 5])
+    found = reinforce_pp_advantages(rewards, lengths)
+    torch.testing.assert_close(found, _whitened(rewards, lengths).float(), atol=1e-6, rtol=0)
+
+
+def test_reinforce_pp_leaves_masked_samples_out() -> None:
+    rewards, lengths = torch.tensor([1.0, NAN, -1.0, 0.0]), torch.tensor([3, 50, 7, 1])
+    kept = torch.tensor([0, 2, 3])
+    found = reinforce_pp_advantages(rewards, lengths)
+    torch.testing.assert_close(found[kept], reinforce_pp_advantages(rewards[kept], lengths[kept]))
+    assert found[1] == 0
+
+
+@pytest.mark.parametrize("rewards", [[NAN, NAN], [1.0, NAN], [1.0, 1.0]])
+def test_reinforce_pp_with_nothing_to_compare_gives_zero(rewards: list[float]) -> None:
+    assert reinforce_pp_advantages(torch.tensor(rewards), torch.tensor([2, 3])).tolist() == [0.0, 0.0]

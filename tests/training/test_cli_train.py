@@ -1,0 +1,116 @@
+"""The verbs that load a model: what they leave behind, and that their mistakes get one line too."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from factrl.cli import main
+from factrl.run import read_metrics
+from fault_server import closed_port
+
+Train = Callable[..., int]
+FEW = [
+    "reward.answer=text",
+    "train.prompts_per_step=2",
+    "train.num_generations=2",
+    "train.micro_batch_size=4",
+    "train.max_completion_length=4",
+    "train.gradient_checkpointing=false",
+    "train.save_steps=1",
+    "train.bf16=false",
+]
+
+
+@pytest.fixture
+def train(tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """`factrl train truthrl` with small settings, in an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> int:
+        return main(["train", "truthrl", "--model", str(tiny_model), "--data", str(questions), *FEW, *words])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "./nothing"], "model.name = './nothing': there is no such folder"),
+        (["--model", "."], "model.name = '.' is a folder without a config.json"),
+        (["--model", "no-such/model"], "model.name = 'no-such/model' cannot be loaded: "),
+        (["--judge", "{closed}#m"], "{closed} could not be reached: "),
+        (
+            ["train.max_prompt_length=1"],
+            "0 of 8 questions can be used (train.max_prompt_length = 1), fewer than",
+        ),
+    ],
+)
+def test_a_mistake_gets_one_line_and_no_run(
+    train: Train, tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    closed = closed_port()
+    assert train(*[word.format(closed=closed) for word in words]) == 2
+    out, err = capfd.readouterr()
+    complaints = [line for line in err.splitlines() if line.startswith("factrl: ")]
+    assert len(complaints) == 1
+    assert message.format(closed=closed) in complaints[0]
+    assert "Traceback" not in err
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_then_eval_then_resume(
+    train: Train, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("--steps", "2", "--output", "here", "--seed", "1") == 0
+    out, err = capsys.readouterr()
+    run = Path(out.rstrip("\n"))
+    assert run.parent == Path("here")
+    assert max(line["step"] for line in read_metrics(run)) == 2
+
+    said = next(line for line in err.splitlines() if line.startswith("evaluate:"))
+    words = shlex.split(said.removeprefix("evaluate:").replace("QUESTIONS.jsonl", str(questions)))
+    assert main([*words[1:], "--json", "--limit", "5"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(Path("after.json").read_text())
+    assert (document["summary"]["n"], document["extract"]) == (5, "text")
+    answers = [json.loads(line) for line in Path("after.answers.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in answers] == [row["id"] for row in document["rows"]]
+
+    assert main(["eval", "after.answers.jsonl", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["summary"] == document["summary"]
+    assert again["rows"] == document["rows"]
+
+    assert main(["train", "--resume", str(run), "--steps", "3"]) == 0
+    assert capsys.readouterr().out == f"{run}\n"
+    assert [line["step"] for line in read_metrics(run) if "reward" in line] == [1, 2, 3]
+
+
+def test_eval_of_a_model_without_a_recipe(
+    tiny_model: Path, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "n.json"
+    words = ["--model", str(tiny_model), "--output", str(output), "train.max_completion_length=3"]
+    assert main(["eval", str(questions), *words, "--extract", "boxed"]) == 0
+    assert "hallucination" in capsys.readouterr().out
+    document = json.loads(output.read_text())
+    assert (document["floored"], document["extract"]) == ({"no_box": 8}, "boxed")
+    rows = [json.loads(line) for line in (tmp_path / "n.answers.jsonl").read_text().splitlines()]
+    assert all(len(row["completion"].split()) <= 3 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["./nothing", "no-such/model"])
+def test_eval_of_a_model_that_is_not_there(
+    questions: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["eval", str(questions), "--model", name, "--output", str(tmp_path / "n.json")]) == 2
+    out, err = capfd.readouterr()
+    assert f"factrl: model.name = {name!r}" in err
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []

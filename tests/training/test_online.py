@@ -1,0 +1,200 @@
+"""`train` from settings to a run folder: resuming, stopping, evaluating."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.errors import DataError, ModelError, TooManyMasked
+from factrl.plan import Plan, make_plan, run_settings
+from factrl.run import read_metrics
+from factrl.train.callbacks import last_checkpoint
+from factrl.train.online import Interrupted, train
+
+STEPS = 30
+SETTINGS = """
+paper = "truthrl"
+[model]
+name = {model!r}
+[data]
+train = {questions!r}
+eval = {questions!r}
+prompt = "{{question}}"
+[reward]
+answer = "text"
+wrong = -0.5
+[train]
+steps = 30
+prompts_per_step = 2
+num_generations = 4
+micro_batch_size = 4
+max_completion_length = 5
+gradient_checkpointing = false
+learning_rate = 1e-3
+beta = 0.01
+save_steps = 5
+eval_steps = 15
+bf16 = false
+[run]
+dir = {runs!r}
+seed = 3
+"""
+CURVES = ("reward", "rewards/outcome/mean", "loss", "grad_norm", "entropy", "kl", "eval/accuracy")
+
+
+@pytest.fixture
+def recipe(tiny_model: Path, questions: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    text = SETTINGS.format(model=str(tiny_model), questions=str(questions), runs=str(tmp_path / "runs"))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _plan(recipe: Path, *overrides: str) -> Plan:
+    return make_plan(run_settings(recipe, overrides))
+
+
+def _curve(run: Path) -> list[dict[str, Any]]:
+    return [
+        {"step": line["step"], **{name: line[name] for name in CURVES if name in line}}
+        for line in read_metrics(run)
+    ]
+
+
+def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run = train(_plan(recipe))
+    lines = read_metrics(run)
+    assert [line["step"] for line in lines if "reward" in line] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in lines if "eval/accuracy" in line] == [15, 30]
+    assert len(list((run / "rollouts").iterdir())) == STEPS
+    found = last_checkpoint(run / "checkpoints")
+    assert found is not None
+    assert found[1] == STEPS
+    AutoModelForCausalLM.from_pretrained(run / "model")
+    AutoTokenizer.from_pretrained(run / "model")
+    assert run_settings(run / "config.toml", []) == _plan(recipe).settings
+    assert not (run / "lock").exists()
+
+
+TRAIN = """
+import sys
+from factrl.plan import make_plan, run_settings
+from factrl.train.online import train
+train(make_plan(run_settings(sys.argv[1], sys.argv[2:])))
+"""
+
+
+def _start(recipe: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    with recipe.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", TRAIN, str(recipe), *overrides], stderr=log, stdout=subprocess.DEVNULL
+        )
+
+
+def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(2400):
+        if any(folder.glob(pattern)):
+            return
+        assert process.poll() is None, (folder.parent / "recipe.log").read_text(encoding="utf-8")
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    raise AssertionError(f"nothing like {pattern} appeared")
+
+
+def test_a_run_killed_midway_goes_on_with_the_same_curve(recipe: Path, tmp_path: Path) -> None:
+    whole = _curve(train(_plan(recipe)))
+    folder = tmp_path / "killed"
+    process = _start(recipe, f"run.dir={folder}")
+    _wait_for(folder, "*/rollouts/step_000007.parquet", process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    [run] = folder.iterdir()
+    written = read_metrics(run)
+    assert written
+    assert written[-1]["step"] < STEPS
+    assert train(_plan(recipe, f"run.resume={run}")) == run
+    resumed = _curve(run)
+    assert [line["step"] for line in resumed] == [line["step"] for line in whole]
+    for found, expected in zip(resumed, whole, strict=True):
+        assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
+
+
+def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "interrupted"
+    process = _start(recipe, f"run.dir={folder}", "train.steps=500", "save_steps=500", "eval_steps=400")
+    _wait_for(folder, "*/rollouts/step_000002.parquet", process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    [run] = folder.iterdir()
+    found = last_checkpoint(run / "checkpoints")
+    assert found is not None
+    assert 2 <= found[1] < 500
+    assert not (run / "lock").exists()
+
+
+def test_an_interrupt_is_raised_with_the_way_back(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from factrl.train import callbacks
+
+    monkeypatch.setattr(callbacks.Interrupt, "asked", True)
+    with pytest.raises(Interrupted, match=r"step 1; go on with: factrl train --resume .*truthrl-"):
+        train(_plan(recipe))
+
+
+def test_a_checkpoint_that_was_not_finished_is_not_used(tmp_path: Path) -> None:
+    for step, complete in ((2, True), (4, False)):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        if complete:
+            (folder / "complete").touch()
+    assert last_checkpoint(tmp_path) == (tmp_path / "checkpoint-2", 2)
+    assert last_checkpoint(tmp_path / "none") is None
+
+
+def test_a_run_that_cannot_be_graded_stops_with_a_tally(recipe: Path, tmp_path: Path) -> None:
+    reward = tmp_path / "down.py"
+    reward.write_text(
+        "import factrl as fx\n"
+        "@fx.reward\n"
+        "def down(example, completion, *, answer='text', wrong=-1.0):\n"
+        "    raise fx.Unscored('connection', 'the judge is down')\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(TooManyMasked, match=r"step 3: more than 50%.*3 steps in a row \(24 connection\)"):
+        train(_plan(recipe, f"paper={reward}:down"))
+    [run] = (tmp_path / "runs").iterdir()
+    found = last_checkpoint(run / "checkpoints")
+    assert found is not None
+    assert found[1] == 3
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_lora_trains_only_its_adapter(recipe: Path, lora: bool) -> None:
+    run = train(
+        _plan(recipe, f"model.lora={str(lora).lower()}", "train.steps=2", "eval_steps=2", "save_steps=2")
+    )
+    assert (run / "model" / "adapter_config.json").exists() is lora
+
+
+@pytest.mark.parametrize(
+    ("override", "error", "message"),
+    [
+        ("model.name=/no/such/folder", ModelError, "there is no such folder"),
+        ("data.train=nothing.jsonl", DataError, "nothing.jsonl"),
+        ("train.max_prompt_length=1", DataError, "0 of 8 questions can be used"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_run_folder_exists(
+    recipe: Path, tmp_path: Path, override: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        train(_plan(recipe, override))
+    assert not (tmp_path / "runs").exists()
