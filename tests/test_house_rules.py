@@ -23,6 +23,7 @@ MAX_FILE, MAX_FUNCTION = 400, 60
 NO_WORDS = {"utils", "util", "common", "helpers", "helper", "base", "core", "misc"}
 HEAVY = {"torch", "transformers", "trl", "datasets", "httpx", "pyarrow", "matplotlib", "numpy", "pydantic"}
 RUNS_CODE = {"eval", "exec", "pickle", "marshal", "dill", "shelve", "yaml.load", "torch.load"}
+EVERYTHING = r"\b(everything|Exception|BaseException)\b"
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -61,12 +62,15 @@ def dangerous(source: str) -> Iterator[str]:
             said = {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
             yield from RUNS_CODE & said
         elif isinstance(node, ast.Call):
-            yield from RUNS_CODE & {ast.unparse(node.func)}
+            called = ast.unparse(node.func)
+            yield from RUNS_CODE & {called}
+            if called.endswith("suppress") and re.search(EVERYTHING, ast.unparse(node)):
+                yield ast.unparse(node)
         elif isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
             last = node.body[-1]
             goes_on = isinstance(last, ast.Raise) and last.exc is None
-            if re.search(r"\b(everything|Exception|BaseException)\b", caught) and not goes_on:
+            if re.search(EVERYTHING, caught) and not goes_on:
                 yield f"except {caught}"
 
 
@@ -103,6 +107,7 @@ def test_nothing_runs_data_or_swallows_errors(path: Path) -> None:
         ("from torch import load", "torch.load"),
         ("def f():\n    import dill.source", "dill"),
         ("torch.load(path)", "torch.load"),
+        ("with suppress(OSError, Exception): x", "suppress(OSError, Exception)"),
         ("try: x\nexcept: pass", "except everything"),
         ("try: x\nexcept (OSError, Exception): pass", "except (OSError, Exception)"),
         ("try: x\nexcept BaseException as e: raise ValueError from e", "except BaseException"),
@@ -194,7 +199,8 @@ def test_every_dependency_is_pinned() -> None:
         for group in (project["dependencies"], *project["optional-dependencies"].values())
         for requirement in group
     }
-    pins = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if line[0] != "#"]
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
     assert all(re.fullmatch(r'[\w-]+==[\w.]+(; python_version (<|>=) "3\.11")?', pin) for pin in pins)
     assert wanted - {"factrl"} <= {name(pin) for pin in pins}
 

@@ -189,10 +189,11 @@ def _reasoning(completion: Completion) -> str:
 SETTINGS = {
     "data": {
         "prompt": (
-            "Answer the question below. First think it through between <think> and </think>. Then write the "
-            "final answer, as short as you can, inside \\boxed{{}}.\n\nDo not guess: if you are not sure, the "
-            "final answer is \\boxed{{I don't know}}. If the question assumes something untrue, it is "
-            "\\boxed{{invalid question}}.\n\nQuestion: {question}"
+            "Answer the question below. First think it through between <think> and </think>. "
+            "Then write the final answer, as short as you can, inside \\boxed{{}}.\n\n"
+            "Do not guess: if you are not sure, the final answer is \\boxed{{I don't know}}. "
+            "If the question assumes something untrue, it is \\boxed{{invalid question}}.\n\n"
+            "Question: {question}"
         )
     },
     "train": {

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any, Literal
@@ -115,7 +115,7 @@ class FactualGRPOTrainer(GRPOTrainer):
 
     def _get_train_sampler(self, dataset: Any = None) -> RepeatSampler:
         """TRL's sampler, in an order that depends on the epoch's number, not on the epochs before it."""
-        own = super()._get_train_sampler(dataset)
+        own: Any = super()._get_train_sampler(dataset)
         return _EpochOrder(
             own.data_source, own.mini_repeat_count, own.batch_size, own.repeat_count, own.shuffle, own.seed
         )
@@ -301,10 +301,10 @@ class _EpochOrder(RepeatSampler):
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Generator[int, None, None]:
         if self.shuffle:
             self.generator.manual_seed((self.seed or 0) + self.epoch)
-        return super().__iter__()
+        yield from super().__iter__()
 
 
 def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
