@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,7 @@ from .run import Arm, Outcome, run_demo
 from .settings import demo_settings
 
 SHOWN = 10
+_WORDS = {"correct_given_attempted": "right if answered"}
 _MARKS = {"correct": ("C", "blue"), "abstained": ("A", "dim"), "incorrect": ("W", "red"), None: ("?", "")}
 
 
@@ -56,7 +58,8 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     )
     _write_numbers(outcome, rows)
     console = Console()
-    console.print(terminal_table(outcome, rows))
+    for arm in reversed(outcome.arms):
+        console.print(terminal_table(outcome, arm, rows))
     console.print(_ten(side_by_side(outcome, every=False)))
     for note in _notes(outcome, quick):
         console.print(note, highlight=False)
@@ -86,31 +89,35 @@ def table_rows(outcome: Outcome) -> list[MetricRow]:
     return rows
 
 
-def terminal_table(outcome: Outcome, rows: Sequence[MetricRow]) -> Table:
-    """One line per metric: before, then for every arm its value and the paired change."""
-    n = len(outcome.before.rows)
+def terminal_table(outcome: Outcome, arm: Arm, rows: Sequence[MetricRow]) -> Table:
+    """One line per metric: before, after this arm's training, and the paired change; 80 columns wide."""
+    name = short_name(arm)
     table = Table(
-        title=f"{n} held-out questions, greedy answers, points with 95 % intervals",
+        title=f"\n{name}: {arm.steps} steps, {len(arm.rows)} held-out questions, points with 95 % intervals",
         title_justify="left",
         title_style="",
+        box=SIMPLE,
+        padding=(0, 1),
     )
-    table.add_column("")
-    table.add_column("before", justify="right")
-    for arm in outcome.arms:
-        table.add_column(f"{short_name(arm)}\n{arm.steps} steps", justify="right")
-        table.add_column("change", justify="right")
+    table.add_column("", no_wrap=True)
+    for column in ("before", "after", "change"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         if row.metric == "f_score":
             continue
-        cells = [row.metric.replace("_", " "), _cell(row.before)]
-        for arm in outcome.arms:
-            name = short_name(arm)
-            change = row.difference[name]
-            cells += [_cell(row.after[name]), change.signed() if change else "–"]
-        table.add_row(*cells)
-    masked = sum(outcome.masked.values())
-    table.add_row("masked", *[str(masked)], *[""] * (2 * len(outcome.arms)))
+        change = row.difference[name]
+        table.add_row(
+            _WORDS.get(row.metric, row.metric),
+            _cell(row.before),
+            _cell(row.after[name]),
+            change.signed() if change else "–",
+        )
+    table.add_row("masked", str(_masked(outcome.before)), str(_masked(arm)), "")
     return table
+
+
+def _masked(arm: Arm) -> int:
+    return sum(grade is None for grade in arm.grades)
 
 
 def side_by_side(outcome: Outcome, *, every: bool) -> list[SideBySide]:
