@@ -166,6 +166,7 @@ def _ask(args: argparse.Namespace) -> tuple[Answered, OpenAICompatible | None, E
 def _answers(settings: RunSettings, examples: Sequence[Example], output: Path) -> list[str]:
     """Greedy answers, each written to `NAME.answers.jsonl` beside the output as soon as it is there."""
     answering = needs_extra("train.answering", "train")
+    needs_extra("train.quiet", "train").quiet_libraries()
     model, tokenizer = needs_extra("train.model", "train").load_policy(settings.model)
     path = output.with_suffix(".answers.jsonl")
     texts: list[str] = []

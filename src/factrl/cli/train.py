@@ -68,6 +68,7 @@ def _train(args: argparse.Namespace) -> int:
         tell(_described(plan))
         say(dump_toml(plan.settings).rstrip())
         return 0
+    needs_extra("train.quiet", "train").quiet_libraries()
     folder: Path = needs_extra("train.online", "train").train(plan)
     tell(_what_next(folder))
     say(str(folder))
