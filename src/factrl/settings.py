@@ -43,6 +43,8 @@ class ModelSettings(Section):
     """Dropout inside the adapter."""
     lora_target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = "all-linear"
     """Modules that get an adapter: `all-linear` or a list of names."""
+    freeze_embeddings: bool = False
+    """Leave the token embeddings, and an output head tied to them, as they are."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model; needs `revision`, so that the code cannot change."""
 

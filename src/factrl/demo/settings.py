@@ -20,8 +20,8 @@ class WarmSettings(Section):
     """Questions per step."""
     learning_rate: float = Field(default=5e-5, gt=0, lt=1)
     """Peak learning rate."""
-    abstain_share: float = Field(default=0.1, gt=0, lt=1)
-    """Share of gold answers replaced by "I don't know."."""
+    abstain_share: float = Field(default=0.08, gt=0, lt=1)
+    """Share of gold answers replaced by "I don't know.", drawn at random."""
 
 
 class ArmSettings(Section):
@@ -31,7 +31,7 @@ class ArmSettings(Section):
     """A second reward, trained from the same start for comparison; empty for none."""
     contrast_steps: Positive = 30
     """Its optimizer steps."""
-    test_questions: Positive = 1000
+    test_questions: Positive = 400
     """Held-out questions of the evaluations before and after, at most."""
     curve_questions: Positive = 150
     """Held-out questions of the evaluations on the way, at most."""

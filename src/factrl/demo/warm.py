@@ -1,7 +1,7 @@
 """The warm start: a few supervised steps that teach the form of an answer, and that declining is one.
 
 The untouched model rambles and never declines, so there is nothing for a reward to strengthen.  A
-random tenth of the gold answers is replaced by "I don't know." — random, so that it carries no hint
+random share of the gold answers is replaced by "I don't know." — random, so that it carries no hint
 about which questions to decline.
 """
 

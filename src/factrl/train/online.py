@@ -86,6 +86,7 @@ def optimise(
 ) -> FactualGRPOTrainer:
     """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
     config = grpo_config(settings, run.checkpoints)
+    model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
     trainer = FactualGRPOTrainer(
         model,
         reward,
