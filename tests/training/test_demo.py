@@ -81,6 +81,16 @@ def test_weights_that_are_not_the_checked_ones_are_refused(tmp_path: Path) -> No
     assert not (tmp_path / demo_model.GGUF).exists()
 
 
+def test_two_demos_may_unpack_the_model_at_the_same_time(tmp_path: Path) -> None:
+    for name in ("made", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(name, encoding="utf-8")
+    demo_model._move(tmp_path / "made", tmp_path / "there")
+    assert (tmp_path / "there" / "config.json").read_text(encoding="utf-8") == "there"
+    with pytest.raises(OSError, match="No such file"):
+        demo_model._move(tmp_path / "gone", tmp_path / "new")
+
+
 # --- a run -------------------------------------------------------------------------------------------
 
 

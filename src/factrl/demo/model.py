@@ -39,7 +39,7 @@ def demo_model() -> Path:
             source = Path(scratch)
             _unpack(_download(source), source)
             _convert(source, source / "model")
-            (source / "model").replace(folder)
+            _move(source / "model", folder)
     return folder
 
 
@@ -48,6 +48,15 @@ def cache_folder() -> Path:
     given = os.environ.get("FACTRL_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
     return Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "factrl"
+
+
+def _move(made: Path, folder: Path) -> None:
+    """Put the finished folder in its place, unless another process just did."""
+    try:
+        made.replace(folder)
+    except OSError:
+        if not (folder / "config.json").is_file():
+            raise
 
 
 def _download(folder: Path) -> Path:
