@@ -11,17 +11,18 @@ import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import factrl
 from factrl.cli import main
 from factrl.cli.show import answering_pays_above, knob_help
-from factrl.config import dump_toml, load_settings, settable
+from factrl.config import dump_toml, settable
 from factrl.errors import TooManyMasked
-from factrl.papers import load_paper, load_reward, paper_names, rewards_of
+from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.plan import Plan, make_plan, run_settings
-from factrl.settings import RunSettings
+from factrl.settings import RunSettings, TrainSettings
 from fault_server import FaultServer, answers, closed_port, says
 
 SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
@@ -243,14 +244,14 @@ def test_text_of_others_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[
 def test_an_extra_that_is_not_installed(
     folder: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     words: list[str],
     extra: str,
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.demo."))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(words) == 2
+    # With all of the extra missing, the first package that is looked for is the one that is named.
+    with mock.patch.dict(sys.modules, dict.fromkeys(("torch", "transformers", "datasets", "peft", "trl"))):
+        for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.demo."))]:
+            del sys.modules[name]
+        assert main(words) == 2
     assert capsys.readouterr().err == f"factrl: torch is not installed; run: pip install 'factrl[{extra}]'\n"
     assert not (folder / "runs").exists()
 
@@ -401,14 +402,34 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     again = run_settings("again.toml", [])
     assert (again.paper, again.train.prompts_per_step, again.train.epochs) == ("truthrl:binary", 2, 3)
     assert again.reward == {**load_reward("truthrl:binary").knobs, "wrong": -0.5}
+    assert again.data.prompt == settings_of("truthrl")["data"]["prompt"]
     told = dict(line.split(maxsplit=1) for line in err.splitlines())
     assert told["questions"] == "4 to train on, 0 to evaluate on"
-    assert told["prompt"] == "Capital of Peru?"
+    assert told["prompt"].startswith("Answer the question below. ")
     assert told["steps"] == "6 of 2 questions with 8 completions"
     assert "96 completions" in told["to"]
     assert told["judge"].startswith("none: rules alone")
     Path("again.toml").unlink()
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_dry_run_shows_the_prompt_of_the_first_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "good.toml", SMALL[2], "data.prompt=Say: {question}", "--dry-run"]) == 0
+    assert "prompt    Say: Capital of Peru?\n" in capsys.readouterr().err
+
+
+def test_a_papers_settings_come_with_its_name_and_before_all_others() -> None:
+    brought = settings_of("truthrl:binary")
+    plain = run_settings("good.toml", [])
+    assert {key: getattr(plain.train, key) for key in brought["train"]} == brought["train"]
+    assert plain.data.prompt == brought["data"]["prompt"]
+    with Path("good.toml").open("a", encoding="utf-8") as file:
+        file.write("[train]\nbeta = 0.5\nepsilon = 0.1\n")
+    told = run_settings("good.toml", ["train.epsilon=0.3", "data.prompt={question}"])
+    assert (told.train.beta, told.train.epsilon, told.data.prompt) == (0.5, 0.3, "{question}")
+    assert told.train.loss_type == brought["train"]["loss_type"] != TrainSettings().loss_type
+    own = run_settings("good.toml", ["paper=own.py:short"])
+    assert (own.train.loss_type, own.data.prompt) == (TrainSettings().loss_type, "{question}")
 
 
 def test_a_dry_run_asks_no_judge(
@@ -615,12 +636,8 @@ def test_a_printed_recipe_is_one(capsys: pytest.CaptureFixture[str], spec: str) 
     settings = run_settings("printed.toml", [])
     assert settings.paper == spec
     assert settings.reward == dict(load_reward(spec).knobs)
-    assert settings == load_settings(
-        RunSettings,
-        None,
-        [f"paper={spec}", f"model.name={settings.model.name}", "data.train=questions.jsonl"],
-        knobs={"reward": load_reward(spec).knobs},
-    )
+    named = [f"paper={spec}", f"model.name={settings.model.name}", "data.train=questions.jsonl"]
+    assert settings == run_settings(None, named)
 
 
 def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from factrl.bench.metrics import short_form
+from factrl.rewards import SUM
+from factrl.train.metrics import reward_metrics
 from factrl.types import Result
 
 ROOT = Path(__file__).parents[1]
@@ -90,18 +92,21 @@ def words(node: ast.expr) -> Iterator[str]:
         yield from words(node.orelse)
 
 
-@pytest.mark.torch
 def test_reward_metrics() -> None:
-    from factrl.train.grpo import reward_metrics
-
     label = {"label": "correct"}
     results = [
         Result("scored", 1.0, {"<term>": 1.0}, facts=label),
         Result("floored", -1.0, {"<term>": -1.0}, cause="<cause>", facts={"label": "incorrect"}),
         Result("masked", None, cause="<cause>"),
     ]
-    ours = {*glossary("Rewards", "States", "Answers")} - {"reward", "reward_std", "frac_reward_zero_std"}
-    assert set(reward_metrics(results)) == {name for name in ours if "<reward>" not in name}
+    trls = {"reward", "reward_std", "rewards/sum/mean", "rewards/sum/std", "frac_reward_zero_std"}
+    assert set(reward_metrics(results)) == {*glossary("Rewards", "States", "Answers")} - trls
+
+
+def test_a_share_of_no_attempts_is_no_metric() -> None:
+    metrics = reward_metrics([Result("scored", 0.0, {"outcome": 0.0}, facts={"label": "abstained"})])
+    assert metrics["abstain/rate"] == 1.0
+    assert "answer/correct_given_attempt" not in metrics
 
 
 @pytest.mark.torch
@@ -110,7 +115,7 @@ def test_what_trl_logs() -> None:
 
     source = Path(grpo.__file__).read_text("utf-8")
     logged = {
-        name.replace("{reward_func_name}", "<reward>")
+        name.replace("{reward_func_name}", SUM)
         for name in re.findall(r'_metrics\[[^]]*\]\[f?"([^"]+)"\]', source)
     }
     assert len(logged) > 20

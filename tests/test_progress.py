@@ -52,6 +52,16 @@ def test_a_beat_before_anything_is_done_guesses_nothing(time: Clock) -> None:
     assert "x: 0/5, ? left\n" in stream.getvalue()
 
 
+def test_what_was_done_earlier_does_not_make_the_rest_look_quick(time: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("x", 100, stream, already=40) as bar:
+        time.now += HEARTBEAT_SECONDS
+        bar.advance(0)
+        time.now += HEARTBEAT_SECONDS
+        bar.advance(30)
+    assert stream.getvalue().splitlines()[1:3] == ["x: 40/100, ? left", "x: 70/100, 1:00 left"]
+
+
 def test_an_error_is_not_called_done(time: Clock) -> None:
     def fail() -> None:
         time.now += 3
@@ -73,6 +83,14 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "evaluate" in shown
     assert "3/3" in shown
     assert "started" not in shown
+
+
+def test_a_bar_starts_where_the_work_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Progress("x", 9, stream, already=4) as bar:
+        bar.advance(0)
+    assert "4/9" in stream.getvalue()
 
 
 @pytest.mark.parametrize("error", [None, KeyError])

@@ -7,10 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
@@ -130,6 +133,13 @@ def test_terms_add_up() -> None:
     assert result.terms == {"a": 0.1, "b": 0.2, "c": -0.3, "d": 1}
 
 
+@pytest.mark.parametrize("one", [1, np.float32(1), np.float64(1), np.int64(1), Fraction(1)])
+def test_every_real_number_becomes_a_float(one: Any) -> None:
+    result = returns(MappingProxyType({"a": one, "b": one}))(CURIE, "x")
+    assert [type(number) for number in (result.value, *result.terms.values())] == [float] * 3
+    assert (result.value, result.terms) == (2.0, {"a": 1.0, "b": 1.0})
+
+
 def test_a_score_keeps_its_spans_and_facts() -> None:
     score = Score({"a": 1.0}, spans=(Span(0, 2, 1),), facts={"label": "correct"})
     result = returns(score)(CURIE, "xx")
@@ -170,8 +180,21 @@ def test_a_mask_without_a_sentence_still_says_something() -> None:
         ({"a": True}, "'a' is True"),
         ({"a": "1"}, "'a' is '1'"),
         ({"a": None}, "'a' is None"),
-        (1.0, "TypeError"),
-        (None, "TypeError"),
+        ({"a": np.float64("nan")}, "not a finite number"),
+        ({"a": np.bool_(True)}, "not a finite number"),
+        ({"a": 1e308, "b": 1e308}, "the sum of its terms {'a': 1e+308, 'b': 1e+308} is not a finite number"),
+        ({"a": 10**400}, "too large"),
+        ({1: 1.0}, "the term name 1 is not text"),
+        ({"sum": 1.0}, "a term is called 'sum', which the sum of the terms is logged as; rename it"),
+        (1.0, "it returned 1.0; return a dict such as {'correct': 1.0}"),
+        (np.float32(0.5), "return a dict such as {'correct': 1.0}"),
+        (None, "it returned None; return a dict such as {'correct': 1.0}"),
+        ([("a", 1.0)], "return a dict such as {'correct': 1.0}"),
+        (Score(1.0), "it returned 1.0; return a dict"),  # type: ignore[arg-type]
+        (
+            Score({"a": 1.0}, spans=(Span(0, 1, 1), Span(1, 3, 1))),
+            "span [1, 3) ends beyond the completion's 1",
+        ),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
         (AssertionError("x"), "AssertionError"),
     ],

@@ -20,12 +20,13 @@ class Progress:
         label: what is being done.
         total: how many units make it complete.
         stream: where to write; stderr by default.
+        already: units of `total` that were done earlier; the time left is guessed from the others.
     """
 
-    def __init__(self, label: str, total: int, stream: TextIO | None = None) -> None:
+    def __init__(self, label: str, total: int, stream: TextIO | None = None, *, already: int = 0) -> None:
         self.label = label
         self.total = total
-        self.done = 0
+        self.already = self.done = already
         self._stream = stream or sys.stderr
         self._started = self._last_beat = time.monotonic()
         self._bar = None
@@ -44,7 +45,7 @@ class Progress:
                 console=Console(file=self._stream),
             )
             self._bar.start()
-            self._task = self._bar.add_task(self.label, total=self.total, note="")
+            self._task = self._bar.add_task(self.label, total=self.total, completed=self.done, note="")
         else:
             self._write("started")
         return self
@@ -67,8 +68,8 @@ class Progress:
             self._write(f"{state} after {clock(time.monotonic() - self._started)}")
 
     def _left(self) -> str:
-        elapsed = time.monotonic() - self._started
-        return clock(elapsed / self.done * (self.total - self.done)) if self.done else "?"
+        elapsed, new = time.monotonic() - self._started, self.done - self.already
+        return clock(elapsed / new * (self.total - self.done)) if new else "?"
 
     def _write(self, text: str) -> None:
         self._last_beat = time.monotonic()

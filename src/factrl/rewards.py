@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -29,6 +30,7 @@ from .errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, ne
 from .types import Completion, Example, Result, Score
 
 THREADS = 32  # judge calls of one batch that wait side by side
+SUM = "sum"  # what the sum of the terms is logged as, beside the terms
 
 RewardFunction = Callable[..., Any]
 Requirement = Callable[[Example, Mapping[str, Any]], str | None]
@@ -104,8 +106,7 @@ class Reward:
             returned = self.fn(example, completion, **self.resources, **self.knobs)
             if inspect.iscoroutine(returned):
                 returned = wait_for(returned)
-            score = returned if isinstance(returned, Score) else Score(terms=dict(returned))
-            _check_terms(score)
+            return _result(returned, completion)
         except Unscored as error:
             return Result(
                 "masked", None, cause=error.cause, detail=error.detail or str(error), facts=dict(error.facts)
@@ -117,14 +118,6 @@ class Reward:
                 f"reward {self.name!r} failed on example {example.id or example.question!r} with "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return Result(
-            "floored" if score.floored else "scored",
-            score.value,
-            terms=dict(score.terms),
-            spans=score.spans,
-            cause=score.floored,
-            facts=score.facts,
-        )
 
     def batch(self, examples: Sequence[Example], completions: Sequence[str]) -> list[Result]:
         """Score completions side by side; results in the order given.
@@ -193,9 +186,39 @@ def _make(fn: RewardFunction, requires: Requirement | None = None) -> Reward:
     return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), requires)
 
 
-def _check_terms(score: Score) -> None:
-    if not score.terms:
+def _result(returned: Any, completion: Completion) -> Result:
+    """What a reward function returned, checked."""
+    score = returned if isinstance(returned, Score) else Score(returned)
+    if not isinstance(score.terms, Mapping):
+        raise TypeError(f"it returned {score.terms!r}; return a dict such as {{'correct': 1.0}}")
+    _check_terms(score.terms)
+    for span in score.spans:
+        if span.end > len(completion):
+            raise ValueError(
+                f"span [{span.start}, {span.end}) ends beyond the completion's {len(completion)} characters"
+            )
+    terms = {name: float(value) for name, value in score.terms.items()}
+    try:
+        value = math.fsum(terms.values())
+    except OverflowError as error:
+        raise ValueError(f"the sum of its terms {terms} is not a finite number") from error
+    return Result(
+        "floored" if score.floored else "scored",
+        value,
+        terms=terms,
+        spans=score.spans,
+        cause=score.floored,
+        facts=score.facts,
+    )
+
+
+def _check_terms(terms: Mapping[Any, Any]) -> None:
+    if not terms:
         raise TypeError("it returned no terms; return a dict such as {'correct': 1.0}")
-    for name, value in score.terms.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    for name, value in terms.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the term name {name!r} is not text")
+        if name == SUM:
+            raise ValueError(f"a term is called {SUM!r}, which the sum of the terms is logged as; rename it")
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise ValueError(f"term {name!r} is {value!r}, not a finite number")

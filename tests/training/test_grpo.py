@@ -16,6 +16,7 @@ from factrl.errors import Unscored
 from factrl.rewards import Reward, reward
 from factrl.run import Run, read_metrics
 from factrl.settings import RunSettings
+from factrl.train import grpo
 from factrl.train.callbacks import LogToRun
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy
@@ -265,7 +266,7 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
     calls = itertools.count(1)
 
     @reward
-    def half(example: Example, completion: Completion) -> Score:
+    def style(example: Example, completion: Completion) -> Score:
         call = next(calls)
         if call == 2:
             raise Unscored("judge_unreadable", "no verdict in the reply")
@@ -274,7 +275,7 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
         return Score({"outcome": 1.0, "style": 0.25}, facts={"label": "correct"})
 
     with Run.create(tmp_path, "test", "") as run:
-        trained = trainer(half, run=run)
+        trained = trainer(style, run=run)
         trained.add_callback(LogToRun(run))
         trained.train()
         rows = parquet.read_table(run.rollouts / "step_000001.parquet").to_pylist()
@@ -284,4 +285,28 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
     assert (masked["value"], masked["advantage"], masked["cause"]) == (None, None, "judge_unreadable")
     assert metrics["reward/masked_frac"] == metrics["reward/floored_frac"] == 0.25
     assert metrics["masked/judge_unreadable"] == metrics["floored/no_box"] == 0.25
-    assert metrics["rewards/style/mean"] == 0.25
+    assert metrics["rewards/style/mean"] == 0.25  # the term, not the reward of the same name
+    assert metrics["rewards/sum/mean"] == metrics["reward"] == pytest.approx((1.25 + 1.25 - 1) / 3)
+
+
+def test_metrics_are_of_the_results_of_all_processes(trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [
+        Result("masked", None, cause="timeout"),
+        Result("scored", 5.0, {"outcome": 4.0, "style": 1.0}, facts={"label": "abstained"}),
+    ]
+    monkeypatch.setattr(grpo, "gather_object", lambda mine: [*mine, *others])
+    logged: dict[str, float] = {}
+    mine = trainer([1.0, None])._composite(["rome", "oslo"], [[5], [6]], [0, 0], logged.__setitem__)
+    assert mine == [1.0, None]
+    assert logged == {
+        "reward/scored_frac": 0.5,
+        "reward/masked_frac": 0.5,
+        "reward/floored_frac": 0.0,
+        "masked/connection": 0.25,
+        "masked/timeout": 0.25,
+        "rewards/outcome/mean": 2.5,
+        "rewards/outcome/std": 1.5,
+        "rewards/style/mean": 1.0,
+        "rewards/style/std": 0.0,
+        "abstain/rate": 1.0,
+    }

@@ -20,7 +20,7 @@ def own(example, completion):
         raise factrl.Unscored("no_evidence")
     right = completion in example.answers
     label = "correct" if right else "abstained" if len(completion) % 2 else "incorrect"
-    return factrl.Score({"outcome": float(right)}, floored=None if right else "wrong", facts={"label": label})
+    return factrl.Score({"own": float(right)}, floored=None if right else "wrong", facts={"label": label})
 """
 
 
@@ -43,7 +43,7 @@ def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_pat
     plan = make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
     logged = {name for line in read_metrics(train(plan)) for name in line} - {"step"}
     defined = {
-        name.replace("<term>", "outcome").replace("<reward>", "own").replace("<cause>", cause)
+        name.replace("<term>", "own").replace("<cause>", cause)
         for name in glossary("Rewards", "States", "Answers", "Evaluation", "The trainer's own")
         for cause in ("no_evidence", "wrong")
     }

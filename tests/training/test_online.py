@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from factrl import progress
 from factrl.errors import DataError, ModelError, TooManyMasked
 from factrl.plan import Plan, make_plan, run_settings
 from factrl.run import read_metrics
@@ -110,7 +112,9 @@ def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> N
     raise AssertionError(f"nothing like {pattern} appeared")
 
 
-def test_a_run_killed_midway_goes_on_with_the_same_curve(recipe: Path, tmp_path: Path) -> None:
+def test_a_run_killed_midway_goes_on_with_the_same_curve(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = _curve(train(_plan(recipe)))
     folder = tmp_path / "killed"
     process = _start(recipe, f"run.dir={folder}")
@@ -121,7 +125,12 @@ def test_a_run_killed_midway_goes_on_with_the_same_curve(recipe: Path, tmp_path:
     written = read_metrics(run)
     assert written
     assert written[-1]["step"] < STEPS
+    monkeypatch.setattr(progress, "HEARTBEAT_SECONDS", 0.0)
+    capsys.readouterr()
     assert train(_plan(recipe, f"run.resume={run}")) == run
+    beats = re.findall(r"^train truthrl: (\d+)/", capsys.readouterr().err, re.M)
+    assert int(beats[0]) > 5
+    assert int(beats[-1]) == STEPS
     resumed = _curve(run)
     assert [line["step"] for line in resumed] == [line["step"] for line in whole]
     for found, expected in zip(resumed, whole, strict=True):

@@ -15,7 +15,16 @@ import tomli_w
 from ..config import settable
 from ..errors import ConfigError
 from ..escape import one_line
-from ..papers import check_gold, gold_of, load_paper, load_reward, paper_names, rewards_of, split_spec
+from ..papers import (
+    check_gold,
+    gold_of,
+    load_paper,
+    load_reward,
+    paper_names,
+    rewards_of,
+    settings_of,
+    split_spec,
+)
 from ..rewards import Reward
 from ..settings import RunSettings
 from .options import Verbs, add_verb
@@ -105,6 +114,8 @@ def recipe(spec: str) -> str:
         "reward": {name: value for name, value in reward.knobs.items() if value is not None},
         "train": {key: fields[f"train.{key}"].default for key in _USUAL},
     }
+    for section, told in settings_of(spec).items():  # a recipe wins over them, so it repeats them
+        values[section] = {**values.get(section, {}), **told}
     helps = {key: field.description or "" for key, field in fields.items()}
     helps |= {
         f"reward.{name}": text for name, text in knob_help(reward, load_paper(split_spec(spec)[0])).items()

@@ -8,7 +8,9 @@ a plain one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
 import subprocess
 import sys
@@ -95,7 +97,8 @@ def _convert(source: Path, target: Path) -> None:
     except ImportError as error:
         raise MissingExtra(str(error.name), "demo") from error
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
-    quantised: Any = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype="float32")
+    with contextlib.redirect_stderr(io.StringIO()):  # a bar that no setting turns off
+        quantised: Any = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype="float32")
     settings = quantised.config.to_dict()
     settings.pop("quantization_config", None)
     plain: Any = AutoModelForCausalLM.from_config(type(quantised.config)(**settings))

@@ -42,11 +42,6 @@ class ShowProgress(TrainerCallback):
         self.progress = progress
         self._note = ""
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        self.progress.advance(state.global_step)
-
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:

@@ -13,11 +13,9 @@ three more the shortcuts; the dependency is pinned to the minor version they wer
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, pstdev
 from typing import Any, Literal
 
 import torch
@@ -28,10 +26,11 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from ..rewards import Reward
+from ..rewards import SUM, Reward
 from ..run import Rollout, Run
 from ..types import Completion, Example, Result
 from .advantages import Scale, group_advantages, reinforce_pp_advantages
+from .metrics import reward_metrics
 from .packed import SUPPORTED_MODELS, use_packed_logprobs
 from .prompts import encode
 from .sampling import sample
@@ -106,7 +105,7 @@ class FactualGRPOTrainer(GRPOTrainer):
         _quiet_none_warning()
         super().__init__(
             model,
-            reward_funcs=_named(self._composite, reward.name),
+            reward_funcs=_named(self._composite, SUM),
             args=args,
             train_dataset=Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))}),
             **kwargs,
@@ -146,7 +145,8 @@ class FactualGRPOTrainer(GRPOTrainer):
         ]
         self._results = self.reward.batch([self.examples[i] for i in example], written)
         self._texts = list(zip(example, completions, strict=True))
-        for name, value in reward_metrics(self._results).items():
+        # TRL averages a metric over the processes that log it, and not all see every cause or term.
+        for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
         return [result.value for result in self._results]
 
@@ -305,28 +305,6 @@ class _EpochOrder(RepeatSampler):
         if self.shuffle:
             self.generator.manual_seed((self.seed or 0) + self.epoch)
         yield from super().__iter__()
-
-
-def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
-    """State shares, causes and per-term statistics of one batch; see the metric glossary."""
-    n = len(results)
-    states = Counter(result.state for result in results)
-    metrics = {f"reward/{s}_frac": states[s] / n for s in ("scored", "masked", "floored")}
-    for result in results:
-        if result.state != "scored":
-            name = f"{result.state}/{result.cause}"
-            metrics[name] = metrics.get(name, 0.0) + 1 / n
-    graded = [result for result in results if result.value is not None]
-    for term in sorted({term for result in graded for term in result.terms}):
-        values = [result.terms[term] for result in graded if term in result.terms]
-        metrics[f"rewards/{term}/mean"] = fmean(values)
-        metrics[f"rewards/{term}/std"] = pstdev(values)
-    labels = Counter(result.facts["label"] for result in graded if "label" in result.facts)
-    if labels:
-        metrics["abstain/rate"] = labels["abstained"] / sum(labels.values())
-        attempted = labels["correct"] + labels["incorrect"]
-        metrics["answer/correct_given_attempt"] = labels["correct"] / attempted if attempted else math.nan
-    return metrics
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -99,8 +99,10 @@ def optimise(
     )
     trainer.remove_callback(PrinterCallback)
     checkpoint = last_checkpoint(run.checkpoints)
-    run.truncate_after(checkpoint[1] if checkpoint else 0)
-    with Interrupt() as interrupt, Progress(f"train {reward.name}", _total_steps(trainer)) as progress:
+    already = checkpoint[1] if checkpoint else 0
+    run.truncate_after(already)
+    total = _total_steps(trainer)
+    with Interrupt() as interrupt, Progress(f"train {reward.name}", total, already=already) as progress:
         stop = StopWhen(lambda: interrupt.asked or trainer.steps_over_limit >= STEPS_OVER_LIMIT)
         trainer.add_callback(ShowProgress(progress))
         trainer.add_callback(LogToRun(run))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import warnings
 
+# First: without torch, transformers and datasets load all the same, complain, and stay in the process.
+import torch  # noqa: F401
+
+# isort: split
 import datasets
 import transformers
 
