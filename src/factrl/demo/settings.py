@@ -20,7 +20,7 @@ class WarmSettings(Section):
     """Questions per step."""
     learning_rate: float = Field(default=5e-5, gt=0, lt=1)
     """Peak learning rate."""
-    abstain_share: float = Field(default=0.08, gt=0, lt=1)
+    abstain_share: float = Field(default=0.12, gt=0, lt=1)
     """Share of gold answers replaced by "I don't know.", drawn at random."""
 
 

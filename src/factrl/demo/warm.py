@@ -54,10 +54,9 @@ def warm_start(
         folder: where TRL may write.
         on_step: called after every optimizer step.
     """
-    rng = random.Random(seed)
-    targets = [
-        ABSTENTION if rng.random() < settings.abstain_share else example.answers[0] for example in examples
-    ]
+    count = round(settings.abstain_share * len(examples))
+    declined = set(random.Random(seed).sample(range(len(examples)), count))
+    targets = [ABSTENTION if i in declined else example.answers[0] for i, example in enumerate(examples)]
     rows = {"prompt": list(prompts), "completion": [text + tokenizer.eos_token for text in targets]}
     config = SFTConfig(
         output_dir=str(folder),
