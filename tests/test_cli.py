@@ -314,8 +314,15 @@ def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = Non
             raise error
         return Path("report.html")
 
-    monkeypatch.setitem(sys.modules, "factrl.demo.show", types.SimpleNamespace(play=play))  # type: ignore[arg-type]
+    replace(monkeypatch, "factrl.demo.show", play=play)
     return calls
+
+
+def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> None:
+    """Put a module of functions in the place of one that needs torch, and of the one that quietens it."""
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**names))  # type: ignore[arg-type]
+    quiet = types.SimpleNamespace(quiet_libraries=lambda: None)
+    monkeypatch.setitem(sys.modules, "factrl.train.quiet", quiet)  # type: ignore[arg-type]
 
 
 # Help
@@ -482,7 +489,7 @@ def trains_nothing(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
         calls.append(plan.settings)
         return Path("runs/my run")
 
-    monkeypatch.setitem(sys.modules, "factrl.train.online", types.SimpleNamespace(train=train))  # type: ignore[arg-type]
+    replace(monkeypatch, "factrl.train.online", train=train)
     return calls
 
 
