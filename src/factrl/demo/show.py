@@ -42,7 +42,7 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     outcome = run_demo(demo_settings(list(overrides), reward, quick=quick))
     rows = table_rows(outcome)
     curves = {short_name(arm): arm.curve for arm in outcome.arms}
-    title = _title(outcome)
+    title, notes = _title(outcome), _notes(outcome, quick)
     picture = outcome.folder / "demo.png"
     hallucination_vs_abstention(curves, picture, title=title)
     examples = side_by_side(outcome, every=True)
@@ -54,14 +54,14 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
         curves=curves,
         examples=examples,
         masked=outcome.masked,
-        notes=_notes(outcome, quick),
+        notes=notes,
     )
     _write_numbers(outcome, rows)
     console = Console()
     for arm in reversed(outcome.arms):
         console.print(terminal_table(outcome, arm, rows))
     console.print(_ten(side_by_side(outcome, every=False)))
-    for note in _notes(outcome, quick):
+    for note in notes:
         console.print(note, highlight=False)
     console.print(f"\n{clock(outcome.seconds)} minutes", highlight=False)
     console.print(f"picture  {picture}\nreport   {report}", highlight=False, soft_wrap=True)

@@ -31,7 +31,7 @@ from ..run import Rollout, Run
 from ..types import Completion, Example, Result
 from .advantages import Scale, group_advantages, reinforce_pp_advantages
 from .metrics import reward_metrics
-from .packed import SUPPORTED_MODELS, use_packed_logprobs
+from .packed import use_packed_logprobs
 from .prompts import encode
 from .sampling import sample
 
@@ -123,9 +123,7 @@ class FactualGRPOTrainer(GRPOTrainer):
         """Patch the model for the exact fast path; on a GPU TRL's own kernels are used."""
         model: Any = self.accelerator.unwrap_model(self.model)
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-        if self.accelerator.device.type != "cpu" or inner.config.model_type not in SUPPORTED_MODELS:
-            return False
-        return use_packed_logprobs(inner, self.temperature)
+        return self.accelerator.device.type == "cpu" and use_packed_logprobs(inner, self.temperature)
 
     # --- rewards -----------------------------------------------------------------------------------
 
