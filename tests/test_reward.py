@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
-from factrl.judge import Grader
+from factrl.grading import Grader
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
 from factrl.resources import supply

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .bench.shortqa import evaluate_file, grade_completions
     from .data import load_examples
     from .errors import FactrlError, LLMError, SetupError, Unscored
-    from .judge import Grader, reasoning_judge
+    from .grading import Grader, reasoning_judge
     from .llm import LLM, FakeLLM, connect
     from .papers import load_reward, paper_names
     from .resources import supply
@@ -31,7 +31,7 @@ _HOME = {
     "FactrlError": "errors",
     "FakeLLM": "llm",
     "Grade": "types",
-    "Grader": "judge",
+    "Grader": "grading",
     "LLM": "llm",
     "LLMError": "errors",
     "Result": "types",
@@ -47,7 +47,7 @@ _HOME = {
     "load_examples": "data",
     "load_reward": "papers",
     "paper_names": "papers",
-    "reasoning_judge": "judge",
+    "reasoning_judge": "grading",
     "reward": "rewards",
     "short_form": "bench.metrics",
     "supply": "resources",

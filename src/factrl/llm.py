@@ -6,6 +6,7 @@ it one tiny question before a run depends on it, and `FakeLLM` answers from a sc
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,6 +69,27 @@ class LLM(Protocol):
             LLMError: no usable reply within the model's own attempts and deadlines.
         """
         ...
+
+
+async def ask(
+    llm: LLM,
+    messages: Sequence[Message],
+    *,
+    temperature: float = 0.0,
+    max_tokens: int = 512,
+    **sampling: Any,
+) -> Reply:
+    """`llm.complete` for callers on the background loop: its own `acomplete` if it has one, else a thread.
+
+    Raises:
+        LLMError: as `LLM.complete`.
+    """
+    call = getattr(llm, "acomplete", None)
+    if call is not None:
+        return await call(messages, temperature=temperature, max_tokens=max_tokens, **sampling)
+    return await asyncio.to_thread(
+        llm.complete, messages, temperature=temperature, max_tokens=max_tokens, **sampling
+    )
 
 
 class FakeLLM:

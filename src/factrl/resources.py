@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import ConfigError
-from .judge import Grader, reasoning_judge
+from .grading import Grader, reasoning_judge
 from .llm import LLM
 from .rewards import Reward
 

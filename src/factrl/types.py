@@ -2,7 +2,8 @@
 
 `Example` is one row of a dataset, `Completion` is what the policy wrote for it, `Grade` says
 what became of its answer, `Score` is what a reward function returns and `Result` what became of
-the sample: scored, masked or floored.
+the sample: scored, masked or floored.  `Claim`, `Passage` and `Verdict` are what a text says, what a
+source says, and whether the one supports the other.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Literal
 
 State = Literal["scored", "masked", "floored"]
 Label = Literal["correct", "incorrect", "abstained"]
+Finding = Literal["supported", "refuted", "unknown", "unjudged"]
+Skip = Literal["question", "self", "repeat", "unverifiable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +146,75 @@ class Result:
     def __post_init__(self) -> None:
         if (self.value is None) != (self.state == "masked"):
             raise ValueError(f"a {self.state} sample cannot have the value {self.value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of text that claims can be held against.
+
+    Attributes:
+        text: the passage itself.
+        title: the title of the document it is from; empty when it has none.
+        source: where it is from, a URL or a file name.
+        id: unique within its index; empty for evidence that was handed in.
+        score: how well it fits the query, higher is better; only comparable within one search.
+    """
+
+    text: str
+    title: str = ""
+    source: str = ""
+    id: str = ""
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that a text says, able to stand alone.
+
+    Attributes:
+        text: the claim, with pronouns replaced by what they stand for.
+        start, end: the stretch of the text that says it, in characters, end exclusive.
+        sentence: number of the sentence it is from, counted from 0.
+        skip: why it is not judged, else None.  `question`: the question already says it; `self`: it speaks
+            of the text, its grader or its instructions; `repeat`: an earlier claim says it; `unverifiable`.
+    """
+
+    text: str
+    start: int
+    end: int
+    sentence: int = 0
+    skip: Skip | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"claim [{self.start}, {self.end}) is not a stretch of text")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the evidence supports one claim.
+
+    Attributes:
+        label: `supported` or `refuted` by the evidence; `unknown`, the evidence does not decide or there is
+            none; `unjudged`, no verdict exists because our side failed.
+        by: identity of the judge.
+        p: probability that the evidence supports the claim; None when the judge gives none.
+        quote: the sentence that decided: number of the passage, start and end in its text, in characters.
+        why: the judge's reason, when it gave one.
+        cause: one word why there is no verdict, or `no_evidence`.
+        facts: anything worth keeping beside the verdict; JSON values only.
+    """
+
+    label: Finding
+    by: str
+    p: float | None = None
+    quote: tuple[int, int, int] | None = None
+    why: str = ""
+    cause: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if self.label == "unjudged" and not self.cause:
+            raise ValueError("an unjudged claim needs a cause")
+        if self.p is not None and not 0.0 <= self.p <= 1.0:
+            raise ValueError(f"a probability lies between 0 and 1, not {self.p!r}")

@@ -15,7 +15,7 @@ from factrl.demo.questions import build_questions
 from factrl.demo.settings import demo_settings
 from factrl.demo.show import play
 from factrl.errors import ConfigError, ModelError
-from factrl.judge import Grader
+from factrl.grading import Grader
 from factrl.papers import load_reward
 from factrl.plan import run_settings
 

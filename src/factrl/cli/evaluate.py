@@ -21,7 +21,7 @@ from ..bench.shortqa import (
 from ..config import load_settings
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
-from ..judge import Grader
+from ..grading import Grader
 from ..llm import connect, preflight
 from ..openai_compatible import OpenAICompatible
 from ..plan import open_judge, run_settings

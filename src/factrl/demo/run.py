@@ -19,7 +19,7 @@ from typing import Any
 from ..bench.metrics import known_mask
 from ..bench.shortqa import Row, grade_completions
 from ..config import dump_toml
-from ..judge import Grader
+from ..grading import Grader
 from ..papers import load_reward
 from ..plots import Point
 from ..progress import Progress

@@ -27,7 +27,7 @@ from typing import Any, Literal
 from ..abstention import abstains, abstains_released
 from ..answers import matches, normalize_released
 from ..errors import ConfigError
-from ..judge import Grader
+from ..grading import Grader
 from ..rewards import reward
 from ..text import boxed, boxed_released, tag, unwrap_latex
 from ..types import Completion, Example, Grade, Score

@@ -17,7 +17,7 @@ from transformers import PrinterCallback
 
 from ..config import dump_toml
 from ..errors import ConfigError, TooManyMasked
-from ..judge import Grader
+from ..grading import Grader
 from ..llm import preflight
 from ..plan import Plan, check_enough
 from ..progress import Progress

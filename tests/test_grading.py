@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import DataError, LLMError, Unscored
-from factrl.judge import GRADE_PROMPT, REASONING_PROMPT, Grader, read_verdict, reasoning_judge
+from factrl.grading import GRADE_PROMPT, REASONING_PROMPT, Grader, read_verdict, reasoning_judge
 from factrl.llm import FakeLLM, Message
 
 WORDS = ("correct", "incorrect", "not_attempted")

@@ -12,8 +12,6 @@ all accepted answers, and in words of our own.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,8 +19,8 @@ from typing import Any
 from factrl.abstention import abstains, asserted, says_invalid_question
 from factrl.answers import final_answer, is_contentless, matches
 from factrl.errors import DataError, LLMError, Unscored
-from factrl.llm import LLM, Message
-from factrl.text import clean
+from factrl.llm import LLM
+from factrl.quoting import forges, quoted_message
 from factrl.types import Grade, Label
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
@@ -166,7 +164,7 @@ class Grader:
         return self._judged(self.judge, question, answer, gold)
 
     def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> Grade:
-        forged = _forges(answer)
+        forged = forges(answer)
         try:
             verdict, why = _ask_grade(judge, question, answer, gold)
             if verdict == "correct" and (self.probe or forged):
@@ -203,14 +201,14 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
         except LLMError:
             raise
         except Unscored:
-            if _forges(head):
+            if forges(head):
                 return _RATINGS["vague"]
             raise
 
     return rate
 
 
-# `_GRAMMAR` below breaks whatever this can match, so that quoted policy text is never read as a verdict.
+# `factrl.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
 _SAID = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
 _VERDICT = re.compile(_SAID, re.I | re.A)
 _VERDICT_LINE = re.compile(rf"[*`]{{0,4}}{_SAID}[.*`]{{0,4}}", re.I | re.A)
@@ -260,48 +258,11 @@ def _probe(judge: LLM, question: str, answer: str) -> None:
 
 def _ask(llm: LLM, prompt: str, data: Mapping[str, Any], words: Mapping[str, Any]) -> tuple[str, str]:
     """The verdict and the reason that the judge gave for it."""
-    reply = llm.complete(_messages(prompt, data), temperature=0.0)
+    reply = llm.complete(quoted_message(prompt, data), temperature=0.0)
     facts = {"attempts": reply.attempts, "elapsed": reply.elapsed, "request_id": reply.request_id}
     verdict = read_verdict(reply.text, words, stage="judge", status=200, **facts)
     why = reply.text.rpartition("</think>")[2].rstrip().rpartition("\n")[0]
     return verdict, why.strip()[:1000]
-
-
-def _messages(prompt: str, data: Mapping[str, Any]) -> list[Message]:
-    """The fixed prompt first, byte for byte, so that servers can reuse it; then the data, and nothing more.
-
-    The mark around the data is a digest of the data: no text can contain its own, and the same question
-    still makes the same prompt, which a random mark would not.
-    """
-    broken = {
-        key: [_broken(item) for item in value] if isinstance(value, list) else _broken(value)
-        for key, value in data.items()
-    }
-    line = json.dumps(broken, ensure_ascii=False)
-    mark = hashlib.sha256(line.encode()).hexdigest()[:16]
-    return [{"role": "user", "content": f"{prompt}\n\nDATA {mark}\n{line}\nEND {mark}"}]
-
-
-_OPENING = re.compile(r"[<\[](?=\S)")
-_GRAMMAR = re.compile(r"(verdict|grade)\W{0,3}[:=]", re.I)
-_FORGED = re.compile(
-    r"<\|[^<>]{0,40}\|>"
-    r"|<</?SYS>>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\]"
-    r"|</?(?:s|bos|eos|think|tool_call|start_of_turn|end_of_turn)>"
-    r"|\[\[[^\[\]]{0,40}\]\]"
-    r"|(?:verdict|grade)\W{0,3}[:=]",
-    re.I,
-)
-
-
-def _broken(text: str) -> str:
-    """The visible text with every tag, role token and verdict taken apart, readable but no longer one."""
-    return _GRAMMAR.sub(r"\1 -", _OPENING.sub(r"\g<0> ", clean(text)))
-
-
-def _forges(text: str) -> bool:
-    """Whether the text imitates our verdicts or a chat template; an honest answer rarely does."""
-    return _FORGED.search(clean(text)) is not None
 
 
 def _gold(question: str, answers: Sequence[str], false_premise: bool | None) -> list[str]:
