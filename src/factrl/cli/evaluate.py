@@ -177,7 +177,7 @@ def _answers(settings: RunSettings, examples: Sequence[Example], output: Path) -
     with file, Progress("answer", len(examples)) as progress:
         for start in range(0, len(examples), AT_ONCE):
             chunk = examples[start : start + AT_ONCE]
-            new = [group[0] for group in answering.answer(model, tokenizer, chunk, settings)]
+            new = answering.greedy(model, tokenizer, chunk, settings)
             for example, text in zip(chunk, new, strict=True):
                 file.write(json.dumps(_row(example, text)) + "\n")
             file.flush()

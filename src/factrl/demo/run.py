@@ -27,7 +27,7 @@ from ..resources import supply
 from ..rewards import Reward
 from ..run import Run
 from ..settings import RunSettings
-from ..train.answering import answer, evaluator
+from ..train.answering import answer, evaluator, greedy, rates
 from ..train.model import load_policy, uses_bf16
 from ..train.online import optimise
 from ..train.prompts import render_prompts
@@ -100,7 +100,7 @@ def run_demo(settings: DemoSettings) -> Outcome:
         arms = []
         for reward, steps in _arms(settings):
             model.load_state_dict(start)
-            arms.append(stage.arm(reward, steps))
+            arms.append(stage.arm(reward, steps, before))
         return Outcome(settings, before, arms, known, time.monotonic() - started, run.path)
 
 
@@ -160,14 +160,13 @@ class _Stage:
             progress.advance()
         return arm, known_mask(samples, told.base_correct, size)
 
-    def arm(self, name: str, steps: int) -> Arm:
-        """Train with one reward from the warm-started weights and evaluate."""
+    def arm(self, name: str, steps: int, before: Arm) -> Arm:
+        """Train with one reward from the warm-started weights, which answered as `before`, and evaluate."""
         reward = supply(load_reward(name).with_(**self._told_knobs()), None)
         settings = self._arm_settings(name, steps, reward)
-        evaluate = evaluator(
-            self.test[: self.settings.demo.curve_questions], self.tokenizer, settings, self.grader, "text"
-        )
-        curve = [_point(0, evaluate(self.model, 0))]
+        shown = self.settings.demo.curve_questions
+        evaluate = evaluator(self.test[:shown], self.tokenizer, settings, self.grader, "text")
+        curve = [_point(0, rates(before.rows[:shown]))]
 
         def on_the_way(model: Any, step: int) -> Mapping[str, float | None]:
             values = evaluate(model, step)
@@ -199,7 +198,7 @@ class _Stage:
         return {name: value for name, value in self.settings.reward.items() if value != usual[name]}
 
     def _rows(self) -> list[Row]:
-        texts = [group[0] for group in answer(self.model, self.tokenizer, self.test, self.settings)]
+        texts = greedy(self.model, self.tokenizer, self.test, self.settings)
         return grade_completions(list(zip(self.test, texts, strict=True)), self.grader)
 
 

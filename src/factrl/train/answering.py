@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..bench.metrics import short_form
-from ..bench.shortqa import Extract, GradeAnswer, grade_completions
+from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
 from ..rewards import Reward
 from ..settings import RunSettings
 from ..types import Example
@@ -51,6 +51,11 @@ def answer(
     return [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups]
 
 
+def greedy(model: Any, tokenizer: Any, examples: Sequence[Example], settings: RunSettings) -> list[str]:
+    """The most likely answer to every question."""
+    return [group[0] for group in answer(model, tokenizer, examples, settings)]
+
+
 def evaluator(
     examples: Sequence[Example],
     tokenizer: Any,
@@ -61,13 +66,17 @@ def evaluator(
     """A function of a model and a step that answers the questions greedily and returns their metrics."""
 
     def evaluate(model: Any, step: int) -> Mapping[str, float | None]:
-        texts = [group[0] for group in answer(model, tokenizer, examples, settings)]
-        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
-        summary = short_form([row.grade for row in rows])
-        values = {name: i.value if i else None for name, i in summary.metrics.items()}
-        return {**values, "masked": summary.masked / len(rows)}
+        texts = greedy(model, tokenizer, examples, settings)
+        return rates(grade_completions(list(zip(examples, texts, strict=True)), grader, extract))
 
     return evaluate
+
+
+def rates(rows: Sequence[Row]) -> Mapping[str, float | None]:
+    """The short-form metrics of graded answers and the share that could not be graded."""
+    summary = short_form([row.grade for row in rows])
+    values = {name: i.value if i else None for name, i in summary.metrics.items()}
+    return {**values, "masked": summary.masked / len(rows)}
 
 
 def extraction(reward: Reward) -> Extract:
