@@ -97,7 +97,7 @@ def terminal_table(outcome: Outcome, arm: Arm, rows: Sequence[MetricRow]) -> Tab
         title_justify="left",
         title_style="",
         box=None,
-        padding=(0, 2, 0, 0),
+        padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     table.add_column("", no_wrap=True)
