@@ -1,16 +1,21 @@
 """A loopback model server that misbehaves on request.
 
-A `FaultServer` plays a script: one fault per request, the last one for every further request.  A
-fault is a function that answers one request in its own way; plain answers are made by `says`.
+A `FaultServer` plays a script: one fault per request, the last one for every further request.  `play` is its
+switchboard: another script from now on.  A fault is a function that answers one request in its own way; plain
+answers are made by `says`, and `sometimes` and `above` choose between two.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import socket
 import socketserver
 import struct
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
@@ -25,6 +30,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: Any
+    at: float
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -38,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         headers = {name.lower(): value for name, value in self.headers.items()}
-        fault = self.server.next_fault(Request(self.command, self.path, headers, body))
+        fault = self.server.next_fault(Request(self.command, self.path, headers, body, time.monotonic()))
         try:
             fault(self)
             self.wfile.flush()
@@ -65,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class FaultServer(socketserver.ThreadingTCPServer):
-    """A server on a free loopback port.
+    """A server on a loopback port, a free one unless it is told which.
 
     Attributes:
         url: its base URL.
@@ -80,8 +86,8 @@ class FaultServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, *script: Fault) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, *script: Fault, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
         self.script = list(script)
         self.requests: list[Request] = []
@@ -91,7 +97,17 @@ class FaultServer(socketserver.ThreadingTCPServer):
         self.active = 0
         self.connections = 0
         self._lock = threading.Lock()
+        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return self.server_address[1]
+
+    def play(self, *script: Fault) -> None:
+        """Another script from now on."""
+        with self._lock:
+            self.script = list(script)
 
     def next_fault(self, request: Request) -> Fault:
         with self._lock:
@@ -114,10 +130,19 @@ class FaultServer(socketserver.ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # connections that break are the purpose of this server
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self._open.add(connection)
+        return connection, address
+
     def close(self) -> None:
+        """Stop as a killed process does: nobody listens, and what was open is cut."""
         self.stop.set()
         self.shutdown()
         self.server_close()
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def completion(text: str = "fine", finish_reason: str = "stop", **fields: Any) -> dict[str, Any]:
@@ -151,6 +176,17 @@ def slowly(seconds: float, fault: Fault) -> Fault:
         fault(handler)
 
     return answer
+
+
+def sometimes(share: float, fault: Fault, otherwise: Fault, seed: int = 0) -> Fault:
+    """`fault` for that share of the requests."""
+    dice = random.Random(seed)
+    return lambda handler: (fault if dice.random() < share else otherwise)(handler)
+
+
+def above(most: int, fault: Fault, otherwise: Fault) -> Fault:
+    """`fault` for what comes while `most` requests are being answered."""
+    return lambda handler: (fault if handler.server.active > most else otherwise)(handler)
 
 
 def hang(handler: Handler) -> None:

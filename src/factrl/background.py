@@ -31,6 +31,14 @@ def background_loop() -> asyncio.AbstractEventLoop:
         return _LOOPS[pid]
 
 
+async def on_background(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on the background loop for a caller on any loop; it is cancelled with the caller."""
+    loop = background_loop()
+    if asyncio.get_running_loop() is loop:
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on the background loop and block this thread until it is done.
 

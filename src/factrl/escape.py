@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
+from urllib.parse import urlsplit
 
 # Letters and symbols that draw nothing, and selectors that can carry hidden text; U+FE0F stays for emoji.
 _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0}
@@ -43,6 +44,18 @@ def markup(text: str) -> str:
 def attribute(text: str) -> str:
     """As the value of a quoted HTML or SVG attribute, or as the text of an SVG element."""
     return html.escape(visible(text), quote=True)
+
+
+def linked(text: str) -> str:
+    """As HTML content, as a link when all of it is an address that a browser opens without surprises."""
+    try:
+        parts = urlsplit(text)
+        plain = text.isascii() and text.isprintable() and not set(text) & set(" \"'<>\\`@")
+        address = plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        address = False
+    shown = markup(text)
+    return f'<a href="{attribute(text)}" rel="noopener noreferrer">{shown}</a>' if address else shown
 
 
 def cell(text: str) -> str:

@@ -37,7 +37,7 @@ class Reply:
         model: the model that answered, as the server names it.
         tokens_in, tokens_out: tokens of the prompt and of the reply; None when the server did not say.
         request_id: the server's name for this request; empty when it gave none.
-        attempts: requests that were needed, at least 1.
+        attempts: requests that were needed; 0 when it came from a cache.
         elapsed: seconds from the first request to the reply, waits included.
     """
 
@@ -52,7 +52,11 @@ class Reply:
 
 
 class LLM(Protocol):
-    """Anything that completes a chat; called from many threads at once."""
+    """Anything that completes a chat; called from many threads at once.
+
+    It may also have `acomplete`, the same as a coroutine; `ask` uses it.  An `identity` that says which model
+    it is lets `factrl.cached_llm` keep its replies.
+    """
 
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
@@ -143,7 +147,8 @@ def connect(spec: str = "", *, api_key: str | None = None, **limits: Any) -> Ope
         spec: where the model is; may be empty when `FACTRL_JUDGE_BASE_URL` is set.
         api_key: comes before every environment variable.  `OPENAI_API_KEY` is only ever sent to
             `OPENAI_BASE_URL` or to OpenAI.
-        limits: `timeout_attempt`, `timeout_call`, `max_attempts`, … of `OpenAICompatible`.
+        limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.limits.Limits`, and `price`,
+            `max_calls`, `max_cost_usd` of `OpenAICompatible`.
 
     Raises:
         ConfigError: the spec is not one of these forms.
@@ -173,8 +178,11 @@ def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None
     Raises:
         SetupError: one line with the address, what happened and what to do.
     """
+    from factrl.cached_llm import CachedLLM
     from factrl.openai_compatible import OpenAICompatible
 
+    while isinstance(llm, CachedLLM):  # a stored reply says nothing about the server
+        llm = llm.llm
     try:
         if isinstance(llm, OpenAICompatible):
             llm.probe(_PING, max_tokens=_PING_TOKENS, timeout=timeout, max_attempts=max_attempts)

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from factrl import charts
 from factrl.changes import BADGES, MetricRow, as_points, changes_table, fill, overview
-from factrl.escape import attribute, markup
+from factrl.escape import attribute, linked, markup
 from factrl.plots import OUTCOMES, Curves
 from factrl.types import Label
 
@@ -103,27 +102,15 @@ def _is_short(value: str) -> bool:
 
 
 def _facts(facts: Mapping[str, str]) -> str:
-    items = (f"<div><dt>{markup(name)}</dt><dd>{_value(value)}</dd></div>" for name, value in facts.items())
+    items = (f"<div><dt>{markup(name)}</dt><dd>{linked(value)}</dd></div>" for name, value in facts.items())
     return f'<dl class="facts">{"".join(items)}</dl>' if facts else ""
 
 
 def _long_facts(facts: Mapping[str, str]) -> str:
     if not facts:
         return ""
-    items = (f"<dt>{markup(name)}</dt><dd><pre>{_value(value)}</pre></dd>" for name, value in facts.items())
+    items = (f"<dt>{markup(name)}</dt><dd><pre>{linked(value)}</pre></dd>" for name, value in facts.items())
     return f'<section><h2>How this was made</h2><dl class="long">{"".join(items)}</dl></section>'
-
-
-def _value(value: str) -> str:
-    """Text, or a link when the whole value is an address that a browser opens without surprises."""
-    try:
-        parts = urlsplit(value)
-        plain = value.isascii() and value.isprintable() and not set(value) & set(" \"'<>\\`@")
-        linked = plain and parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        linked = False
-    text = markup(value)
-    return f'<a href="{attribute(value)}" rel="noopener noreferrer">{text}</a>' if linked else text
 
 
 def _masked(masked: Mapping[str, int]) -> str:

@@ -93,7 +93,7 @@ class JudgeSettings(Section):
 
     url: str | None = None
     """Server and model, e.g. `http://localhost:8000/v1#Qwen/Qwen3-8B` or `openai/gpt-4o-mini`."""
-    max_concurrency: int = Field(default=32, ge=1, le=4096)
+    max_concurrency: int = Field(default=64, ge=1, le=4096)
     """Calls in flight at once."""
     timeout_attempt: Seconds = 30.0
     """Seconds for one attempt."""

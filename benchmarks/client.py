@@ -1,0 +1,146 @@
+"""What one call to a model server costs this side in CPU: aiohttp bare, the client on it, httpx bare.
+
+    python benchmarks/client.py [CALLS]
+
+A server in another process answers at once, so the CPU seconds of this process are the client's own.  All
+variants send the same 2,000 characters and parse the same reply, 32 at a time, in turns, so that a machine
+that slows down slows them all; the best of the rounds counts.  httpx is left out when it is not installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from factrl.background import wait_for
+from factrl.cache import Store
+from factrl.cached_llm import CachedLLM
+from factrl.openai_compatible import OpenAICompatible
+
+AT_ONCE, ROUNDS, WARM = 32, 5, 200
+MESSAGES = [{"role": "user", "content": "x" * 2000}]
+BODY = json.dumps({"model": "m", "messages": MESSAGES, "temperature": 0.0, "max_tokens": 512}).encode()
+HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+
+SERVER = r"""
+import asyncio, json
+message = {"role": "assistant", "content": "supported"}
+choice = {"index": 0, "message": message, "finish_reason": "stop"}
+usage = {"prompt_tokens": 700, "completion_tokens": 2, "total_tokens": 702}
+body = json.dumps({"id": "chatcmpl-1", "model": "m", "choices": [choice], "usage": usage}).encode()
+head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+class Server(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport, self.seen = transport, b""
+    def data_received(self, data):
+        self.seen += data
+        while (end := self.seen.find(b"\r\n\r\n")) >= 0:
+            at = self.seen.lower().find(b"content-length:", 0, end)
+            length = int(self.seen[at + 15 : self.seen.find(b"\r\n", at)]) if at >= 0 else 0
+            if len(self.seen) < end + 4 + length:
+                return
+            self.seen = self.seen[end + 4 + length :]
+            self.transport.write(head + body)
+async def main():
+    server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+Once = Callable[[], Awaitable[Any]]
+
+
+async def cpu_per_call(once: Once, calls: int) -> float:
+    """CPU milliseconds of this process per call."""
+
+    async def worker(share: int) -> None:
+        for _ in range(share):
+            await once()
+
+    start = time.process_time()
+    await asyncio.gather(*[worker(calls // AT_ONCE) for _ in range(AT_ONCE)])
+    return 1e3 * (time.process_time() - start) / (calls // AT_ONCE * AT_ONCE)
+
+
+async def bare_aiohttp(url: str, stack: contextlib.AsyncExitStack) -> Once:
+    """The least that aiohttp can do for us."""
+    made = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
+    session = await stack.enter_async_context(made)
+
+    async def once() -> Any:
+        async with session.post(url, data=BODY, headers=HEADERS, allow_redirects=False) as response:
+            return json.loads(await response.read())
+
+    return once
+
+
+async def bare_httpx(url: str, stack: contextlib.AsyncExitStack) -> Once:
+    """The least that httpx can do for us."""
+    import httpx
+
+    made = httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=AT_ONCE), trust_env=False)
+    session = await stack.enter_async_context(made)
+
+    async def once() -> Any:
+        return json.loads((await session.post(url, content=BODY, headers=HEADERS)).content)
+
+    return once
+
+
+async def measure(base_url: str, store: Store, calls: int) -> dict[str, float]:
+    """The best round of each variant, in CPU milliseconds per call."""
+    llm = OpenAICompatible(base_url, "m", max_concurrency=AT_ONCE)
+    cached, number = CachedLLM(llm, store), iter(range(10**9))
+    url = f"{base_url}/chat/completions"
+
+    def ask(n: int) -> Awaitable[Any]:
+        return cached.acomplete([*MESSAGES, {"role": "user", "content": str(n)}])
+
+    async with contextlib.AsyncExitStack() as stack:
+        variants: dict[str, Once] = {
+            "aiohttp, bare": await bare_aiohttp(url, stack),
+            "acomplete": lambda: llm.acomplete(MESSAGES),
+            "acomplete, stored on the way": lambda: ask(next(number)),
+            "acomplete, from the store": lambda: ask(0),
+        }
+        if importlib.util.find_spec("httpx"):
+            variants["httpx, bare"] = await bare_httpx(url, stack)
+        for once in variants.values():
+            await cpu_per_call(once, WARM)
+        rounds = [
+            {name: await cpu_per_call(once, calls) for name, once in variants.items()} for _ in range(ROUNDS)
+        ]
+    return {name: min(each[name] for each in rounds) for name in variants}
+
+
+def main() -> None:
+    """Measure and print a table."""
+    calls = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    command = [sys.executable, "-u", "-c", SERVER]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as server,  # noqa: S603
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(Store(Path(folder) / "cache.sqlite")) as store,
+    ):
+        try:
+            port = int(server.stdout.readline()) if server.stdout else 0
+            results = wait_for(measure(f"http://127.0.0.1:{port}/v1", store, calls))
+        finally:
+            server.kill()
+    for name, milliseconds in results.items():
+        print(f"{name:30} {milliseconds:.3f} ms CPU per call")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

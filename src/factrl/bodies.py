@@ -1,0 +1,147 @@
+"""Reading what a server sent: bodies of limited size, JSON, complaints, waits.
+
+Nothing here trusts the server: a body may be endless, a bomb, another protocol or an error in disguise.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import aiohttp
+
+BODY_LIMIT = 1 << 20  # bytes after decompression; a verdict needs a few hundred
+_RETRIED = frozenset({408, 409, 424, 425, 429})
+_REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
+_CONTEXT_LENGTH = re.compile(r"context[ _-]?(length|window|size)|too many tokens|prompt is too long", re.I)
+
+
+@dataclass(eq=False)
+class Failure(Exception):
+    """Why one request gave nothing usable.
+
+    Attributes:
+        cause: one word, as in `LLMError`.
+        detail: how the sentence goes on that begins with the server's address.
+        retry: whether the same request may succeed later.
+        refusal: whether the server said that it wants fewer requests.
+        wait: seconds that the server asked for.
+        status: of the reply; None when there was none.
+        request_id: the server's name for the request.
+    """
+
+    cause: str
+    detail: str
+    retry: bool = True
+    refusal: bool = False
+    wait: float | None = None
+    status: int | None = None
+    request_id: str = ""
+
+
+class Unreadable(Failure):
+    """A reply that is not what was asked for.
+
+    Args:
+        detail: what it is instead, like `answered something other than a list of models`.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("bad_body", detail)
+
+
+async def document_of(response: aiohttp.ClientResponse) -> Any:
+    """The JSON of a 2xx reply.
+
+    Raises:
+        Unreadable: it is too long, broken, something else or an error in disguise.
+    """
+    body = await _body_of(response)
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:  # RecursionError: 1 MiB of opening brackets
+        start = one_line(body[:80].decode("utf-8", "replace"))
+        raise Unreadable(f"answered with something other than JSON: {start!r}") from error
+    if isinstance(document, Mapping) and document.get("error"):
+        raise Unreadable(f"answered with an error: {_message_of(document)}")
+    return document
+
+
+async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Failure:
+    """What a status other than 2xx means."""
+    status = response.status
+    if 300 <= status < 400:
+        target = one_line(response.headers.get("location", "nowhere"))
+        return Failure("redirect", f"answered {status}, a redirect to {target}", retry=False)
+    said = await _complaint(response)
+    text = f"answered {status}" + (f": {said}" if said else "")
+    if status in (401, 403):
+        return Failure("auth", f"{text} (the key is read from {key_variable})", retry=False)
+    if status in _RETRIED or status >= 500:
+        cause = "http_5xx" if status >= 500 else f"http_{status}"
+        return Failure(cause, text, refusal=status in _REFUSALS, wait=_retry_after(response))
+    cause = "context_length" if _CONTEXT_LENGTH.search(said) else f"http_{status}"
+    return Failure(cause, text, retry=False)
+
+
+def one_line(text: str) -> str:
+    """Others' text made fit for a log: printable, one line, at most 200 characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())[:200]
+
+
+async def _body_of(response: aiohttp.ClientResponse) -> bytes:
+    """The body, decompressed piece by piece so that a small bomb cannot become a large string."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        raise Unreadable(f"answered in the encoding {one_line(encoding)!r}, unasked")
+    inflate = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        try:
+            body += inflate.decompress(chunk, BODY_LIMIT + 1 - len(body)) if inflate else chunk
+        except zlib.error as error:
+            raise Unreadable(f"answered with a broken {encoding} body") from error
+        if len(body) > BODY_LIMIT:
+            raise Unreadable(f"answered with more than {BODY_LIMIT >> 20} MiB")
+    return bytes(body)
+
+
+async def _complaint(response: aiohttp.ClientResponse) -> str:
+    """What the server wrote beside its status, as one short line."""
+    try:
+        body = await _body_of(response)
+    except Unreadable:
+        return ""
+    try:
+        return _message_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return one_line(body.decode("utf-8", "replace"))
+
+
+def _message_of(document: Any) -> str:
+    """The sentence in an error document; servers agree on no place for it."""
+    while isinstance(document, (Mapping, list)):
+        keys = ("error", "message", "detail", "msg")
+        values = document if isinstance(document, list) else map(document.get, keys)
+        document = next((value for value in values if value), "")
+    return one_line(str(document))
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """Seconds that the server asks to wait; None when it did not say, or nothing readable."""
+    value = response.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", value):
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())

@@ -1,0 +1,615 @@
+"""The store under everything that can happen to a file: kills, damage, full disks, many processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl import cache_file
+from factrl.cache import Store, digest
+from factrl.errors import ConfigError
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+quiet_fork = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "verdicts.sqlite"
+
+
+def keys(count: int) -> list[str]:
+    return [digest({"n": n}) for n in range(count)]
+
+
+def filled(path: Path, count: int = 200) -> list[str]:
+    """The keys of a store that was filled and closed; each value can be found in the file."""
+    store = Store(path)
+    store.put_many({key: {"verdict": f"<{key}>", "n": n} for n, key in enumerate(keys(count))})
+    store.close()
+    return keys(count)
+
+
+def run_in_child(work: Callable[[], Any]) -> int:
+    """The exit status of a forked child that does `work`."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# ---------------------------------------------------------------- keys
+
+
+def test_nothing_can_move_from_one_field_into_the_next() -> None:
+    pairs = [
+        ({"a": "x|y", "b": "z"}, {"a": "x", "b": "y|z"}),
+        ({"a": "x", "b": ""}, {"a": "", "b": "x"}),
+        ({"a": 'x","b":"y'}, {"a": "x", "b": "y"}),
+        ({"a": ["x", "y"]}, {"a": ["xy"]}),
+        ({"a": 1}, {"a": "1"}),
+        ({"a": None}, {}),
+        ({"a": {"b": 1}}, {"a": "{'b': 1}"}),
+    ]
+    for one, other in pairs:
+        assert digest(one) != digest(other)
+    assert digest({"a": 1, "b": [2, "ü\ud83d"]}) == digest({"b": [2, "ü\ud83d"], "a": 1})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        digest({"a": float("nan")})
+
+
+# ---------------------------------------------------------------- what a store does
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, False, "", [], {}, "é\u2028\ud83d", 1e-9, {"deep": [{"er": [1, None, "x"]}]}, "x" * 2_000_000],
+)
+def test_a_value_comes_back_as_it_was_also_from_the_disk(path: Path, value: Any) -> None:
+    store = Store(path)
+    store.put("key", value)
+    assert store.get("key") == value
+    store.close()
+    assert Store(path).get("key") == value
+
+
+def test_many_values_at_once(path: Path) -> None:
+    store, wanted = Store(path), keys(3000)
+    store.put_many({key: n for n, key in enumerate(wanted[:2000])})
+    assert store.get_many(wanted) == {key: n for n, key in enumerate(wanted[:2000])}
+    assert store.get_many([]) == {}
+    assert store.size() == 2000
+    store.put(wanted[0], "new")
+    assert (store.get(wanted[0]), store.size()) == ("new", 2000)
+    store.clear()
+    assert (store.get(wanted[1]), store.size()) == (None, 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"bytes", object()])
+def test_what_is_not_json_is_refused_whole(path: Path, value: Any) -> None:
+    store = Store(path)
+    with pytest.raises((TypeError, ValueError)):
+        store.put_many({"good": 1, "bad": value})
+    assert store.size() == 0
+
+
+def test_a_closed_store_opens_again(path: Path) -> None:
+    store = Store(path)
+    store.put("a", 1)
+    store.close()
+    store.close()
+    assert store.get("a") == 1
+    store.put("b", 2)
+    store.close()
+    assert [*sorted(store.get_many(["a", "b"]))] == ["a", "b"]
+
+
+def test_coroutines_share_transactions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, wanted = Store(path), keys(2000)
+    commits = []
+    write = cache_file.CacheFile.write
+    monkeypatch.setattr(
+        cache_file.CacheFile,
+        "write",
+        lambda self, changes: (commits.append(len(changes)), write(self, changes)),
+    )
+
+    async def put_all() -> None:
+        await asyncio.gather(*[store.aput(key, n) for n, key in enumerate(wanted)])
+
+    asyncio.run(put_all())
+    assert sum(commits) == 2000
+    assert len(commits) < 200
+    assert len(store.get_many(wanted)) == 2000
+
+
+def test_ten_thousand_values_cost_less_than_a_second(path: Path) -> None:
+    store, wanted = Store(path), keys(10_000)
+    value = {"label": "supported", "why": "the passage says so " * 5, "p": 0.97}
+
+    async def put_all() -> None:
+        await asyncio.gather(*[store.aput(key, value) for key in wanted])
+
+    start = time.process_time()
+    asyncio.run(put_all())
+    assert time.process_time() - start < 1.0
+    start = time.process_time()
+    assert len(store.get_many(wanted)) == 10_000
+    assert time.process_time() - start < 1.0
+
+
+def test_a_coroutine_that_is_cancelled_harms_no_other(path: Path) -> None:
+    store = Store(path)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(store.aput(key, 1)) for key in keys(100)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        await asyncio.gather(*tasks[1::2])
+
+    asyncio.run(main())
+    assert len(store.get_many(keys(100)[1::2])) == 50
+    store.put("still", "there")
+
+
+def test_threads_share_a_store(path: Path) -> None:
+    store = Store(path)
+
+    def work(me: int) -> None:
+        for n in range(100):
+            store.put(f"{me} {n}", n)
+            assert store.get(f"{me} {n}") == n
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert store.size() == 800
+
+
+# ---------------------------------------------------------------- whose file it is
+
+
+def test_folder_and_files_are_for_their_owner_only(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = Store(path)
+        store.put("a", 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert len(files) == 4  # itself, its log, the log's index, the lock
+    assert set(files.values()) == {0o600}
+    store.close()
+    path.chmod(0o644)
+    Store(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_database_of_something_else_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE passages (text)")
+        other.execute("INSERT INTO passages VALUES ('precious')")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="something else"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+# ---------------------------------------------------------------- F20: kill -9
+
+KILLED = """
+import os, sys, threading
+from factrl import cache_file
+from factrl.cache import Store
+cache_file.CHECKPOINT_AT = 1 << (22 if int(sys.argv[2]) % 2 else 17)  # so that kills hit checkpoints too
+store = Store(sys.argv[1])
+def work(me):
+    for n in range(10**9):
+        key = f"{sys.argv[2]} {me} {n}"
+        store.put(key, {"key": key, "text": "evidence " * 40})
+        os.write(1, f"{key}\\n".encode())
+for me in range(3):
+    threading.Thread(target=work, args=(me,)).start()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_g09_twenty_kills_lose_nothing_that_was_acknowledged(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    acknowledged: list[str] = []
+    dice = random.Random(0)
+    for kill in range(20):
+        command = [sys.executable, "-c", KILLED, str(path), str(kill)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            acknowledged.append(child.stdout.readline().decode().strip())
+            time.sleep(dice.uniform(0.0, 0.15))
+            child.kill()
+            lines = child.stdout.read().decode().split("\n")
+            acknowledged += lines[:-1]  # the last one may be cut
+    store = Store(path)
+    found = store.get_many(acknowledged)
+    assert len(acknowledged) > 20 * 10
+    assert [key for key in acknowledged if key not in found] == []
+    assert all(value["key"] == key for key, value in found.items())
+    assert caplog.records == []  # nothing damaged, nothing moved aside
+    with sqlite3.connect(path) as check:
+        assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    check.close()
+
+
+def test_checkpoints_are_ours_and_lose_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_file, "CHECKPOINT_AT", 256 << 10)
+    store, wanted, log = Store(path), keys(2000), Path(f"{path}-wal")
+    sizes = []
+    for start in range(0, 2000, 50):
+        store.put_many(dict.fromkeys(wanted[start : start + 50], "x" * 300))
+        sizes.append(log.stat().st_size)
+    assert max(sizes) < 2 * (256 << 10)  # it is used again from its start
+    assert path.stat().st_size > 500_000
+    assert len(store.get_many(wanted)) == 2000
+
+
+# ---------------------------------------------------------------- F21: a disk that takes nothing
+
+
+def test_f21_a_folder_that_cannot_be_made_leaves_a_store_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    store = Store(tmp_path / "file" / "cache.sqlite")
+    store.put_many({key: n for n, key in enumerate(keys(50))})
+    assert store.get_many(keys(60)) == {key: n for n, key in enumerate(keys(50))}
+    assert store.size() == 50
+    store.clear()
+    assert store.size() == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "kept in memory" in caplog.text
+
+
+FULL = """
+import logging, resource, signal, sys
+from factrl.cache import Store
+logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
+store = Store(sys.argv[1])
+store.put("before", 1)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+for n in range(300):
+    store.put(f"after {n}", "x" * 2000)
+found = store.get_many([f"after {n}" for n in range(300)])
+print(len(found), store.get("before"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs setrlimit")
+def test_f21_a_full_disk_goes_on_in_memory_and_keeps_what_it_had(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split("\n") == ["WARNING", "300 1", ""]
+    assert done.stderr == ""
+    again = Store(path)
+    assert again.get("before") == 1
+    kept = again.get_many([f"after {n}" for n in range(300)])
+    assert 0 < len(kept) < 300
+    assert set(kept.values()) == {"x" * 2000}  # no torn rows
+
+
+def test_f21_sqlites_own_word_for_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(path)
+    store.put("before", 1)
+    writer = store._disk._file._writer
+    assert writer is not None
+    writer.execute(f"PRAGMA max_page_count = {writer.execute('PRAGMA page_count').fetchone()[0]}").fetchall()
+    store.put_many(dict.fromkeys(keys(100), "x" * 500))
+    assert len(store.get_many(keys(100))) == 100
+    assert store.get("before") == 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "full" in caplog.text
+    store.close()
+    assert Store(path).size() == 1
+
+
+def test_memory_has_an_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("factrl.cache._IN_MEMORY", 10)
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "cache.sqlite")
+    store.put_many({key: n for n, key in enumerate(keys(30))})
+    assert sorted(store.get_many(keys(30)).values()) == [*range(20, 30)]
+
+
+# ---------------------------------------------------------------- F22, F23: damage
+
+
+def begun_anew(path: Path) -> list[Path]:
+    return sorted(path.parent.glob("*.corrupt-*"))
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "not a database": lambda _: b"an error page\n" * 100,
+    "cut in half": lambda data: data[: len(data) // 2 // 4096 * 4096],
+    "cut in a page": lambda data: data[:6000],
+    "zeroes": lambda data: bytes(len(data)),
+    "header only": lambda data: data[:100],
+    "a page of noise": lambda data: data[:8192] + random.Random(1).randbytes(4096) + data[12288:],
+    "noise after the first page": lambda data: data[:4096] + random.Random(2).randbytes(len(data) - 4096),
+    "another schema": lambda data: data.replace(b"entries_1", b"entries_2"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+@pytest.mark.parametrize("first", ["put", "get"])
+def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
+    path: Path, damage: Callable[[bytes], bytes], first: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = filled(path)
+    path.write_bytes(damaged := damage(path.read_bytes()))
+    start = time.monotonic()
+    try:
+        store = Store(path)
+    except ConfigError:
+        assert b"entries_2" in damaged  # a table of another name is another program's, as far as we can tell
+        return
+    if first == "get":
+        found = store.get_many(wanted)
+        assert all(value["verdict"] == f"<{key}>" for key, value in found.items())
+    store.put_many(dict.fromkeys(wanted, "again"))
+    assert store.get_many(wanted) == dict.fromkeys(wanted, "again")
+    assert time.monotonic() - start < 5
+    store.close()
+    for aside in begun_anew(path)[:1]:
+        assert aside.read_bytes()[:4096] == damaged[:4096]
+        assert "begun anew" in caplog.text
+    with sqlite3.connect(path) as check:
+        assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    check.close()
+
+
+def test_f22_damage_while_the_file_is_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(path)
+    store.put_many(dict.fromkeys(keys(2000), "x" * 1000))
+    monkeypatch.setattr(cache_file, "CHECKPOINT_AT", 0)
+    store.put("last", 1)  # everything is in the file now
+    with path.open("r+b") as file:
+        file.truncate(8192)
+    Path(f"{path}-wal").write_bytes(b"")
+    Path(f"{path}-shm").write_bytes(bytes(32768))
+    store.get_many(keys(2000))
+    store.put_many(dict.fromkeys(keys(2000), "again"))
+    assert store.get_many(keys(2000)) == dict.fromkeys(keys(2000), "again")
+
+
+@pytest.mark.parametrize("ends", [("",), ("", "-wal", "-shm", ".lock")])
+def test_a_file_that_somebody_deletes_is_made_anew(path: Path, ends: tuple[str, ...]) -> None:
+    store = Store(path)
+    store.put("a", 1)
+    for end in ends:
+        Path(f"{path}{end}").unlink()
+    store.put("b", 2)
+    assert Store(path).get("b") == 2
+
+
+def test_f22_what_another_process_began_anew_is_not_moved_aside_again(path: Path) -> None:
+    wanted = filled(path)
+    mine, theirs = Store(path), Store(path)
+    path.write_bytes(b"noise" * 10_000)
+    theirs.put("theirs", 1)
+    assert mine.get_many(wanted) == {}
+    mine.put("mine", 2)
+    assert (mine.get("theirs"), theirs.get("mine")) == (1, 2)
+    assert len([file for file in begun_anew(path) if not file.name.endswith(("-wal", "-shm"))]) == 1
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+def test_f23_every_flipped_byte_is_caught(path: Path, bits: int, caplog: pytest.LogCaptureFixture) -> None:
+    wanted = filled(path)
+    data, dice = bytearray(path.read_bytes()), random.Random(bits)
+    flipped = dice.sample(wanted, 100)
+    for key in flipped:
+        at = data.index(f"<{key}>".encode()) + dice.randrange(66)
+        data[at] ^= 1 << dice.randrange(8) if bits == 1 else 0xFF
+    path.write_bytes(data)
+    with sqlite3.connect(path) as check:  # SQLite itself sees nothing
+        assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    check.close()
+    store = Store(path)
+    found = store.get_many(wanted)
+    assert set(found) == set(wanted) - set(flipped)
+    assert "100 damaged entries" in caplog.text
+    store.put(flipped[0], "again")
+    assert store.get(flipped[0]) == "again"
+    assert store.size() == 101  # the others are gone for good
+    assert begun_anew(path) == []
+
+
+def test_f23_a_row_under_anothers_key_or_of_another_kind_is_caught(path: Path) -> None:
+    a, b, c, d = filled(path, 4)
+    with sqlite3.connect(path) as other:
+        value, check_sum = other.execute("SELECT value, sum FROM entries_1 WHERE key = ?", (a,)).fetchone()
+        other.execute("UPDATE entries_1 SET value = ?, sum = ? WHERE key = ?", (value, check_sum, b))
+        other.execute("UPDATE entries_1 SET value = ? WHERE key = ?", (value.decode(), c))
+        other.execute("UPDATE entries_1 SET sum = NULL WHERE key = ?", (d,))
+    other.close()
+    store = Store(path)
+    assert set(store.get_many([a, b, c, d])) == {a}
+    store.put("x", 1)
+    assert store.size() == 2
+
+
+def test_s27_a_poisoned_row_is_data_and_nothing_more(path: Path, tmp_path: Path) -> None:
+    poison = b"cos\nsystem\n(S'touch %s'\ntR." % str(tmp_path / "poisoned").encode()
+    [key] = filled(path, 1)
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE entries_1 SET value = ?, sum = ?", (poison, b"0" * 16))
+    other.close()
+    assert Store(path).get(key) is None
+    assert not (tmp_path / "poisoned").exists()
+
+
+# ---------------------------------------------------------------- F24, F31: many processes, forks
+
+WRITER = """
+import sys
+from factrl.cache import Store
+store, me = Store(sys.argv[1]), sys.argv[2]
+for n in range(0, 2000, 20):
+    store.put_many({f"{me} {m}": {"me": me, "n": m} for m in range(n, n + 19)})
+    store.put(f"{me} {n + 19}", {"me": me, "n": n + 19})
+    assert store.get(f"{me} {n}") == {"me": me, "n": n}
+"""
+
+
+def test_f24_eight_processes_on_one_file(path: Path) -> None:
+    commands = [[sys.executable, "-c", WRITER, str(path), str(me)] for me in range(8)]
+    children = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    complaints = [child.communicate(timeout=120)[1] for child in children]
+    assert complaints == [""] * 8
+    store = Store(path)
+    assert store.size() == 16_000
+    found = store.get_many(f"{me} {n}" for me in range(8) for n in range(2000))
+    assert all(value == {"me": key.split()[0], "n": int(key.split()[1])} for key, value in found.items())
+    assert len(found) == 16_000
+
+
+def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    store = Store(path, busy=0.2)
+    store.put("a", 1)
+    with open(f"{path}.lock") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        start = time.monotonic()
+        store.put("b", 2)
+        assert 0.2 <= time.monotonic() - start < 2
+        assert store.get_many(["a", "b"]) == {"a": 1, "b": 2}
+        store.put("c", 3)
+        assert time.monotonic() - start < 2  # it does not wait again
+    assert ["has held" in record.message for record in caplog.records] == [True]
+
+
+@needs_fork
+@quiet_fork
+def test_f31_a_forked_child_has_its_own_connections(path: Path) -> None:
+    store = Store(path)
+    store.put("parent", 1)
+
+    def child() -> None:
+        signal.alarm(30)
+        assert store.get("parent") == 1
+        store.put("child", 2)
+        assert store.get_many(["parent", "child"]) == {"parent": 1, "child": 2}
+
+    assert [run_in_child(child) for _ in range(3)] == [0, 0, 0]
+    assert store.get("child") == 2
+    store.put("parent", 3)
+    assert store.get("parent") == 3
+
+
+@needs_fork
+@quiet_fork
+def test_f31_a_fork_while_others_write(path: Path) -> None:
+    store, stop = Store(path), threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            store.put_many(dict.fromkeys(keys(20), 1))
+
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+
+    def child() -> None:
+        signal.alarm(30)
+        store.put(f"child {os.getpid()}", 1)
+        assert store.get(f"child {os.getpid()}") == 1
+
+    try:
+        assert [run_in_child(child) for _ in range(10)] == [0] * 10
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+    assert store.size() == 20 + 10
+
+
+@needs_fork
+@quiet_fork
+def test_f31_a_lock_does_not_outlive_its_owner_in_a_child(path: Path) -> None:
+    """A process forks while it writes and is killed; its child must not keep the lock."""
+    script = f"""
+import os, signal, sys
+from pathlib import Path
+from factrl.cache import Store
+store = Store(Path({str(path)!r}))
+store.put("a", 1)
+with store._disk._file._alone():
+    if os.fork() == 0:
+        os.close(1)
+        signal.pause()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
+        child.communicate(timeout=30)
+    try:
+        assert child.returncode == -signal.SIGKILL
+        time.sleep(0.1)
+        other = Store(path, busy=0.5)
+        other.put("b", 2)
+        other.close()
+        assert Store(path).get_many(["a", "b"]) == {"a": 1, "b": 2}
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def test_a_process_ends_quietly_and_at_once(path: Path) -> None:
+    script = f"""
+from factrl.cache import Store
+store = Store({str(path)!r})
+store.put("a", 1)
+other = Store({str(path)!r})
+del other
+"""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not Path(f"{path}-wal").exists()  # it was closed, not dropped
+    assert Store(path).get("a") == 1
+
+
+def test_what_is_in_the_file_is_json(path: Path) -> None:
+    [key] = filled(path, 1)
+    with sqlite3.connect(path) as other:
+        [(value,)] = other.execute("SELECT value FROM entries_1").fetchall()
+    other.close()
+    assert json.loads(value) == {"verdict": f"<{key}>", "n": 0}
+    assert logging.getLogger("factrl").level == logging.NOTSET

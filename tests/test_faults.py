@@ -1,0 +1,659 @@
+"""What a batch of calls becomes when the server misbehaves: nothing is lost, nothing is asked too often.
+
+The numbers F01, F02, … are those of the fault matrix that the client was built to.  Times are scaled down: a
+breaker probes every 50 ms here, every 5 s by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fault_server as fs
+from factrl.background import background_loop, wait_for
+from factrl.breaker import Trips
+from factrl.cache import Store
+from factrl.cached_llm import CachedLLM
+from factrl.errors import ConfigError, LLMError
+from factrl.http import JSONClient, Unreadable
+from factrl.llm import FakeLLM, Message, Reply, preflight
+from factrl.openai_compatible import OpenAICompatible
+from fault_server import Fault, FaultServer, answers, says
+
+PROBES = 0.05
+Serve = Callable[..., FaultServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Fault, port: int = 0) -> FaultServer:
+        servers.append(FaultServer(*script, port=port))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def client(server: FaultServer | str, **limits: Any) -> OpenAICompatible:
+    url = server if isinstance(server, str) else server.url
+    quick = {
+        "timeout_attempt": 10.0,
+        "timeout_call": 20.0,
+        "backoff": 0.01,
+        "max_concurrency": 32,
+        "pause": 20.0,
+        "trips": Trips(probe_every=PROBES),
+    }
+    return OpenAICompatible(url, "m", **{**quick, **limits})
+
+
+def question(n: int) -> list[Message]:
+    return [{"role": "user", "content": f"question {n}"}]
+
+
+def batch(llm: Any, calls: int, **sampling: Any) -> list[Reply | LLMError]:
+    """Replies, or the errors in their place, of so many different questions asked at once."""
+
+    async def all_of_them() -> list[Any]:
+        asked = [llm.acomplete(question(n), **sampling) for n in range(calls)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(all_of_them())
+
+
+def causes(results: list[Reply | LLMError]) -> Counter[str]:
+    return Counter(result.cause if isinstance(result, LLMError) else "fine" for result in results)
+
+
+def slots(llm: OpenAICompatible) -> float:
+    return llm._http._lines[os.getpid()].gate.slots.limit
+
+
+def when(condition: Callable[[], bool], do: Callable[[], Any], after: float = 0.0) -> None:
+    """Have something done, so many seconds after the condition holds for the first time."""
+
+    def wait() -> None:
+        while not condition():
+            time.sleep(0.002)
+        time.sleep(after)
+        do()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+# ---------------------------------------------------------------- a server that is not there
+
+
+def test_f01_a_server_that_comes_up_late_gets_every_question(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(fs.closed_port().rsplit(":", 1)[1].split("/")[0])
+    llm = client(f"http://127.0.0.1:{port}/v1")
+    late: list[FaultServer] = []
+    when(lambda: llm.paused, lambda: late.append(serve(says(), port=port)), after=0.5)
+    assert causes(batch(llm, 200)) == {"fine": 200}
+    [server] = late
+    assert len(server.requests) == 200
+    # Twenty failures, what was in flight by then, and from then on only probes.
+    assert llm.usage.requests <= 200 + 20 + 32 + 0.5 / PROBES + 4
+    assert [record.levelname for record in caplog.records if "is down" in record.message] == ["WARNING"]
+    assert any("answers again" in record.message for record in caplog.records)
+    assert not llm.paused
+
+
+def test_f01_a_server_that_never_comes_is_given_up_after_the_pause() -> None:
+    llm = client(fs.closed_port(), pause=0.3)
+    start = time.monotonic()
+    results = batch(llm, 100)
+    assert time.monotonic() - start < 5
+    assert sum(causes(results).values()) == 100
+    assert causes(results)["breaker_open"] >= 100 - 20 - 32
+    assert llm.paused
+    errors = [result for result in results if isinstance(result, LLMError)]
+    assert max(error.facts["attempts"] for error in errors) <= 4 + 0.3 / PROBES + 1
+    assert "was down for longer than pause = 0.3 s" in errors[-1].detail
+
+
+def test_f01_a_name_that_leads_nowhere() -> None:
+    results = batch(client("http://name.invalid/v1", pause=0.2), 60)
+    assert set(causes(results)) <= {"connection", "breaker_open"}
+
+
+def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(serve: Serve) -> None:
+    old = serve(fs.slowly(0.01, says()))
+    llm = client(old)
+    new: list[FaultServer] = []
+
+    when(lambda: len(old.requests) > 100, old.close)
+    when(lambda: llm.paused, lambda: new.append(serve(fs.slowly(0.01, says()), port=old.port)), after=0.5)
+    assert causes(batch(llm, 600)) == {"fine": 600}
+    assert len(new) == 1  # it did go down before the batch was done
+    assert len(new[0].requests) > 100
+    assert llm.usage.requests <= 1.2 * 600
+
+
+def test_a_restart_is_survived_by_threads_too(serve: Serve) -> None:
+    old = serve(fs.slowly(0.01, says()))
+    llm = client(old, trips=Trips(calls=4, probe_every=PROBES), max_attempts=3)
+    results: list[str] = []
+
+    def ask() -> None:
+        results.extend(llm.complete(question(n)).text for n in range(10))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    when(lambda: len(old.requests) > 20, old.close)
+    when(lambda: llm.paused, lambda: serve(says(), port=old.port), after=0.3)
+    for thread in threads:
+        thread.join(20)
+    assert results == ["fine"] * 80
+
+
+@pytest.mark.parametrize("fault", [answers(500, b""), fs.hang], ids=["500", "hang"])
+def test_probes_are_the_breakers_and_use_up_no_call(serve: Serve, fault: Fault) -> None:
+    server = serve(fault)
+    limits = {"timeout_attempt": 0.1, "timeout_call": 0.5, "max_attempts": 3}
+    llm = client(server, **limits, trips=Trips(calls=2, probe_every=PROBES))
+    # A cut reply needs one more request, from what is left of the call.
+    when(lambda: len(server.requests) > 7, lambda: server.play(says("cut", "length"), says()))
+    [reply] = batch(llm, 1)
+    assert isinstance(reply, Reply)
+    assert reply.attempts == len(server.requests) > 7
+
+
+# ---------------------------------------------------------------- a server that hangs or breaks off
+
+
+@pytest.mark.parametrize("fault", [fs.hang, fs.drip, fs.reset, fs.short, fs.garbage])
+def test_f02_f03_f04_what_never_ends_or_breaks_off_is_cut_and_asked_again(serve: Serve, fault: Fault) -> None:
+    server = serve(fault)
+    llm = client(server, timeout_attempt=0.2)
+    when(lambda: llm.paused, lambda: server.play(says()), after=0.2)
+    assert causes(batch(llm, 100)) == {"fine": 100}
+
+
+def test_f02_a_server_that_only_hangs_is_no_hang_of_ours(serve: Serve) -> None:
+    start = time.monotonic()
+    results = batch(client(serve(fs.hang), timeout_attempt=0.1, pause=0.3), 50)
+    assert set(causes(results)) <= {"timeout", "breaker_open"}
+    assert time.monotonic() - start < 5
+
+
+# ---------------------------------------------------------------- a server that is asked too much
+
+
+def test_f05_refusals_without_a_header_lose_nothing_and_cost_few_requests(serve: Serve) -> None:
+    server = serve(says())
+    llm = client(server)
+    assert causes(batch(llm, 100)) == {"fine": 100}
+    server.play(answers(429, {"error": "slow down"}))
+    when(lambda: llm.paused, lambda: server.play(says()), after=0.5)
+    assert causes(batch(llm, 400)) == {"fine": 400}
+    assert llm.usage.requests <= 1.2 * 500
+    assert llm.usage.retries == llm.usage.requests - 500
+
+
+@pytest.mark.parametrize("status", [429, 529])
+def test_f05_the_slots_adapt_to_what_the_server_can_take(serve: Serve, status: int) -> None:
+    server = serve(fs.above(8, answers(status, {}), fs.slowly(0.01, says())))
+    llm = client(server, max_concurrency=64)
+    assert causes(batch(llm, 1000)) == {"fine": 1000}
+    assert llm.usage.requests <= 1.2 * 1000
+    assert 1 <= slots(llm) <= 17
+
+
+def test_the_slots_never_exceed_what_was_set(serve: Serve) -> None:
+    server = serve(fs.slowly(0.005, says()))
+    llm = client(server, max_concurrency=7)
+    batch(llm, 200)
+    assert server.peak == 7
+    assert slots(llm) == 7
+
+
+def test_f06_a_wait_that_the_server_names_holds_everyone(serve: Serve) -> None:
+    server = serve(answers(429, {}, retry_after="0.5"), says())
+    llm = client(server, max_concurrency=1)
+    assert causes(batch(llm, 5)) == {"fine": 5}
+    at = [request.at for request in server.requests]
+    assert len(at) == 6
+    assert 0.5 <= at[1] - at[0] < 1.0  # the machine may be slow
+    assert max(end - start for start, end in pairwise(at[1:])) < 0.4
+    assert not llm.paused
+
+
+def test_f06_a_wait_of_ten_minutes_opens_the_breaker(serve: Serve) -> None:
+    server = serve(answers(429, {}, retry_after="600"))
+    llm = client(server, max_concurrency=1, pause=0.3)
+    first, *others = batch(llm, 20)
+    assert isinstance(first, LLMError)
+    assert (first.cause, first.facts["attempts"]) == ("http_429", 1)
+    assert causes(others) == {"breaker_open": 19}
+    assert len(server.requests) == 1
+    assert llm.paused
+
+
+# ---------------------------------------------------------------- a server that fails now and then
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_f07_passing_failures_cost_few_samples(serve: Serve, share: float) -> None:
+    codes = iter(range(10**9))
+    failing = [answers(code, b"oops") for code in (500, 502, 503, 504, 529)]
+    server = serve(
+        fs.sometimes(share, lambda handler: failing[next(codes) % len(failing)](handler), says(), seed=1)
+    )
+    llm = client(server, backoff=0.001)
+    results = batch(llm, 1000)
+    masked = 1000 - causes(results)["fine"]
+    assert masked <= (1 if share == 0.05 else 10)
+    assert llm.usage.retries >= share * 1000 * 0.7  # there was something to survive
+    assert max(result.attempts for result in results if isinstance(result, Reply)) > 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_f08_final_answers_are_neither_repeated_nor_held_against_the_server(
+    serve: Serve, status: int
+) -> None:
+    server = serve(answers(status, {"error": "no"}))
+    llm = client(server)
+    results = batch(llm, 100)
+    assert sum(causes(results).values()) == len(server.requests) == 100
+    assert causes(results)["fine"] == 0
+    assert not llm.paused
+
+
+def test_f08_a_refused_key_ends_the_pause_at_once(serve: Serve) -> None:
+    server = serve(answers(500, b""))
+    llm = client(server)
+    when(lambda: llm.paused, lambda: server.play(answers(401, {})), after=0.2)
+    start = time.monotonic()
+    assert causes(batch(llm, 100)) == {"auth": 100}
+    assert time.monotonic() - start < 10
+
+
+# ---------------------------------------------------------------- replies that are none
+
+UNUSABLE: dict[str, Fault] = {
+    "f10 html": answers(200, b"<html>Welcome to nginx!</html>"),
+    "f10 empty": answers(200, b""),
+    "f11 error": answers(200, {"error": {"message": "overloaded"}}),
+    "f12 cut": answers(200, b'{"choices": [{"message": {"content": "supp'),
+    "f13 length": says('{"verdict": "suppor', "length"),
+    "filtered": says("", "content_filter"),
+    "f04 reset": fs.reset,
+    "f04 short": fs.short,
+    "f07 500": answers(500, b""),
+    "f05 429": answers(429, {}),
+}
+
+
+@pytest.mark.parametrize("fault", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_what_is_not_a_whole_reply_is_never_stored(serve: Serve, fault: Fault, tmp_path: Path) -> None:
+    server = serve(fault)
+    store = Store(tmp_path / "cache.sqlite")
+    llm = CachedLLM(client(server, max_attempts=2, backoff=0.001), store)
+    results = batch(llm, 5)
+    assert store.size() == 0
+    assert all(not isinstance(result, Reply) or result.finish_reason != "stop" for result in results)
+    server.play(says("supported"))
+    assert causes(batch(llm, 5)) == {"fine": 5}
+    assert store.size() == 5
+    before = len(server.requests)
+    assert {result.attempts for result in batch(llm, 5) if isinstance(result, Reply)} == {0}
+    assert len(server.requests) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", "I can't help with that.", "Supported? Hard to say", '{"verdict": "10"}', '{"verdict": NaN}']
+)
+def test_f14_f15_f16_what_the_parser_rejects_is_handed_on_but_not_stored(
+    serve: Serve, text: str, tmp_path: Path
+) -> None:
+    server = serve(says(text))
+    store = Store(tmp_path / "cache.sqlite")
+    llm = CachedLLM(client(server), store, accept=lambda reply: reply.text == "VERDICT: supported")
+    assert [llm.complete(question(0)).text for _ in range(2)] == [text] * 2
+    assert len(server.requests) == 2
+    assert store.size() == 0
+    server.play(says("VERDICT: supported"))
+    assert [llm.complete(question(0)).text for _ in range(2)] == ["VERDICT: supported"] * 2
+    assert len(server.requests) == 3
+
+
+# ---------------------------------------------------------------- the cached model
+
+
+def test_identical_questions_at_the_same_time_are_one_request(serve: Serve, tmp_path: Path) -> None:
+    server = serve(fs.slowly(0.1, says()))
+    inner = client(server)
+    llm = CachedLLM(inner, Store(tmp_path / "cache.sqlite"))
+    replies: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: replies.append(llm.complete(question(0)).text)) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+
+    async def same() -> list[Reply]:
+        return await asyncio.gather(*[llm.acomplete(question(0)) for _ in range(30)])
+
+    replies += [reply.text for reply in asyncio.run(same())]
+    for thread in threads:
+        thread.join(10)
+    assert replies == ["fine"] * 50
+    assert len(server.requests) == 1
+    assert (inner.usage.calls, inner.usage.cached) == (1, 49)
+
+
+def test_a_later_process_asks_nothing_again(serve: Serve, tmp_path: Path) -> None:
+    server = serve(says("kept"))
+    first = CachedLLM(client(server), Store(tmp_path / "cache.sqlite"))
+    said = batch(first, 20)
+    again = batch(CachedLLM(client(server), Store(tmp_path / "cache.sqlite")), 20)
+    assert len(server.requests) == 20
+    strip = [(reply.text, reply.model, reply.tokens_in) for reply in said if isinstance(reply, Reply)]
+    assert strip == [
+        (reply.text, reply.model, reply.tokens_in) for reply in again if isinstance(reply, Reply)
+    ]
+
+
+def test_whatever_changes_the_reply_is_part_of_the_key(serve: Serve, tmp_path: Path) -> None:
+    server, store = serve(says()), Store(tmp_path / "cache.sqlite")
+    ask: dict[str, Any] = {"temperature": 0.0, "max_tokens": 9}
+    where: dict[str, Any] = {"model": "m"}
+    variants: list[tuple[dict[str, Any], dict[str, Any], list[Message]]] = [
+        (where, ask, question(0)),
+        ({"model": "other"}, ask, question(0)),
+        ({"model": "m", "revision": "2"}, ask, question(0)),
+        (where, {**ask, "max_tokens": 10}, question(0)),
+        (where, {**ask, "temperature": 0.5, "seed": 1}, question(0)),
+        (where, {**ask, "seed": 1}, question(0)),
+        (where, {**ask, "seed": 2}, question(0)),
+        (where, {**ask, "top_p": 0.9}, question(0)),
+        (where, {**ask, "response_format": {"type": "json_object"}}, question(0)),
+        (where, {**ask, "response_format": {"type": "json_schema", "json_schema": {"a": 1}}}, question(0)),
+        (where, ask, question(1)),
+        (where, ask, [{"role": "system", "content": "question 0"}]),
+        (where, ask, [*question(0), *question(1)]),
+        (where, ask, [{"role": "user", "content": "question 0question 1"}]),
+    ]
+    for _ in range(2):
+        for model, request, messages in variants:
+            CachedLLM(OpenAICompatible(server.url, **model), store).complete(messages, **request)
+    assert len(server.requests) == store.size() == len(variants)
+    other = serve(says())
+    CachedLLM(OpenAICompatible(other.url, "m"), store).complete(question(0), **ask)
+    assert len(other.requests) == 1
+    assert CachedLLM(OpenAICompatible(server.url, "m"), store).complete(
+        question(0), temperature=0, max_tokens=9
+    )
+    assert store.size() == len(variants) + 1  # 0 and 0.0 are the same temperature
+
+
+def test_two_samples_of_one_prompt_are_two(serve: Serve, tmp_path: Path) -> None:
+    server, store = serve(says()), Store(tmp_path / "cache.sqlite")
+    llm = CachedLLM(client(server), store)
+    for _ in range(3):
+        llm.complete(question(0), temperature=1.0)
+    assert (len(server.requests), store.size()) == (3, 0)
+
+
+def test_a_model_that_the_server_names_is_part_of_the_key(serve: Serve, tmp_path: Path) -> None:
+    models = answers(200, {"data": [{"id": "qwen"}]})
+    server = serve(models, says(), models, says())
+    llm = CachedLLM(OpenAICompatible(server.url), Store(tmp_path / "cache.sqlite"))
+    assert llm.complete(question(0)).attempts == 1
+    again = CachedLLM(OpenAICompatible(server.url), Store(tmp_path / "cache.sqlite"))
+    assert again.complete(question(0)).attempts == 0
+    assert again.identity == f"{server.url}#qwen"
+    assert [request.method for request in server.requests] == ["GET", "POST", "GET"]
+
+
+def test_any_llm_can_be_cached_when_it_says_which_it_is(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache.sqlite")
+    with pytest.raises(ConfigError, match="identity="):
+        CachedLLM(FakeLLM(["one"]), store)
+    fake = FakeLLM(["one", "two"])
+    llm = CachedLLM(fake, store, identity="fake 1")
+    assert [llm.complete(question(0)).text for _ in range(3)] == ["one"] * 3
+    assert CachedLLM(fake, store, identity="fake 2").complete(question(0)).text == "two"
+    assert len(fake.calls) == 2
+    assert llm.usage is None
+
+
+@pytest.mark.parametrize(
+    "stored", [None, 7, "text", [], {}, {"text": 5, "finish_reason": "stop", "model": "m"}]
+)
+def test_a_row_that_is_no_reply_is_a_miss(stored: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    store = Store(tmp_path / "cache.sqlite")
+    llm = CachedLLM(FakeLLM(["asked"]), store, identity="fake")
+    monkeypatch.setattr("factrl.cached_llm.digest", lambda fields: "key")
+    store.put("key", stored)
+    assert llm.complete(question(0)).text == "asked"
+
+
+def test_preflight_does_not_believe_the_cache(serve: Serve, tmp_path: Path) -> None:
+    server = serve(says())
+    llm = CachedLLM(client(server), Store(tmp_path / "cache.sqlite"))
+    preflight(llm)
+    preflight(llm)
+    assert len(server.requests) == 2
+
+
+# ---------------------------------------------------------------- budget and counts
+
+
+def test_calls_end_with_the_budget(serve: Serve, tmp_path: Path) -> None:
+    server = serve(says())
+    llm = client(server, max_calls=10)
+    assert causes(batch(llm, 25)) == {"fine": 10, "budget": 15}
+    assert len(server.requests) == 10
+    error = batch(llm, 1)[0]
+    assert isinstance(error, LLMError)
+    assert "max_calls = 10 is used up; raise it" in error.detail
+    assert error.facts["attempts"] == 0
+
+
+def test_cached_replies_cost_nothing(serve: Serve, tmp_path: Path) -> None:
+    server = serve(says())
+    llm = CachedLLM(client(server, max_calls=10), Store(tmp_path / "cache.sqlite"))
+    for _ in range(3):
+        assert causes(batch(llm, 10)) == {"fine": 10}
+    assert llm.usage is not None
+    assert (llm.usage.calls, llm.usage.cached) == (10, 20)
+
+
+def test_dollars_end_with_what_was_in_flight(serve: Serve) -> None:
+    server = serve(says(usage={"prompt_tokens": 1000, "completion_tokens": 100}))
+    llm = client(server, max_concurrency=4, price=(1.0, 10.0), max_cost_usd=0.02)  # 0.002 a call
+    results = batch(llm, 100)
+    assert 10 <= causes(results)["fine"] <= 10 + 4
+    assert causes(results)["budget"] == 100 - causes(results)["fine"]
+    assert llm.usage.cost_usd == pytest.approx(0.002 * causes(results)["fine"])
+    with pytest.raises(ConfigError, match="max_cost_usd=1 needs the price of m at"):
+        client(server, max_cost_usd=1.0)
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": -5, "completion_tokens": "many"}])
+def test_a_server_that_does_not_count_is_counted_for(serve: Serve, usage: Any) -> None:
+    llm = client(serve(says("x" * 400, usage=usage)), price=(1.0, 1.0))
+    llm.complete([{"role": "user", "content": "y" * 4000}])
+    assert 1000 <= llm.usage.tokens_in <= 1020
+    assert llm.usage.tokens_out == 100
+    assert llm.usage.cost_usd == pytest.approx((llm.usage.tokens_in + 100) / 1e6)
+
+
+def test_what_was_sent_is_counted(serve: Serve) -> None:
+    server = serve(
+        answers(500, b""), says(), answers(503, {}, retry_after="0.2"), says("x", "length"), says()
+    )
+    llm = client(server)
+    llm.complete(question(0))
+    llm.complete(question(1), max_tokens=5)
+    usage = llm.usage
+    assert (usage.calls, usage.requests, usage.retries) == (2, 5, 3)
+    assert (usage.tokens_in, usage.tokens_out, usage.cost_usd) == (21, 6, None)
+    assert 0.2 <= usage.seconds_waiting < 1.0
+
+
+def test_requests_per_minute_are_kept(serve: Serve) -> None:
+    server = serve(says())
+    start = time.monotonic()
+    batch(client(server, rpm=1200), 30)  # twenty a second, twenty at once
+    assert time.monotonic() - start >= 0.45
+    start = time.monotonic()
+    batch(client(server, tpm=60_000), 6, max_tokens=500)  # a thousand a second; 9 are used of 500
+    assert time.monotonic() - start < 1.0
+
+
+# ---------------------------------------------------------------- event loops, forks, other servers
+
+
+def test_any_event_loop_may_ask(serve: Serve) -> None:
+    llm = client(serve(says()))
+    for _ in range(3):
+        assert causes(batch(llm, 10)) == {"fine": 10}
+
+    async def on_ours() -> str:
+        assert asyncio.get_running_loop() is background_loop()
+        return (await llm.acomplete(question(0))).text
+
+    assert wait_for(on_ours()) == "fine"
+
+
+def test_a_caller_that_is_cancelled_leaves_no_request_behind(serve: Serve) -> None:
+    server = serve(fs.hang)
+    llm = client(server)
+
+    async def impatient() -> None:
+        await asyncio.wait_for(llm.acomplete(question(0)), 0.2)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(impatient())
+    gate = llm._http._lines[os.getpid()].gate
+    for _ in range(200):
+        if gate.slots.active == 0:
+            break
+        time.sleep(0.01)
+    assert gate.slots.active == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_f31_a_forked_child_may_end_in_any_way_without_harm_to_its_parent(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(fs.slowly(0.02, says()))
+    script = f"""
+import os, sys
+from factrl.background import wait_for
+from factrl.cache import Store
+from factrl.cached_llm import CachedLLM
+from factrl.openai_compatible import OpenAICompatible
+llm = OpenAICompatible({server.url!r}, "m", timeout_attempt=5)
+cached = CachedLLM(llm, Store({str(tmp_path / "cache.sqlite")!r}))
+ask = lambda who: cached.complete([{{"role": "user", "content": who}}]).text
+assert ask("parent") == "fine"
+for n in range(3):
+    child = os.fork()
+    if child == 0:
+        assert cached.complete([{{"role": "user", "content": "parent"}}]).attempts == 0
+        if n:
+            assert ask(f"child {{n}}") == "fine"
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert cached.complete([{{"role": "user", "content": f"still {{n}}"}}]).attempts == 1
+print("well")
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]  # Python 3.12 warns of forks
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("well\n", "")
+
+
+def test_a_process_ends_quietly_with_connections_open(serve: Serve) -> None:
+    server = serve(says())
+    script = f"""
+from factrl.openai_compatible import OpenAICompatible
+llm = OpenAICompatible({server.url!r}, "m")
+print(llm.complete([{{"role": "user", "content": "hi"}}]).text)
+"""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
+def test_other_servers_are_asked_in_the_same_way(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    found = {"organic": [{"title": "Water", "link": "http://x", "snippet": "wet"}]}
+    server = serve(answers(500, b""), answers(200, {"odd": 1}), answers(200, found))
+    search = JSONClient(
+        server.url, "serper-key-1234", key_header="X-API-KEY", key_variable="SERPER_API_KEY", backoff=0.001
+    )
+
+    def read(document: Any) -> list[str]:
+        if "organic" not in document:
+            raise Unreadable("answered something other than search results")
+        return [hit["title"] for hit in document["organic"]]
+
+    assert wait_for(search.ask("POST", "/search?type=web", {"q": "is water wet"}, read)) == ["Water"]
+    last = server.requests[-1]
+    assert (last.path, last.body) == ("/v1/search?type=web", {"q": "is water wet"})
+    assert last.headers["x-api-key"] == "serper-key-1234"
+    assert "authorization" not in last.headers
+    assert (search.usage.calls, search.usage.requests) == (1, 3)
+    assert "serper-key-1234" not in caplog.text + repr(vars(search))
+
+
+def test_another_server_names_its_own_key(serve: Serve) -> None:
+    search = JSONClient(serve(answers(403, {})).url, "k", key_variable="SERPER_API_KEY", stage="search")
+    with pytest.raises(LLMError, match="SERPER_API_KEY") as caught:
+        wait_for(search.ask("GET", "/", None, lambda document: document))
+    assert (caught.value.cause, caught.value.facts["stage"]) == ("auth", "search")
+    with pytest.raises(ConfigError, match="SERPER_API_KEY"):
+        JSONClient("http://user:secret@host", key_variable="SERPER_API_KEY")
+
+
+def test_other_servers_have_a_budget_too(serve: Serve) -> None:
+    search = JSONClient(serve(answers(200, {})).url, max_calls=2)
+
+    def ask() -> Any:
+        return wait_for(search.ask("GET", "/", None, lambda document: document))
+
+    assert [ask(), ask()] == [{}, {}]
+    with pytest.raises(LLMError, match="max_calls = 2"):
+        ask()
+
+
+def test_a_large_question_is_sent_without_complaint(serve: Serve) -> None:
+    server = serve(says())
+    client(server).complete([{"role": "user", "content": "x" * 3_000_000}])
+    assert len(server.requests[0].body["messages"][0]["content"]) == 3_000_000
+
+
+def test_a_proxy_may_want_a_password(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = serve(says("proxied"))
+    monkeypatch.setenv("HTTP_PROXY", f"http://me:secret@127.0.0.1:{proxy.port}")
+    assert client("http://judge.invalid/v1").complete(question(0)).text == "proxied"
+    assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{proxy.port}")
+    with pytest.raises(LLMError, match="501") as caught:  # this one knows no CONNECT
+        client("https://judge.invalid/v1", max_attempts=1).complete(question(0))
+    assert "secret" not in str(caught.value) + repr(caught.value.facts)
+    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(ConfigError, match="proxy"):
+        client("http://judge.invalid/v1").complete(question(0))
