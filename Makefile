@@ -5,10 +5,10 @@ VENV ?= .venv
 INSTALL = -m pip install -qq -c constraints.txt
 PINS = pyproject.toml constraints.txt
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check bench-verifier bench-engine clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes, any laptop)
 	$(VENV)/bin/factrl demo
@@ -22,8 +22,14 @@ check: $(VENV)/.dev ## lint, formatting and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
+bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, on public data (FACTRL_DATA)
+	$(VENV)/bin/python benchmarks/verifier.py
+
+bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriScore package, on a stub server
+	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
+
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core build dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-veriscore build dist .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes

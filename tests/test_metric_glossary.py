@@ -23,7 +23,7 @@ TRL_UNUSED = {
 }
 TRANSFORMERS = {"loss", "grad_norm", "learning_rate", "epoch"}
 # Calls that name a cause, and at which position.
-NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "_AttemptError": 0, "_floored": 0, "Row": 3}
+NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "Failure": 0, "_floored": 0, "Row": 3}
 
 
 def glossary(*sections: str) -> dict[str, str]:
@@ -62,12 +62,14 @@ def test_causes() -> None:
 def causes(tree: ast.Module) -> Iterator[str]:
     """The causes that a module names in calls, in assignments to `cause` and in the table of finders."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__" and node.args[1:]:
+            yield from words(node.args[0])  # a failure that always has the same cause
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             position = NAMES_A_CAUSE.get(node.func.id)
             if position is not None and len(node.args) > position:
                 yield from words(node.args[position])
             for keyword in node.keywords:
-                if keyword.arg == "floored":
+                if keyword.arg == "floored" or (node.func.id == "Verdict" and keyword.arg == "cause"):
                     yield from words(keyword.value)
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "cause":
             yield from words(node.value)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from factrl.llm import Message
@@ -43,6 +44,7 @@ def quoted_message(prompt: str, data: Mapping[str, Any]) -> list[Message]:
     return [{"role": "user", "content": f"{prompt}\n\nDATA {mark}\n{line}\nEND {mark}"}]
 
 
+@lru_cache(maxsize=4096)  # the passages of one group come again with each of its claims
 def broken(text: str) -> str:
     """The visible text with every tag, role token and verdict taken apart, readable but no longer one."""
     return _GRAMMAR.sub(r"\1 -", _OPENING.sub(r"\g<0> ", clean(text)))

@@ -221,6 +221,9 @@ _SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _FRACTION = re.compile(r"(?<=\d)[¼½¾⅐-⅞↉]")
 
 
+_CONTROLS = {code: None for code in (*range(32), 127) if not chr(code).isspace()}
+
+
 def clean(text: str) -> str:
     """The text as a reader sees it, in one spelling: for answers, after the tags have been parsed.
 
@@ -231,6 +234,10 @@ def clean(text: str) -> str:
     number (`2½` becomes `2 1/2`).  Cleaning twice changes nothing, and the result always encodes as UTF-8.
     """
     text = text[:MAX_PAYLOAD]
+    if (
+        text.isascii()
+    ):  # nothing below changes plain text but for its controls; most of what is judged is plain
+        return " ".join(text.translate(_CONTROLS).split())
     text = text.translate({ord(char): None for char in set(text) if _hidden(char)}).replace("´", "'")
     text = _SUPERSCRIPT.sub(lambda match: "^" + match[0], text)
     text = _few_marks(_FRACTION.sub(lambda match: " " + match[0], text))

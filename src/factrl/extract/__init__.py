@@ -1,0 +1,37 @@
+"""Extractors: from a text to the claims that it makes, each with the stretch of the text that makes it.
+
+An extractor is anything that can be called with a text.  Here are three: `SentenceClaims` (a sentence is a
+claim), `ClauseClaims` (atomic claims by rule) and `LLMClaims` (atomic claims by a language model).  What they
+return is marked: a claim with `skip` is in the text but not to be judged (`factrl.extract.marks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from factrl.extract.clauses import ClauseClaims
+from factrl.extract.llm import LLMClaims
+from factrl.extract.whole import SentenceClaims
+from factrl.types import Claim
+
+__all__ = ["ClauseClaims", "Extractor", "LLMClaims", "SentenceClaims"]
+
+
+class Extractor(Protocol):
+    """Anything that takes a text apart into claims."""
+
+    def __call__(
+        self, text: str, question: str = "", topic: str = ""
+    ) -> list[Claim] | Awaitable[list[Claim]]:
+        """The claims of `text`, in order; an empty text makes none.
+
+        Args:
+            text: what is judged.
+            question: what the text answers, empty when unknown.
+            topic: what the text is about, empty when unknown.
+
+        Raises:
+            Unscored: the claims could not be extracted; never a shorter list instead.
+        """
+        ...

@@ -1,0 +1,163 @@
+"""Atomic claims by a language model, in the manner of FActScore, VeriScore and KnowRL.
+
+The prompts are files beside this one, in words of our own.  What differs from the originals: the text is
+quoted as JSON, sentences that address a grader are not shown to the model, replies are read strictly, and a
+claim whose words are not in the text is dropped and counted.
+
+- `factscore` (arXiv 2305.14251): every atomic fact, sentence by sentence; here in one call, there one call
+  each.
+- `veriscore` (arXiv 2406.19276, section 3): verifiable claims only, one call per sentence with the question,
+  three sentences before and one after; or the whole text in one call.
+- `knowrl` (arXiv 2506.19807, code): explicit statements of a train of thought, its last version where it
+  corrects itself, in one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine, Mapping, Sequence
+from importlib import resources
+from typing import Any, Literal
+
+from factrl.errors import ConfigError, Unscored, nearest
+from factrl.extract.marks import mark, speaks_of_itself
+from factrl.extract.replies import read_facts
+from factrl.extract.spans import Places
+from factrl.extract.statements import Statement, statements
+from factrl.llm import LLM, ask
+from factrl.quoting import quoted_message
+from factrl.types import Claim
+
+Style = Literal["factscore", "veriscore", "knowrl"]
+Per = Literal["response", "sentence"]
+
+BEFORE, AFTER = 3, 1
+"""Sentences shown around the one that is taken apart; VeriScore's window."""
+_PROMPTS: Mapping[tuple[str, str], str] = {
+    ("factscore", "response"): "factscore.txt",
+    ("factscore", "sentence"): "factscore_sentence.txt",
+    ("veriscore", "sentence"): "veriscore.txt",
+    ("veriscore", "response"): "veriscore_response.txt",
+    ("knowrl", "response"): "knowrl.txt",
+}
+_MAX_TOKENS = {"response": 4096, "sentence": 1024}
+
+
+class LLMClaims:
+    """Claims that a language model finds.
+
+    Args:
+        llm: any LLM; its `acomplete` is used when it has one, and the calls of one text run side by side.
+        style: whose definition of a claim: `factscore`, `veriscore` or `knowrl`.
+        per: one call per `response` or per `sentence`; None takes the style's own (a sentence for
+        `veriscore`).
+        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence.
+
+    Attributes:
+        found, planted: claims so far, and those dropped because their words are not in the text.
+
+    Raises:
+        ConfigError: no such style, or one that cannot work sentence by sentence.
+    """
+
+    def __init__(
+        self, llm: LLM, style: Style = "factscore", per: Per | None = None, *, max_tokens: int | None = None
+    ) -> None:
+        styles = sorted({known for known, _ in _PROMPTS})
+        if style not in styles:
+            raise ConfigError(
+                f"style must be one of {', '.join(styles)}, not {style!r}{nearest(style, styles)}"
+            )
+        self.per: str = per or ("sentence" if style == "veriscore" else "response")
+        if (style, self.per) not in _PROMPTS:
+            known = " or ".join(sorted(by for of, by in _PROMPTS if of == style))
+            raise ConfigError(f"style {style!r} works per {known}, not per {self.per!r}")
+        self.llm = llm
+        self.style = style
+        self.max_tokens = max_tokens or _MAX_TOKENS[self.per]
+        self.prompt = (
+            (resources.files("factrl.extract") / "prompts" / _PROMPTS[style, self.per])
+            .read_text("utf-8")
+            .strip()
+        )
+        self.found = self.planted = 0
+
+    @property
+    def identity(self) -> str:
+        """Style, prompt and model: everything that changes the claims."""
+        digest = hashlib.sha256(self.prompt.encode()).hexdigest()[:12]
+        model = (
+            getattr(self.llm, "identity", None) or getattr(self.llm, "model", None) or type(self.llm).__name__
+        )
+        return f"{self.style}/{self.per}/{digest}/{model}"
+
+    async def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
+        """The claims of `text` in the order of its sentences, marked by `factrl.extract.marks.mark`.
+
+        Raises:
+            Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read; the text has no claims
+                that could be counted.
+            LLMError: the model could not be asked.
+        """
+        units = statements(text)
+        # What addresses a grader could address the extractor too, so the model does not see it.
+        own = [speaks_of_itself(unit.text, question) for unit in units]
+        told = [unit for unit, is_own in zip(units, own, strict=True) if not is_own]
+        claims = [
+            Claim(unit.text, unit.start, unit.end, unit.sentence, "self")
+            for unit, is_own in zip(units, own, strict=True)
+            if is_own
+        ]
+        if told:
+            places = Places(told, f"{question} {topic}")
+            asked = self._asked(told, question, topic)
+            replies = await _together([self._facts(data) for _, data in asked])
+            for (number, _), facts in zip(asked, replies, strict=True):
+                placed = [places.claim(fact, number) for fact in facts]
+                self.found += len(placed)
+                self.planted += placed.count(None)
+                claims += [claim for claim in placed if claim is not None]
+        return mark(sorted(claims, key=lambda claim: claim.sentence), question)
+
+    def _asked(
+        self, told: Sequence[Statement], question: str, topic: str
+    ) -> list[tuple[int | None, dict[str, Any]]]:
+        """The data of every call, with the number of the statement that it is about."""
+        words = [f"{unit.context} {unit.text}" if unit.context else unit.text for unit in told]
+        opening = {"question": question} if self.style == "veriscore" else {"topic": topic}
+        if self.per == "response":
+            return [(None, {**opening, "sentences": words})]
+        asked: list[tuple[int | None, dict[str, Any]]] = []
+        seen: set[str] = set()
+        for number, sentence in enumerate(words):
+            if sentence in seen:  # a sentence that is repeated word for word says nothing more
+                continue
+            seen.add(sentence)
+            data: dict[str, Any] = {
+                **opening,
+                "before": words[max(0, number - BEFORE) : number],
+                "sentence": sentence,
+            }
+            if self.style == "veriscore":
+                data["after"] = words[number + 1 : number + 1 + AFTER]
+            asked.append((number, data))
+        return asked
+
+    async def _facts(self, data: Mapping[str, Any]) -> list[str]:
+        messages = quoted_message(self.prompt, data)
+        reply = await ask(self.llm, messages, temperature=0.0, max_tokens=self.max_tokens)
+        facts = {"stage": "extract", "attempts": reply.attempts, "request_id": reply.request_id}
+        if reply.finish_reason == "length":
+            raise Unscored("truncated", f"the list of facts is longer than {self.max_tokens} tokens", **facts)
+        return read_facts(reply.text, **facts)
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, list[str]]]) -> list[list[str]]:
+    """All results in order; the first failure stops the calls that still run."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

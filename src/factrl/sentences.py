@@ -1,0 +1,352 @@
+"""Sentences of a text, with character offsets, in linear time.
+
+What a language model writes is not only prose, so lines are told apart first: list items, headings, table
+rows and code blocks.  Inside prose and items a period ends a sentence unless the word before it is an
+abbreviation, an initial or a number that numbers; what follows an abbreviation decides when it can do both
+("in the U.S. He" and "the U.S. economy").  Chinese and Japanese full stops always end one.
+
+It is rules, not a trained model, and made for English; other languages with `. ! ?` or `。！？` work except
+for their abbreviations.  nupunkt, a trained splitter, agrees on nearly every boundary of the texts we
+compared (benchmarks/sentences.py), but needs Python 3.11 and quadratic time on texts like `?!?!?!`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["prose", "item", "heading", "row", "code"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A stretch of a text that says one thing.
+
+    Attributes:
+        start, end: character offsets into the text, end exclusive; no white space at either end.
+        kind: `prose`; `item`, of a list, without its mark; `heading`, which titles what follows (the first
+            row of a table too); `row`, of a table, without the outer bars; `code`, a whole fenced block.
+    """
+
+    start: int
+    end: int
+    kind: Kind = "prose"
+
+
+def sentences(text: str) -> list[Sentence]:
+    """The sentences of `text` in order, without overlap.
+
+    Lines of signs only, and sentences without a letter or a digit, are left out.  A fenced block whose lines
+    are sentences is read as text, whatever its language claims to be, and so is one that is never closed.
+    """
+    found: list[Sentence] = []
+    block: list[tuple[int, int]] = []
+    kind: Kind = "prose"
+
+    def flush() -> None:
+        if block:
+            start, end = block[0][0], block[-1][1]
+            found.extend(Sentence(a, b, kind) for a, b in _spans(text, start, end))
+            block.clear()
+
+    for start, end, line_kind in _lines(text):
+        if line_kind != "prose" or (block and not _continues(text, block[-1], start)):
+            flush()
+        if line_kind in ("heading", "row", "code"):
+            flush()
+            found.extend(Sentence(a, b, line_kind) for a, b in _stripped(text, start, end))
+        elif line_kind == "item":
+            kind = "item"
+            block.append((start, end))
+        elif line_kind == "prose":
+            if not block:
+                # A line that is indented under an item belongs to the item.
+                kind = "prose"
+            block.append((start, end))
+    flush()
+    return found
+
+
+# -- Lines --------------------------------------------------------------------------------------------
+
+_Line = tuple[int, int, Literal["prose", "item", "heading", "row", "code", "blank"]]
+
+# After "1." and "①" the space may be missing, but "3.5" is a number.
+_MARK = re.compile(
+    r"(?:[-*+•‣◦▪●·–—]\s{1,8}|\(?(?:\d{1,3}|[a-z])[.)]\s{1,8}|[A-Z]\)\s{1,8}|\d{1,3}[.)](?=[^\W\d_])|[①-⑳])(?=\S)"
+)
+_NUMBERED_BOLD = re.compile(r"(?:\*\*|__)\d{1,3}[.)]\s{1,4}")
+_HEADING = re.compile(r"#{1,6}\s{1,8}(?=\S)")
+_TITLED = re.compile(r"(?:\*\*|__)[^*_.!?。！？]{1,100}(?:\*\*|__):?")
+_RULE = frozenset("-*_=~#+. \t|:")
+_FENCE = re.compile(r"(`{3,}|~{3,})")
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    """Every line with its kind, without marks and outer white space; a block of code is one line."""
+    spans = [match.span() for match in re.finditer(r"[^\n\r\u2028\u2029]+", text)]
+    fences = _fences(text, spans)
+    previous_end = 0
+    skip_until = -1
+    for number, (begin, stop) in enumerate(spans):
+        # More than one line end between two lines is an empty line.
+        if text.count("\n", previous_end, begin) + text.count("\u2029", previous_end, begin) > 1:
+            yield begin, begin, "blank"
+        previous_end = stop
+        if number <= skip_until:
+            continue
+        if number in fences:
+            last = fences[number]
+            if not _reads_as_text(text, spans[number + 1 : last]):
+                skip_until = last
+                yield begin, spans[last][1], "code"
+            else:
+                yield begin, begin, "blank"
+            continue
+        start, end = _trimmed(text, begin, stop)
+        if start == end or _FENCE.match(text, start, end) or _RULE.issuperset(text[start:end]):
+            yield begin, begin, "blank"
+        else:
+            below = spans[number + 1] if number + 1 < len(spans) else (stop, stop)
+            yield _classified(text, start, end, below)
+
+
+def _classified(text: str, start: int, end: int, below: tuple[int, int]) -> _Line:
+    """A line that is neither empty nor code; `below` is the next line."""
+    while (mark := text.startswith(">", start)) and start < end:
+        start = _trimmed(text, start + 1, end)[0]
+    if start == end:
+        return start, end, "blank"
+    mark = _HEADING.match(text, start, end)
+    if mark:
+        inner = text[mark.end() : end].rstrip("# \t")
+        return mark.end(), mark.end() + len(inner), "heading"
+    if text[start] == "|" or text.count(" | ", start, end) > 1:
+        inside = _trimmed(text, start + (text[start] == "|"), end - (text[end - 1] == "|"))
+        if inside[0] >= inside[1]:
+            return start, start, "blank"
+        under = text[below[0] : below[1]]
+        ruled = "-" in under and "|" in under and _RULE.issuperset(under)
+        return *inside, "heading" if ruled else "row"
+    if _TITLED.fullmatch(text, start, end):
+        return start, end, "heading"
+    mark = _NUMBERED_BOLD.match(text, start, end) or _MARK.match(text, start, end)
+    if mark:
+        return mark.end(), end, "item"
+    return start, end, "prose"
+
+
+def _fences(text: str, spans: list[tuple[int, int]]) -> dict[int, int]:
+    """The number of each line that opens a block of code, with the number of the line that closes it."""
+    pairs: dict[int, int] = {}
+    opener: tuple[int, str] | None = None
+    for number, (begin, stop) in enumerate(spans):
+        start = _trimmed(text, begin, stop)[0]
+        fence = _FENCE.match(text, start, stop)
+        if not fence:
+            continue
+        if opener is None:
+            opener = number, fence[1]
+        elif fence[1].startswith(opener[1]) and not text[fence.end() : stop].strip():
+            pairs[opener[0]] = number
+            opener = None
+    return pairs
+
+
+def _reads_as_text(text: str, spans: list[tuple[int, int]]) -> bool:
+    """Whether most lines of a block are sentences: an answer in a fence, or one that hides in it."""
+    lines = [line for line in (text[begin:stop].strip() for begin, stop in spans) if line]
+    return bool(lines) and sum(map(_is_said, lines)) >= 0.6 * len(lines)
+
+
+def _is_said(line: str) -> bool:
+    """Whether a line of a block is a sentence of words, and not one of code."""
+    if line[0] >= "\u2e80":  # a script without spaces
+        return line[-1] in "。！？"
+    line = line.lstrip("-*•> ")
+    starts = (line[:1].isupper() and line[1:2].islower()) or line[:1] in ("A", "I") or line[:1].isdigit()
+    return starts and line.count(" ") >= 2 and (line[-1] in ".!?" or _CODE.isdisjoint(line))
+
+
+_CODE = frozenset("{}()[]=;<>_#$\\|:")
+
+
+def _continues(text: str, above: tuple[int, int], start: int) -> bool:
+    """Whether a line goes on with the sentence of the line above it, or could."""
+    last = text[above[1] - 1]
+    if last in ".!?:;。！？…|":
+        return last in ".!?…" and above[1] - above[0] >= _WRAPPED
+    first = text[start]
+    word = text[max(above[0], above[1] - _MAX_WORD) : above[1]].rsplit(None, 1)[-1]
+    return first.islower() or last == "," or word in _UNFINISHED or above[1] - above[0] >= _WRAPPED
+
+
+_UNFINISHED = frozenset(
+    ["in", "of", "the", "a", "an", "and", "to", "by", "for", "with", "at", "on", "from", "or", "was", "is"]
+)
+_WRAPPED = 50
+"""Characters of a line that is long enough to have been wrapped by an editor."""
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    part = text[start:end]
+    start += len(part) - len(part.lstrip())
+    return start, start + len(part.strip())
+
+
+def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The span without outer white space, unless it holds no letter and no digit."""
+    start, end = _trimmed(text, start, end)
+    if any(map(str.isalnum, text[start:end])):
+        yield start, end
+
+
+# -- Boundaries ---------------------------------------------------------------------------------------
+
+# Matching a run never fails, so no start is tried twice; what follows is looked at by hand.
+_STOPS = re.compile(r"[.!?…]+|[。！？｡︒]+")
+_CLOSERS = frozenset("\"'”’»)]}*_`」』）】》〉")
+_OPENERS = "\"'“‘«([{*_`„「『（【《"
+_CITED = re.compile(r"(?: ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]){1,8}")
+_WORD = re.compile(r"[^\W\d_][\w'’-]{0,30}")
+_MAX_WORD = 40
+_MAX_ASIDE = 300
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Never the end of a sentence.
+_TITLES = _words(
+    """
+    mr mrs ms messrs dr prof gen col lt capt cpt sgt cpl maj cmdr adm rev hon sen gov pres st ste mt ft fr vs
+    viz approx ca e.g i.e eg ie supt insp mlle mme hr sra dra gebr geb bzw cf c
+    """
+)
+# The end of a sentence only where a number does not follow.
+_BEFORE_NUMBERS = _words("no nos nr jan feb mar apr jun jul aug sep sept oct nov dec")
+# The end of a sentence where one clearly starts.
+_TRAILING = _words(
+    """
+    jr sr inc ltd co corp bros llc etc esq ph.d al vol vols fig figs pp p b d r v ed eds sec ch eq op
+    """
+)
+# The same, with a capital only: they are words without one.
+_TRAILING_CAPITAL = _words(
+    """
+    Mass Calif Conn Ill Ind Ariz Ala Fla Ga Ky La Md Mich Minn Miss Mo Okla Ore Pa Tenn Tex Va Vt Wash Wis
+    Ave Blvd Rd Dept Univ Assn Art Rep Sir Est Bl
+    """
+)
+_STARTERS = _words(
+    """
+    he she it they we you i the a an this that these those there here in on at by from for with without after
+    before during since until while when where as however although though but and so then their his her its
+    our my your if some many most both each other another one two three also additionally furthermore
+    moreover meanwhile later today now according following despite because once upon throughout under over
+    between among what who whose which how why not no all several such currently eventually finally
+    afterwards afterward besides overall like unlike prior born known along together early shortly
+    subsequently nevertheless thus therefore instead initially originally to is was are were did does do has
+    have had only even within upon near thanks given based please note overall
+    """
+)
+
+
+def _spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The sentences of one paragraph or item."""
+    begin = seen = start
+    depth = 0
+    for match in _STOPS.finditer(text, start, end):
+        at = match.start()
+        if at < begin:
+            continue
+        depth = max(0, depth + text.count("(", seen, at) - text.count(")", seen, at))
+        seen = at
+        after = _closed(text, match.end(), end)
+        if match[0][0] in "。！？｡︒":
+            quoted = after > match.end() and after < end and "\u3040" <= text[after] <= "\u309f"
+            ends = not quoted
+        else:
+            ends = _ends(text, begin, match.span(), after, end)
+            if ends and depth and text.find(")", after, min(end, after + _MAX_ASIDE)) >= 0:
+                ends = False
+        if ends:
+            yield from _stripped(text, begin, after)
+            begin, depth, seen = after, 0, after
+            while begin < end and text[begin].isspace():
+                begin += 1
+    yield from _stripped(text, begin, end)
+
+
+def _closed(text: str, at: int, end: int) -> int:
+    """The position after the quotes, brackets and citations that close with a sentence."""
+    for _ in range(4):
+        while at < end and text[at] in _CLOSERS:
+            at += 1
+        cited = _CITED.match(text, at, end)
+        if not cited:
+            break
+        at = cited.end()
+    return at
+
+
+def _ends(text: str, begin: int, stop: tuple[int, int], after: int, end: int) -> bool:
+    """Whether the sign or signs at `stop` end the sentence that starts at `begin`."""
+    if after >= end:
+        return True
+    first = after
+    while first < end and text[first].isspace() and first - after < _MAX_WORD:
+        first += 1
+    while first < end and text[first] in _OPENERS and first - after < _MAX_WORD:
+        first += 1
+    if first >= end:
+        return True
+    following = _WORD.match(text, first, end)
+    word = following[0] if following else ""
+    spaced = text[after].isspace()
+    sign = text[stop[0] : stop[1]]
+    before = text[max(begin, stop[0] - _MAX_WORD) : stop[0]].rsplit(None, 1)
+    last = before[-1].lstrip(_OPENERS) if before and not text[stop[0] - 1].isspace() else ""
+    if not spaced:
+        # "Warsaw.She won": the space is missing; "example.com" and "3.5" are words.
+        glued = last.isalpha() and last[1:].islower() and len(last) > 2 and word[:1].isupper()
+        return sign == "." and glued and word.lower() in _STARTERS
+    if sign != ".":
+        return not word[:1].islower()
+    lead = stop[0] - len(last)
+    inside = lead - begin > len(_OPENERS) or bool(text[begin:lead].strip("".join(_OPENERS) + " "))
+    return _period_ends(last, word, text[first], inside)
+
+
+def _period_ends(last: str, word: str, first: str, inside: bool) -> bool:
+    """Whether a period between the words `last` and `word` ends a sentence.
+
+    Args:
+        last: the word before the period, empty when a sign stands there.
+        word: the word after it, empty when it starts with something else.
+        first: the first character after the period.
+        inside: whether the sentence began before `last`.
+    """
+    lower = last.lower()
+    if not inside and ((last.isdigit() and len(last) < 4) or len(last) == 1):
+        return False  # "1. The first", "A. Smith"
+    if lower in _TITLES and not (len(last) == 1 and last.isupper()):
+        return False
+    if lower in _BEFORE_NUMBERS:
+        return not first.isdigit()
+    starts = word.lower() in _STARTERS and word[:1].isupper()
+    initial = len(last) == 1 and last.isupper()
+    if initial or lower in _TRAILING or last in _TRAILING_CAPITAL or _dotted(last):
+        return starts
+    if word[:1].islower():
+        # Texts without capitals; a short word before a lower-case one is an abbreviation we do not know.
+        return len(last) > 3 and last.isalpha()
+    return True
+
+
+def _dotted(word: str) -> bool:
+    """`U.S`, `Ph.D`, `a.m`: letters with periods between them."""
+    return "." in word and word.replace(".", "").isalpha()

@@ -1,0 +1,216 @@
+"""Sentences with offsets: what a reader takes for one, in prose, lists, tables and code."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_linear_time import HOSTILE, slowdown, unbounded_pairs
+
+from factrl import extract
+from factrl import sentences as module
+from factrl.extract import (
+    ClauseClaims,
+    SentenceClaims,
+    attribution,
+    lives,
+    marks,
+    replies,
+    statements,
+    tokens,
+)
+from factrl.sentences import Sentence, sentences
+
+
+def split(text: str) -> list[str]:
+    return [text[sentence.start : sentence.end] for sentence in sentences(text)]
+
+
+def kinds(text: str) -> list[tuple[str, str]]:
+    return [(sentence.kind, text[sentence.start : sentence.end]) for sentence in sentences(text)]
+
+
+# `|` marks where one sentence ends and the next begins.
+PROSE = [
+    "He was born in 1903.| She was born in Warsaw, Poland, on Nov. 7, 1867, and moved…| Dr. A. B. Smith of"
+    ' Acme Inc. said the U.S. GDP grew 2.3% in Q4.| "Is it true?" he asked.',
+    "He lived in the U.S.| He died in 1990.",
+    "She moved to Washington, D.C., in 1990.",
+    "He works at Apple Inc.| The company grew.",
+    "Martin Luther King Jr. was a pastor.| He died.",
+    "It was founded by John F. Kennedy.| He won.",
+    "See p. 5 for more.| No. 3 is best.",
+    "He said no.| Then he left.",
+    "The score was 3-2.| Five players were hurt.",
+    'She said "Stop."| He did.',
+    "(He died in 1990.)| She lived.",
+    "Smith (b. 1900. d. 1950) was a poet.| He wrote.",
+    "e.g. the dog vs. the cat.| It is small.",
+    "He was born in St. Louis and raised there.",
+    "Wait... what?| Yes!",
+    "He studied at Oxford.[1]| He then moved.[2][3]| It was good.",
+    "Pi is 3.14159.| It is irrational.",
+    "It cost $1.5 million.| That is a lot.",
+    "this text has no capitals.| it goes on. and on.",
+    "Visit example.com for more.| It is free.",
+    "She was born in Warsaw.She moved to Paris.",
+    "He played in World War I. The war ended.",
+    "Vitamin C. It helps.",
+    "J. R. R. Tolkien wrote it.| C. S. Lewis read it.",
+    "Mr. and Mrs. Smith et al. (2010) said so.",
+    "What a day!| Really?| Yes.",
+    "Yahoo! is a company.| It is old.",
+    "In the late 1990s she left.| By 2001 she was back.",
+    "居里夫人出生于华沙。|她获得了两次诺贝尔奖。|真的吗？|是的！",
+    "「行くよ。」と彼は言った。|彼女は笑った。",
+    "Ce fut fini.| Il mourut à Paris.",
+]
+# Two that need the word after the sign: the boundary is where the comment says.
+PROSE[20] = "She was born in Warsaw.|She moved to Paris."
+PROSE[21] = "He played in World War I.| The war ended."
+PROSE[22] = "Vitamin C.| It helps."
+PROSE[18] = "this text has no capitals.| it goes on. and on."
+
+
+@pytest.mark.parametrize("marked", PROSE)
+def test_prose(marked: str) -> None:
+    assert split(marked.replace("|", "")) == [part.strip() for part in marked.split("|")]
+
+
+def test_a_text_of_many_kinds() -> None:
+    text = (
+        "# Marie Curie\n\n"
+        "She was a physicist. She won twice.\n"
+        "Her prizes:\n"
+        "- **Physics**, in 1903. It was shared\n"
+        "  with her husband\n"
+        "1. Chemistry\n"
+        "2) Another one\n"
+        "* 1984 is a novel\n"
+        "\n---\n\n"
+        "| Year | Prize |\n|:--|---|\n| 1903 | Physics |\n\n"
+        "```python\nx = 1\n```\n"
+        "**Later life**\n"
+        "> She died in 1934.\n"
+    )
+    assert kinds(text) == [
+        ("heading", "Marie Curie"),
+        ("prose", "She was a physicist."),
+        ("prose", "She won twice."),
+        ("prose", "Her prizes:"),
+        ("item", "**Physics**, in 1903."),
+        ("item", "It was shared\n  with her husband"),
+        ("item", "Chemistry"),
+        ("item", "Another one"),
+        ("item", "1984 is a novel"),
+        ("heading", "Year | Prize"),
+        ("row", "1903 | Physics"),
+        ("code", "```python\nx = 1\n```"),
+        ("heading", "**Later life**"),
+        ("prose", "She died in 1934."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("She was born in\nWarsaw and died there.", ["She was born in\nWarsaw and died there."]),
+        ("Born: 1867\nDied: 1934", ["Born: 1867", "Died: 1934"]),
+        ("She was a physicist\r\n\r\nHe was not", ["She was a physicist", "He was not"]),
+        ("1.Abigail Adams (1797-1801)\n2.Hillary Clinton", ["Abigail Adams (1797-1801)", "Hillary Clinton"]),
+        ("3.5 million people live there.", ["3.5 million people live there."]),
+        ("1990 - 1995 was a bad time.", ["1990 - 1995 was a bad time."]),
+        ("①第一\n②第二", ["第一", "第二"]),
+        ("a | b", ["a | b"]),
+        ("| a |", ["a"]),
+        ("~~~\nShe was a physicist.\nShe won twice.\n~~~", ["She was a physicist.", "She won twice."]),
+        ("```\nShe never closed it. She went on.", ["She never closed it.", "She went on."]),
+    ],
+)
+def test_lines(text: str, parts: list[str]) -> None:
+    assert split(text) == parts
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\n", "---", "***", "...", "。", "|---|---|", "😀 😀", "\u200b", "# "]
+)
+def test_nothing_is_no_sentence(text: str) -> None:
+    assert sentences(text) == []
+
+
+@given(
+    st.one_of(
+        st.text(max_size=300),
+        st.lists(
+            st.sampled_from([*"aA1.!?。 \n\r\t|-*#`~\"'()[]:,…éμ中😀\u200b\u2028", "Mr.", "```\n", "U.S."])
+        ).map("".join),
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_sentences_are_in_order_and_hold_everything_said(text: str) -> None:
+    last = 0
+    for sentence in sentences(text):
+        assert last <= sentence.start < sentence.end <= len(text)
+        part = text[sentence.start : sentence.end]
+        assert part == part.strip()
+        assert any(map(str.isalnum, part))
+        left_out = text[last : sentence.start]
+        assert not re.search(r"[^\W\d_]{2}", left_out), left_out
+        last = sentence.end
+    assert not re.search(r"[^\W\d_]{2}", text[last:])
+
+
+# ---------------------------------------------------------------- time
+
+UNITS = [
+    *HOSTILE,
+    *(".", "?!", "...", "A. ", "a.b.", "1. ", "- ", "- a\n", "|a|\n|-|\n", "```\n", "# ", "[1]", "[a](b) "),
+    *(
+        "(",
+        "He was. ",
+        "He was born in 1900 and ",
+        "X, who was, ",
+        "a, ",
+        "and ",
+        "A, B, ",
+        "some people say that ",
+    ),
+    *("“a”", "_", "中。", "<", "\t\r\n", "a'", "😀"),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_splitting_takes_linear_time(unit: str) -> None:
+    assert slowdown(sentences, unit, 1 << 14) <= 3.0
+
+
+@pytest.mark.parametrize("reader", [ClauseClaims(), SentenceClaims()], ids=["clauses", "sentences"])
+@pytest.mark.parametrize(
+    "unit", [".", "He was born in 1900 and ", "X, who was, ", "a, ", "((", "[a](b) ", "- a\n", "中"]
+)
+def test_reading_claims_takes_linear_time(reader: ClauseClaims | SentenceClaims, unit: str) -> None:
+    assert slowdown(reader, unit, 1 << 12) <= 3.0
+
+
+def test_a_megabyte_of_one_sign_is_nothing_to_fear() -> None:
+    for unit in (" ", ".", "?!", "。", "<", "- ", "|", "😀"):
+        assert len(sentences(unit * ((1 << 20) // len(unit)))) == 0
+
+
+def test_no_pattern_repeats_a_repetition() -> None:
+    places = [module, attribution, lives, marks, replies, statements, tokens]
+    patterns = [value for place in places for value in vars(place).values() if isinstance(value, re.Pattern)]
+    patterns += marks._SELF
+    assert len(patterns) >= 25
+    assert {p.pattern for p in patterns if unbounded_pairs(p.pattern, p.flags)} == set()
+
+
+def test_a_sentence_is_small_and_cannot_change() -> None:
+    sentence = Sentence(0, 1)
+    with pytest.raises(AttributeError):
+        sentence.start = 2  # type: ignore[misc]
+    assert sys.getsizeof(sentence) < 100
+    assert set(extract.__all__) == {"ClauseClaims", "Extractor", "LLMClaims", "SentenceClaims"}
