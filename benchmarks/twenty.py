@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from factrl.cli.terminal import say
 from factrl.types import Passage
 from factrl.verifier import Report
 from factrl.verifier.presets import open_verifier
@@ -36,16 +37,17 @@ def main() -> None:
     started = time.monotonic()
     for row in ROWS:
         # The two sentences of one subject are one text, so that "She" has somebody to mean.
-        report = verifier(" ".join(said for said, _ in row["sentences"]), topic=row["title"], evidence=evidence)
+        text = " ".join(said for said, _ in row["sentences"])
+        report = verifier(text, topic=row["title"], evidence=evidence)
         for said, answer in row["sentences"]:
             start = report.text.index(said)
             checks = [c for c in report.checks if start <= c.claim.start < start + len(said)]
             found = verdict(Report(said, checks=tuple(checks), judge=report.judge))
             right += found == answer
-            print(f"{'ok' if found == answer else 'NO'}  {answer:<9} {found:<9} {said}")
+            say(f"{'ok' if found == answer else 'NO'}  {answer:<9} {found:<9} {said}")
             if found != answer:
-                print("\n".join(f"        {line}" for line in str(report).splitlines()))
-    print(f"{right}/20 right, {time.monotonic() - started:.0f} s, judge: {verifier.judge.identity}")
+                say("\n".join(f"        {line}" for line in str(report).splitlines()))
+    say(f"{right}/20 right, {time.monotonic() - started:.0f} s, judge: {verifier.judge.identity}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 USERS_SETTINGS = re.compile(r"(FACTRL|OPENAI|HF)_.*|(HTTP|HTTPS|ALL|NO)_PROXY", re.I)
-KEPT = {"FACTRL_DATA"}
+KEPT = {"FACTRL_DATA", "FACTRL_CACHE"}
 
 
 def pytest_configure() -> None:

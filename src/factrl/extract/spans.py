@@ -65,5 +65,5 @@ class Places:
         start, end = unit.span(min(place[1] for place in shared), max(place[2] for place in shared))
         return Claim(fact, start, end, unit.sentence)
 
-    def _score(self, words: set[str], number: int) -> float:
+    def _score(self, words: frozenset[str], number: int) -> float:
         return sum(1.0 / self._rarity[word] for word in words & self._sets[number])

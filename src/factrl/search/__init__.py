@@ -1,0 +1,36 @@
+"""Where evidence comes from: anything with `search`.
+
+`Index` is knowledge on disk, `Given` evidence that was handed in, `WebSearch` somebody else's engine, and
+`EvidencePool` what one group of rollouts has found so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from factrl.search.given import Given
+from factrl.search.index import Index
+from factrl.search.manifest import BrokenIndex
+from factrl.search.passages import read_passages
+from factrl.search.pool import EvidencePool
+from factrl.search.web import WebSearch
+from factrl.types import Passage
+
+__all__ = ["BrokenIndex", "EvidencePool", "Given", "Index", "Search", "WebSearch", "read_passages"]
+
+
+class Search(Protocol):
+    """Anything that finds passages for a claim; called from many threads, or awaited, at once."""
+
+    def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage] | Awaitable[list[Passage]]:
+        """At most `k` passages that bear on `query`, best first; an empty list when there are none.
+
+        Args:
+            query: a claim or a question, in its own words.
+            topic: the title of the document that the claim is about, for searches that know titles.
+
+        Raises:
+            Unscored: `search_failed`; that nothing was found is not a failure.
+        """
+        ...

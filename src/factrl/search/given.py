@@ -1,0 +1,102 @@
+"""Evidence that was handed in: a few passages in memory, ranked by the words they share with a claim.
+
+BM25 in plain Python over at most some thousand passages; anything larger belongs into an `Index`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from factrl.search.passages import read_passages
+from factrl.search.words import title_key, words
+from factrl.types import Passage
+
+_K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
+_MAX_QUERY = 4_000  # characters of a query that are read
+
+
+class Ranking:
+    """Texts ranked by BM25; grows, and takes time only in proportion to the words that a query shares.
+
+    Robertson's weights with Lucene's idf: log(1 + (N - n + 0.5) / (n + 0.5)).
+    """
+
+    def __init__(self) -> None:
+        self._postings: dict[str, list[tuple[int, int]]] = {}
+        self._lengths: list[int] = []
+        self._total = 0
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def add(self, text: str) -> None:
+        """One more text, under the next number."""
+        known = words(text)
+        for word, count in Counter(known).items():
+            self._postings.setdefault(word, []).append((len(self._lengths), count))
+        self._lengths.append(len(known))
+        self._total += len(known)
+
+    def scores(self, query: str) -> dict[int, float]:
+        """The texts that share a word with the query, by number, with their scores."""
+        size = len(self._lengths)
+        mean = self._total / size if size else 1.0
+        found: dict[int, float] = {}
+        for word in set(words(query[:_MAX_QUERY])):
+            postings = self._postings.get(word, ())
+            idf = math.log(1.0 + (size - len(postings) + 0.5) / (len(postings) + 0.5))
+            for number, count in postings:
+                norm = _K1 * (1.0 - _B + _B * self._lengths[number] / mean)
+                found[number] = found.get(number, 0.0) + idf * count * (_K1 + 1.0) / (count + norm)
+        return found
+
+    def shared(self, known: Iterable[str]) -> int:
+        """How many of these words the text with the most of them has."""
+        counts: Counter[int] = Counter()
+        for word in known:
+            counts.update(number for number, _ in self._postings.get(word, ()))
+        return max(counts.values(), default=0)
+
+
+class Given:
+    """Evidence that was handed in, as a `Search`.
+
+    Args:
+        evidence: passages, or texts that become passages as they are.
+    """
+
+    def __init__(self, evidence: Iterable[Passage | str]) -> None:
+        self.passages = [Passage(each) if isinstance(each, str) else each for each in evidence]
+        self._ranking = Ranking()
+        for passage in self.passages:
+            self._ranking.add(f"{passage.title} {passage.text}")
+
+    @classmethod
+    def read(cls, paths: Iterable[str | Path]) -> Given:
+        """The evidence in files or folders, cut into passages; formats as in `factrl.search.sources`.
+
+        Raises:
+            DataError: a file is missing, unreadable or of no known format, or none of them holds any text.
+        """
+        return cls(read_passages(paths))
+
+    def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
+        """The `k` passages that bear most on `query`, best first; also those that share no word with it.
+
+        What was handed in is meant to be looked at, so fewer than `k` come only when there are fewer.
+
+        Args:
+            topic: narrows the search to the passages of this title where there are any.
+        """
+        scores = self._ranking.scores(query)
+        numbers: Sequence[int] = range(len(self.passages))
+        if topic:
+            keys = {title_key(part) for part in (topic, *topic.split(";")) if part.strip()}
+            titled = [number for number in numbers if title_key(self.passages[number].title) in keys]
+            numbers = titled or numbers
+        best = sorted(numbers, key=lambda number: -scores.get(number, 0.0))[:k]
+        return [replace(self.passages[number], score=scores.get(number, 0.0)) for number in best]

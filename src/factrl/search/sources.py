@@ -1,0 +1,295 @@
+"""Documents from files, one after the other, in memory that does not grow with the file.
+
+Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text and Markdown (a file
+is a document), a wiki's XML dump, and the SQLite files in which FActScore and KnowRL keep Wikipedia; all
+but parquet and SQLite also as .gz or .bz2.  Nothing is repaired: a row without text is left out, and what
+cannot be read is an error that names the file and the place.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import hashlib
+import io
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from factrl.errors import DataError, nearest
+from factrl.search.wikipedia import read_dump
+
+_TEXT = ("text", "contents", "passage")
+_TITLE = ("title",)
+_SOURCE = ("url", "source")
+_ID = ("id", "_id")
+_PACKED = (".gz", ".bz2")
+_MAX_FIELD = 1 << 26  # characters of one CSV field; a whole book is 10 million
+_FINGERPRINT_BYTES = 1 << 16
+# Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
+_SEPARATOR = "####SPECIAL####SEPARATOR####"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text with a title, as a file holds it.
+
+    Attributes:
+        text: all of it.
+        title: empty when it has none.
+        source: its URL, or the name of the file.
+        id: as the file has it; empty when it has none.
+    """
+
+    text: str
+    title: str = ""
+    source: str = ""
+    id: str = ""
+
+
+class Source:
+    """One file of documents.
+
+    Args:
+        path: the file; its name says the format.
+
+    Attributes:
+        size: bytes on disk.
+        position: bytes read so far, before unpacking; grows while `documents` runs.
+
+    Raises:
+        DataError: there is no such file, or its format is unknown.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = _reader(path)
+        self.size = path.stat().st_size
+        self.position = 0
+
+    def fingerprint(self) -> str:
+        """Changes when the file does: a digest of its size, its start and its end."""
+        with self.path.open("rb") as file:
+            start = file.read(_FINGERPRINT_BYTES)
+            file.seek(max(0, self.size - _FINGERPRINT_BYTES))
+            end = file.read()
+        return hashlib.sha256(b"%d:%b%b" % (self.size, start, end)).hexdigest()[:32]
+
+    def documents(self) -> Iterator[Document]:
+        """The documents in the order of the file, those without text left out.
+
+        Raises:
+            DataError: the file breaks off, is not what its name says, or has no text column.
+        """
+        number = 0
+        try:
+            with closing(self._read(self)) as found:
+                for document in found:
+                    number += 1
+                    if document.text and not document.text.isspace():
+                        yield document
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.path} is not UTF-8 text: {error.reason}") from None
+        except (OSError, EOFError, zlib.error, csv.Error, sqlite3.Error) as error:
+            raise DataError(f"{self.path} cannot be read after {number:,} documents: {error}") from error
+
+
+def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) -> list[Source]:
+    """The files that are named, and for a folder every file in it that can be read, by name.
+
+    Args:
+        outside: leave out what a folder holds in here, so that an index is no source of its own; hidden files
+            and folders are left out in any case.
+
+    Raises:
+        DataError: a name leads nowhere, a folder has nothing to read, a format is unknown.
+    """
+    found: dict[Path, Source] = {}
+    for name in paths:
+        path = Path(name).expanduser()
+        if not path.exists():
+            around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise DataError(f"{path} does not exist{nearest(path.name, around)}")
+        files = [path] if path.is_file() else sorted(_files_in(path, outside))
+        if not files:
+            raise DataError(f"{path} holds no file of a known format ({', '.join(_READERS)})")
+        found |= {file.resolve(): Source(file) for file in files}
+    if not found:
+        raise DataError("no file was named")
+    return list(found.values())
+
+
+def _files_in(folder: Path, outside: Path | None) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        inside = outside is not None and outside.resolve() in path.resolve().parents
+        if _kind(path) in _READERS and path.is_file() and not hidden and not inside:
+            yield path
+
+
+def _kind(path: Path) -> str:
+    """`.jsonl` for `a.jsonl` and `a.jsonl.gz`."""
+    stem = path.stem if path.suffix.lower() in _PACKED else path.name
+    return Path(stem).suffix.lower()
+
+
+_Reader: TypeAlias = Callable[[Source], Generator[Document, None, None]]
+
+
+def _reader(path: Path) -> _Reader:
+    reader = _READERS.get(_kind(path))
+    if reader is None or not path.is_file():
+        known = ", ".join(_READERS)
+        raise DataError(
+            f"{path} is of no known format (known: {known}; all but .parquet and .db also as .gz, .bz2)"
+        )
+    return reader
+
+
+def _bytes_of(source: Source, raw: IO[bytes]) -> IO[bytes]:
+    suffix = source.path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=raw)  # pyright: ignore[reportReturnType]
+    return bz2.BZ2File(raw) if suffix == ".bz2" else raw  # pyright: ignore[reportReturnType]
+
+
+def _lines(source: Source, newline: str) -> Generator[str, None, None]:
+    """The lines of a text file; keeps `source.position`."""
+    with (
+        source.path.open("rb") as raw,
+        _bytes_of(source, raw) as unpacked,
+        io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=newline) as lines,
+    ):
+        for line in lines:
+            source.position = raw.tell()
+            yield line
+
+
+# Rows with columns
+
+
+def _document(row: Mapping[str, Any], source: Source, place: str) -> Document:
+    text = _value(row, _TEXT)
+    if text is None and not any(name in row for name in _TEXT):
+        columns = ", ".join(map(str, row)) or "none"
+        raise DataError(
+            f"{source.path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
+            "rename the one that holds the text to 'text'"
+        )
+    if text is not None and not isinstance(text, str):
+        raise DataError(f"{source.path}, {place}: the text is a {type(text).__name__}, not a string")
+    title, url, name = (_value(row, names) for names in (_TITLE, _SOURCE, _ID))
+    return Document(
+        text or "",
+        title="" if title is None else str(title).strip(),
+        source=source.path.name if url is None else str(url),
+        id="" if name is None else str(name),
+    )
+
+
+def _value(row: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _read_json_lines(source: Source) -> Generator[Document, None, None]:
+    # Universal newlines would also end a line at a lone carriage return.
+    with closing(_lines(source, "\n")) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield from _documents_of(line, source, number)
+
+
+def _documents_of(line: str, source: Source, number: int) -> Iterator[Document]:
+    """The document of one line of JSON, if it is one."""
+    place = f"line {number}"
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        hint = "; a list of rows is written one row a line" if number == 1 and line.startswith("[") else ""
+        raise DataError(f"{source.path}, {place} is not JSON: {error}{hint}") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{source.path}, {place} is a {type(row).__name__}, not an object with columns")
+    # A Cirrus dump alternates between an action and its article, and has talk pages and the like too.
+    if row.keys() != {"index"} and row.get("namespace", 0) == 0:
+        yield _document(row, source, place)
+
+
+def _read_separated(source: Source) -> Generator[Document, None, None]:
+    delimiter = "\t" if _kind(source.path) == ".tsv" else ","
+    limit = csv.field_size_limit(_MAX_FIELD)
+    try:
+        with closing(_lines(source, "")) as lines:
+            reader = csv.DictReader(lines, delimiter=delimiter)
+            for row in reader:
+                place = f"line {reader.line_num}"
+                if None in row:
+                    raise DataError(f"{source.path}, {place} has more fields than the first line")
+                yield _document(row, source, place)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _read_parquet(source: Source) -> Generator[Document, None, None]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(source.path) as file:
+            names = [n for n in file.schema_arrow.names if n in (*_TEXT, *_TITLE, *_SOURCE, *_ID)]
+            if not set(names) & {*_TEXT}:
+                _document(dict.fromkeys(file.schema_arrow.names), source, "the file")
+            rows = 0
+            for batch in file.iter_batches(batch_size=1024, columns=names):
+                for row in batch.to_pylist():
+                    yield _document(row, source, f"row {(rows := rows + 1)}")
+                source.position = source.size * rows // file.metadata.num_rows
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{source.path} is not a parquet file: {error}") from error
+
+
+def _read_database(source: Source) -> Generator[Document, None, None]:
+    uri = f"{source.path.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as database:
+        total = database.execute("SELECT max(rowid) FROM documents").fetchone()[0] or 1
+        for row, title, text in database.execute("SELECT rowid, title, text FROM documents ORDER BY rowid"):
+            source.position = source.size * row // total
+            text = (text or "").replace("<s>", " ").replace("</s>", " ").replace(_SEPARATOR, "\n\n")
+            yield Document(text.strip(), title=title or "", source=source.path.name)
+
+
+# Whole texts
+
+
+def _read_text(source: Source) -> Generator[Document, None, None]:
+    text = "".join(_lines(source, "\n"))
+    title = source.path.name[: source.path.name.lower().rindex(_kind(source.path))].replace("_", " ")
+    first, _, rest = text.lstrip().partition("\n")
+    if _kind(source.path) == ".md" and first.startswith("# "):
+        title, text = first[2:].strip(), rest
+    yield Document(text.strip(), title=title, source=source.path.name)
+
+
+def _read_wiki(source: Source) -> Generator[Document, None, None]:
+    with source.path.open("rb") as raw, _bytes_of(source, raw) as unpacked:
+        for page in read_dump(unpacked, source.path):
+            source.position = raw.tell()
+            yield Document(page.text, title=page.title, source=page.url, id=page.id)
+
+
+_READERS: Mapping[str, _Reader] = {
+    ".jsonl": _read_json_lines,
+    ".json": _read_json_lines,
+    ".csv": _read_separated,
+    ".tsv": _read_separated,
+    ".parquet": _read_parquet,
+    ".txt": _read_text,
+    ".md": _read_text,
+    ".xml": _read_wiki,
+    ".db": _read_database,
+}

@@ -1,0 +1,316 @@
+"""From texts to verdicts for a whole batch at once, on the background event loop.
+
+Every group of texts (the rollouts of one question) runs on its own: claims, then evidence, then verdicts.
+Across groups the stages overlap, so a server that answers many calls at a time stays busy, and nothing here
+waits for the slowest text of the batch.  Within a group equal claims are judged once, and evidence can be
+shared.  Claims are merged only when their normalised words and their evidence are equal: near-duplicates
+often differ in the very number or name that matters.
+
+What a call is made of depends on the texts alone, never on timing, so that the same batch asks the same
+questions again and a store can answer them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..cache import digest
+from ..errors import Unscored
+from ..extract.marks import normalised
+from ..search import Search
+from ..search.pool import EvidencePool
+from ..sentences import sentences
+from ..types import Claim, Passage, Verdict
+from .report import Check
+
+if TYPE_CHECKING:
+    from . import Verifier
+
+THREADS = 32  # for stages that are plain functions; what waits for a network should be `async def`
+_Pair = tuple[Claim, tuple[Passage, ...]]
+_Key = tuple[str, tuple[Passage, ...]]
+
+
+@dataclass
+class Job:
+    """One text on its way through the stages; the engine fills the lower half."""
+
+    text: str
+    search: Search
+    question: str = ""
+    topic: str = ""
+    checks: list[Check] = field(default_factory=list)
+    extracted: bool = False
+    floored: str | None = None
+    failure: Unscored | None = None
+
+
+async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int], None] | None) -> None:
+    """Fill `jobs`; what is not done at the verifier's deadline stays unjudged.
+
+    Raises:
+        SetupError: a stage needs the user to change something.
+        Exception: whatever bug a stage has; the other groups are stopped.
+    """
+    counter = _Counter(watch)
+    tasks = [asyncio.ensure_future(_Group(verifier, group, counter).run()) for group in _groups(jobs)]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=verifier.deadline, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    late = Unscored("deadline", f"not done within {verifier.deadline:.0f} s", stage="verify")
+    for job in jobs:
+        if not job.extracted and not job.failure and not job.floored:
+            job.failure = late
+        for number, check in enumerate(job.checks):
+            if check.claim.skip is None and check.verdict is None:
+                verdict = Verdict("unjudged", by=verifier.judge.identity, cause="deadline")
+                job.checks[number] = Check(check.claim, check.passages, verdict)
+
+
+def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Jobs with the same question; a job without one is alone."""
+    groups: dict[Any, list[Job]] = {}
+    for number, job in enumerate(jobs):
+        groups.setdefault((job.question, job.topic) if job.question else number, []).append(job)
+    return list(groups.values())
+
+
+class _Counter:
+    def __init__(self, watch: Callable[[int, int], None] | None) -> None:
+        self._watch, self._done, self._total = watch, 0, 0
+
+    def found(self, claims: int) -> None:
+        self._total += claims
+
+    def judged(self, claims: int) -> None:
+        self._done += claims
+        if self._watch is not None:
+            self._watch(self._done, self._total)
+
+
+class _Group:
+    """The texts that answer one question."""
+
+    def __init__(self, verifier: Verifier, jobs: Sequence[Job], counter: _Counter) -> None:
+        self.verifier, self.jobs, self.counter = verifier, jobs, counter
+        self._searches: dict[tuple[Any, str], asyncio.Future[tuple[Passage, ...]]] = {}
+
+    async def run(self) -> None:
+        try:
+            await self._stages()
+        finally:  # at the deadline nothing may go on asking servers
+            for search in self._searches.values():
+                search.cancel()
+
+    async def _stages(self) -> None:
+        await asyncio.gather(*map(self._extract, self.jobs))
+        pool = await self._shared_pool() if self.verifier.share else None
+        places = [
+            (job, number)
+            for job in self.jobs
+            for number, check in enumerate(job.checks)
+            if check.claim.skip is None and check.verdict is None
+        ]
+        self.counter.found(len(places))
+        await asyncio.gather(*(self._search(job, number, pool) for job, number in places))
+        await self._judge(places)
+
+    async def _extract(self, job: Job) -> None:
+        verifier = self.verifier
+        if len(job.text) > verifier.max_chars:
+            job.floored = "oversize"
+            return
+        try:
+            claims = await _call(verifier.extract, job.text, job.question, job.topic)
+        except Unscored as error:
+            job.failure = error
+            return
+        job.extracted, room = True, verifier.max_claims
+        for claim in claims:
+            verdict = None
+            if claim.skip is None:
+                room -= 1
+                if room < 0:  # the policy's own doing, so it is not masked: an unsupported claim
+                    verdict = Verdict("unknown", by=verifier.judge.identity, cause="over_limit")
+            job.checks.append(Check(claim, (), verdict))
+
+    async def _shared_pool(self) -> _Pool:
+        """What is found for the question and each sentence of the text with the most claims, and then for
+        the sentences of the others that say something which nothing of it covers."""
+        pool = _Pool()
+        longest = max(self.jobs, key=lambda job: len(job.checks))
+        parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
+        await self._fill(pool, longest, [longest.question, *parts])
+        for job in self.jobs:
+            new = [part for part in _uncovered(job, pool.evidence) if part not in parts]
+            parts += new
+            await self._fill(pool, job, new)
+        return pool
+
+    async def _fill(self, pool: _Pool, job: Job, queries: Sequence[str]) -> None:
+        searches = (self._found(job, query) for query in queries if query)
+        for result in await asyncio.gather(*searches, return_exceptions=True):
+            if isinstance(result, tuple):
+                pool.evidence.add(result)
+            elif isinstance(result, Unscored):
+                pool.failure = result
+            else:
+                raise result
+
+    async def _search(self, job: Job, number: int, pool: _Pool | None) -> None:
+        claim = job.checks[number].claim
+        by = self.verifier.judge.identity
+        try:
+            if pool is None:
+                passages = await self._found(job, claim.text)
+            else:
+                passages = tuple(pool.evidence.top(claim.text, self.verifier.k))
+                if not passages and pool.failure is not None:
+                    raise pool.failure
+        except Unscored as error:
+            verdict = Verdict(
+                "unjudged", by=by, cause=error.cause, facts={**error.facts, "detail": error.detail}
+            )
+        else:
+            verdict = None if passages else Verdict("unknown", by=by, cause="no_evidence")
+            job.checks[number] = Check(claim, passages)
+        if verdict is not None:
+            self._settle(job, number, verdict)
+
+    async def _found(self, job: Job, query: str) -> tuple[Passage, ...]:
+        """Search results; the same query of one group is sent once."""
+        if self.verifier.topic_in_query and job.topic:
+            query = f"{job.topic} {query}"
+        key = (job.search, query)
+        if key not in self._searches:
+            call = _call(job.search.search, query, self.verifier.k, topic=job.topic)
+            self._searches[key] = asyncio.ensure_future(call)
+        return tuple(await asyncio.shield(self._searches[key]))
+
+    async def _judge(self, places: Sequence[tuple[Job, int]]) -> None:
+        waiting: dict[_Key, list[tuple[Job, int]]] = {}
+        for job, number in places:
+            check = job.checks[number]
+            if check.verdict is None:
+                waiting.setdefault((normalised(check.claim.text), check.passages), []).append((job, number))
+        known = self._recall(waiting)
+        for key, verdict in known.items():
+            self._settle_all(waiting[key], verdict)
+        todo = [key for key in waiting if key not in known]
+        size = max(1, self.verifier.judge.per_call)
+        chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
+        await asyncio.gather(*(self._judge_chunk(chunk, waiting) for chunk in chunks))
+
+    async def _judge_chunk(self, chunk: Sequence[_Key], waiting: dict[_Key, list[tuple[Job, int]]]) -> None:
+        judge = self.verifier.judge
+        pairs: list[_Pair] = []
+        for key in chunk:
+            job, number = waiting[key][0]
+            pairs.append((job.checks[number].claim, key[1]))
+        try:
+            verdicts = await _call(judge.judge, pairs)
+        except Unscored as error:
+            failed = Verdict("unjudged", by=judge.identity, cause=error.cause, facts=dict(error.facts))
+            verdicts = [failed] * len(pairs)
+        if len(verdicts) != len(pairs):
+            raise RuntimeError(
+                f"judge {judge.identity!r} returned {len(verdicts)} verdicts for {len(pairs)} claims"
+            )
+        await self._remember(chunk, verdicts)
+        for key, verdict in zip(chunk, verdicts, strict=True):
+            self._settle_all(waiting[key], verdict)
+
+    def _settle_all(self, places: Iterable[tuple[Job, int]], verdict: Verdict) -> None:
+        for job, number in places:
+            self._settle(job, number, verdict)
+
+    def _settle(self, job: Job, number: int, verdict: Verdict) -> None:
+        check = job.checks[number]
+        job.checks[number] = Check(check.claim, check.passages, verdict)
+        self.counter.judged(1)
+
+    def _recall(self, waiting: Iterable[_Key]) -> dict[_Key, Verdict]:
+        """Verdicts of an earlier run."""
+        store = self.verifier.store
+        if store is None:
+            return {}
+        keys = {key: self._stored_as(key) for key in waiting}
+        rows = store.get_many(list(keys.values()))
+        return {key: _verdict(rows[name]) for key, name in keys.items() if name in rows}
+
+    async def _remember(self, keys: Sequence[_Key], verdicts: Sequence[Verdict]) -> None:
+        """Keep what was judged; a failure is never kept."""
+        store = self.verifier.store
+        if store is None:
+            return
+        rows = {
+            self._stored_as(key): _row(verdict)
+            for key, verdict in zip(keys, verdicts, strict=True)
+            if verdict.label != "unjudged"
+        }
+        await store.aput_many(rows)
+
+    def _stored_as(self, key: _Key) -> str:
+        claim, passages = key
+        evidence = [[passage.title, passage.text] for passage in passages]
+        judge = self.verifier.judge.identity
+        return digest({"kind": "verdict/1", "judge": judge, "claim": claim, "evidence": evidence})
+
+
+@dataclass
+class _Pool:
+    """Evidence that a group shares, and the last search for it that failed."""
+
+    evidence: EvidencePool = field(default_factory=EvidencePool)
+    failure: Unscored | None = None
+
+
+def _uncovered(job: Job, evidence: EvidencePool) -> list[str]:
+    """The sentences with a claim that no passage is about, in their order."""
+    starts = [
+        check.claim.start
+        for check in job.checks
+        if check.claim.skip is None and not evidence.covers(check.claim.text)
+    ]
+    parts = sentences(job.text)
+    numbers = sorted({bisect_right(parts, start, key=lambda part: part.start) - 1 for start in starts})
+    return [job.text[parts[number].start : parts[number].end] for number in numbers if number >= 0]
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    """What a store keeps of a verdict; `asdict` would copy every value."""
+    return {field.name: getattr(verdict, field.name) for field in fields(Verdict)}
+
+
+def _verdict(row: dict[str, Any]) -> Verdict:
+    quote = row["quote"]
+    return Verdict(**{**row, "quote": tuple(quote) if quote else None})
+
+
+_EXECUTORS: dict[int, ThreadPoolExecutor] = {}
+
+
+async def _call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """`function`, awaited if it is a coroutine function, else on a worker thread of this process."""
+    called = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.iscoroutinefunction(called):
+        return await function(*args, **named)
+    pid = os.getpid()
+    if pid not in _EXECUTORS:
+        _EXECUTORS[pid] = ThreadPoolExecutor(THREADS, thread_name_prefix="factrl-stage")
+    return await asyncio.get_running_loop().run_in_executor(
+        _EXECUTORS[pid], partial(function, *args, **named)
+    )

@@ -1,0 +1,268 @@
+"""What came of checking one text: its claims, the passages, the verdicts, and the scores they make.
+
+A score is published as a number only when the verdicts that are missing could not move it by more than
+`WIDTH`; otherwise asking for it raises `Unscored`, and `bounds` says between which values it lies.
+
+Scores: FActScore and its length penalty (arXiv 2305.14251, equation 1 and section 4 of the released code),
+precision, recall@K and F1@K of SAFE and VeriScore (arXiv 2403.18802, equation 1; arXiv 2406.19276).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, Unscored
+from ..escape import one_line
+from ..types import Claim, Passage, Verdict
+
+WIDTH = 0.05  # the widest interval that is still published as a number
+_SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
+_Score = Callable[[int, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim, what was found for it and what the judge said.
+
+    Attributes:
+        claim: the claim; when its `skip` is set, there are no passages and no verdict.
+        passages: the evidence that the judge saw, best first.
+        verdict: None exactly when the claim is skipped.
+    """
+
+    claim: Claim
+    passages: tuple[Passage, ...] = ()
+    verdict: Verdict | None = None
+
+    @property
+    def quote(self) -> str:
+        """The sentence of the evidence that decided; empty when none did."""
+        if self.verdict is None or self.verdict.quote is None:
+            return ""
+        number, start, end = self.verdict.quote
+        return self.passages[number].text[start:end]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The checked text.
+
+    Attributes:
+        text: what was checked.
+        question: the question it answers; empty when there was none.
+        checks: one per claim, in the order of the text.
+        judge: identity of the judge.
+        weak: no model judged, only overlap of words and numbers; not a verification.
+        abstained: the text claims nothing because it declines to answer.
+        floored: why the text itself could not be checked (`oversize`), else None.
+        failure: why there are no claims although the text was fine: our side failed; else None.
+        seconds: wall-clock time of the whole batch that this text was checked in.
+    """
+
+    text: str
+    question: str = ""
+    checks: tuple[Check, ...] = ()
+    judge: str = ""
+    weak: bool = False
+    abstained: bool = False
+    floored: str | None = None
+    failure: Unscored | None = None
+    seconds: float = 0.0
+    counts: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        labels = Counter(check.verdict.label for check in self.checks if check.verdict is not None)
+        object.__setattr__(self, "counts", {label: labels[label] for label in _SIGNS})
+
+    @property
+    def claims(self) -> int:
+        """How many claims count: all but the skipped ones."""
+        return sum(self.counts.values())
+
+    @property
+    def precision(self) -> float | None:
+        """Supported claims over all that count; 0 without claims, None when the text abstained.
+
+        Raises:
+            Unscored: too many verdicts are missing, or the claims themselves.
+        """
+        return self._published(_precision)
+
+    def recall_at(self, k: int) -> float | None:
+        """`min(supported / k, 1)`, the share of the `k` facts a good answer is expected to give.
+
+        Raises:
+            ConfigError: `k` is below 1.
+            Unscored: as `precision`.
+        """
+        return self._published(_recall(k))
+
+    def f1_at(self, k: int) -> float | None:
+        """Harmonic mean of precision and recall at `k`; 0 when nothing is supported (SAFE, equation 1).
+
+        Raises:
+            ConfigError: `k` is below 1.
+            Unscored: as `precision`.
+        """
+        return self._published(_f1(k))
+
+    def factscore(self, gamma: int = 10) -> float | None:
+        """Precision times `exp(1 - gamma / claims)` below `gamma` claims; `gamma=0` is without the penalty.
+
+        Raises:
+            ConfigError: `gamma` is negative.
+            Unscored: as `precision`.
+        """
+        return self._published(_factscore(gamma))
+
+    def bounds(self, score: str = "precision", at: int | None = None) -> tuple[float, float]:
+        """Between which values a score lies, whatever the missing verdicts are.
+
+        Args:
+            score: `precision`, `recall`, `f1` or `factscore`.
+            at: K of recall and F1, gamma of FActScore.
+
+        Raises:
+            ConfigError: there is no such score.
+            Unscored: the claims themselves are missing, so nothing is known.
+        """
+        if self.failure is not None:
+            raise self.failure
+        supported = self.counts["supported"]
+        function = _score(score, at)
+        return function(supported, self.claims), function(supported + self.counts["unjudged"], self.claims)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON values; passages are listed once and claims name them by number."""
+        passages: dict[Passage, int] = {}
+        claims = []
+        for check in self.checks:
+            numbers = [passages.setdefault(passage, len(passages)) for passage in check.passages]
+            verdict = None if check.verdict is None else asdict(check.verdict)
+            claims.append({**asdict(check.claim), "passages": numbers, "verdict": verdict})
+        low_high = None if self.failure else dict(zip(("low", "high"), self.bounds(), strict=True))
+        return {
+            "question": self.question,
+            "text": self.text,
+            "judge": self.judge,
+            "weak": self.weak,
+            "abstained": self.abstained,
+            "floored": self.floored,
+            "failure": str(self.failure) if self.failure else None,
+            "counts": dict(self.counts),
+            "precision": low_high,
+            "claims": claims,
+            "passages": [asdict(passage) for passage in passages],
+            "seconds": round(self.seconds, 3),
+        }
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the report as one self-contained page; returns its path."""
+        from .html import page
+
+        target = Path(path)
+        target.write_text(page(self), encoding="utf-8")
+        return target
+
+    def __str__(self) -> str:
+        """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
+        lines = [line for check in self.checks for line in _lines(check)]
+        return "\n".join([*lines, *self.summary()])
+
+    def summary(self) -> list[str]:
+        """The counts and the score, in words."""
+        if self.failure is not None:
+            return [f"could not be checked: {one_line(str(self.failure))}"]
+        if self.floored:
+            return [f"not checked: {self.floored}"]
+        if not self.claims:
+            return ["the text declines to answer: no claims" if self.abstained else "no claim to check"]
+        low, high = self.bounds()
+        supported, missing = self.counts["supported"], self.counts["unjudged"]
+        score = (
+            f"{low:.2f}" if low == high else f"between {low:.2f} and {high:.2f} ({missing} without a verdict)"
+        )
+        parts = ", ".join(f"{count} {label}" for label, count in self.counts.items() if count)
+        lines = [f"{parts}: precision {supported}/{self.claims} = {score}"]
+        if self.weak:
+            lines.append("weak: compared by words and numbers only; this is not a verification")
+        return lines
+
+    def _published(self, score: _Score) -> float | None:
+        if self.failure is not None:
+            raise self.failure
+        if self.floored:
+            return 0.0
+        if self.abstained and not self.claims:
+            return None
+        supported, missing = self.counts["supported"], self.counts["unjudged"]
+        low, high = score(supported, self.claims), score(supported + missing, self.claims)
+        if high - low > WIDTH:
+            verdicts = [check.verdict for check in self.checks if check.verdict is not None]
+            causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
+            tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+            detail = f"{missing} of {self.claims} claims have no verdict ({tally})"
+            raise Unscored("claims_unjudged", detail, stage="verify", causes=dict(causes))
+        return (low + high) / 2
+
+
+def _precision(supported: int, claims: int) -> float:
+    return supported / claims if claims else 0.0
+
+
+def _recall(k: int) -> _Score:
+    if k < 1:
+        raise ConfigError(f"K must be at least 1, not {k!r}")
+    return lambda supported, claims: min(supported / k, 1.0)
+
+
+def _f1(k: int) -> _Score:
+    recall = _recall(k)
+
+    def f1(supported: int, claims: int) -> float:
+        p, r = _precision(supported, claims), recall(supported, claims)
+        return 2 * p * r / (p + r) if supported else 0.0
+
+    return f1
+
+
+def _factscore(gamma: int) -> _Score:
+    if gamma < 0:
+        raise ConfigError(f"gamma must be at least 0, not {gamma!r}")
+
+    def factscore(supported: int, claims: int) -> float:
+        short = 0 < claims < gamma  # at gamma itself the penalty is exp(0) = 1
+        return _precision(supported, claims) * (math.exp(1 - gamma / claims) if short else 1.0)
+
+    return factscore
+
+
+def _score(name: str, at: int | None) -> _Score:
+    if name == "precision" and at is None:
+        return _precision
+    makers: Mapping[str, Callable[[int], _Score]] = {"recall": _recall, "f1": _f1, "factscore": _factscore}
+    if name not in makers:
+        raise ConfigError(f"there is no score {name!r} (there are: precision, {', '.join(makers)})")
+    if at is None:
+        raise ConfigError(f"{name} needs `at`: K of recall and F1, gamma of FActScore")
+    return makers[name](at)
+
+
+def _lines(check: Check) -> list[str]:
+    claim = one_line(check.claim.text)
+    if check.verdict is None:
+        return [f"- skipped    {claim} ({check.claim.skip})"]
+    verdict = check.verdict
+    p = f"  p={verdict.p:.2f}" if verdict.p is not None else ""
+    because = f" ({one_line(verdict.cause)})" if verdict.cause else ""
+    lines = [f"{_SIGNS[verdict.label]} {verdict.label:<10} {claim}{p}{because}"]
+    if check.quote and verdict.quote is not None:
+        passage = check.passages[verdict.quote[0]]
+        where = one_line(passage.title or passage.source)
+        lines.append(f"             “{one_line(check.quote)}”" + (f" ({where})" if where else ""))
+    return lines

@@ -1,0 +1,448 @@
+"""The index on disk: what it finds, what it refuses, and what it says when it is damaged."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tantivy")
+
+from factrl.errors import ConfigError, DataError, SetupError
+from factrl.search import BrokenIndex, Index
+from factrl.search.bm25 import WordIndex
+from factrl.search.dense import Vectors
+from factrl.search.words import words
+
+CURIE = [
+    {"id": "c1", "title": "Marie Curie", "text": "Marie Curie was born in Warsaw in 1867.", "url": "https://x/mc"},
+    {"id": "c2", "title": "Marie Curie", "text": "She won the Nobel Prize in Physics in 1903."},
+    {"id": "e1", "title": "Albert Einstein", "text": "Albert Einstein was born in Ulm in 1879."},
+    {"id": "u1", "title": "US", "text": "The United States is a country."},
+    {"id": "u2", "title": "Us", "text": "Us is a horror film of 2019."},
+    {"id": "j1", "title": "Alien; Aliens", "text": "Two films in one box."},
+    {"id": "k1", "title": "", "text": "巴黎是法国的首都。"},
+]  # fmt: skip
+
+
+class Letters:
+    """Vectors of letter counts: texts with the same letters are close, whatever their words."""
+
+    identity = "letters-1"
+    dimension = 26
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        counts = [[text.lower().count(chr(97 + letter)) for letter in range(26)] for text in texts]
+        vectors = np.array(counts, np.float32).reshape(-1, 26)
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+def write(path: Path, rows: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("index")
+    return Index.build(folder / "kb", [write(folder / "curie.jsonl", CURIE)])
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("dense")
+    return Index.build(folder / "kb", [write(folder / "curie.jsonl", CURIE)], embedder=Letters())
+
+
+def ids(found: Sequence[Any]) -> list[str]:
+    return [passage.id.partition(":")[2] or passage.id for passage in found]
+
+
+# Searching
+
+
+def test_a_passage_comes_back_whole(index: Index) -> None:
+    found = index.search("When was Marie Curie born?")
+    assert ids(found) == ["c1", "c2", "e1"]
+    best = found[0]
+    assert (best.text, best.title, best.source) == (CURIE[0]["text"], "Marie Curie", "https://x/mc")
+    assert best.id == "0:c1"
+    assert found[1].source == "curie.jsonl"
+    scores = [passage.score or 0.0 for passage in found]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] > 0
+    assert repr(index) == f"Index({str(index.path)!r}, 7 passages)"
+
+
+def test_k(index: Index) -> None:
+    assert len(index.search("born", k=1)) == 1
+    with pytest.raises(ConfigError, match="k must be at least 1, not 0"):
+        index.search("born", k=0)
+
+
+def test_unspaced_scripts(index: Index) -> None:
+    assert ids(index.search("法国的首都是什么？")) == ["k1"]
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("Marie Curie", ["c1", "c2"]),
+        (" marie_curie ", ["c1", "c2"]),
+        ("US", ["u1"]),
+        ("Us", ["u2"]),
+        ("uS", ["u1", "u2"]),
+        ("Marie Curie;Albert Einstein", ["c1", "c2", "e1"]),
+        ("Albert Einstein;Marie Curie;Nobody", ["c1", "c2", "e1"]),
+        ("Alien; Aliens", ["j1"]),
+        ("Nobody", []),
+        ("Nobody;No One", []),
+        ("", []),
+        (";", []),
+        ("Curie", []),
+        ("=US", []),
+        ("\ud800", []),
+        ("x" * 5000, []),
+    ],
+)
+def test_titled(index: Index, title: str, expected: list[str]) -> None:
+    found = index.titled(title)
+    assert ids(found) == expected
+    assert all(passage.score is None for passage in found)
+
+
+def test_a_topic_confines_the_search(index: Index, dense: Index) -> None:
+    for searched in (index, dense):
+        assert ids(searched.search("Who was born in Ulm?", topic="Marie Curie")) == ["c1", "c2"]
+        assert ids(searched.search("the of", topic="Marie Curie")) == ["c1", "c2"]
+        assert sorted(ids(searched.search("born", topic="Albert Einstein;Marie Curie", k=9))) == [
+            "c1",
+            "c2",
+            "e1",
+        ]
+        assert searched.search("born in Ulm", topic="Nobody") == []
+    assert ids(dense.search("abc", topic="Marie Curie", how="dense")) == ["c1", "c2"]
+
+
+# S24: nothing in a query is an operator
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *('" OR 1=1', "NEAR(", "NEAR(a b, 5)", "*", "born*", '"', '"born', "'; DROP TABLE passages; --", "%"),
+        *("title:born", "born AND", "NOT born", "-born", "(", "((((", "born^9", "a:b:c", "[1 TO 2]", "\\"),
+        *("", " ", "\x00", "\ud800", "born\x00Ulm", "/.*/", "born~2", "IN [a b]", "{born}", "\n", "💥", "﷽"),
+    ],
+)  # fmt: skip
+def test_no_query_is_an_operator(index: Index, dense: Index, query: str) -> None:
+    plain = " ".join(words(query))
+    for searched in (index, dense):
+        assert index.search(query, k=9) == index.search(plain, k=9)
+        assert searched.search(query, topic="Marie Curie", k=9) is not None
+        assert searched.search("born", topic=query) is not None
+    known = set(words(query))
+    for passage in index.search(query, k=9):
+        assert known & set(words(f"{passage.title} {passage.text}"))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(max_size=200), st.text(max_size=20))
+def test_any_query(index: Index, query: str, topic: str) -> None:
+    assert len(index.search(query)) <= 5
+    assert len(index.search(query, topic=topic)) <= 5
+    assert isinstance(index.titled(topic), list)
+
+
+def test_a_query_without_end(index: Index) -> None:
+    assert ids(index.search("Marie Curie Warsaw " + "word " * 200_000, k=1)) == ["c1"]
+    assert index.search(" ".join(map(str, range(100_000)))) is not None
+
+
+def test_any_passage_is_given_back(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    letters = "aZ9 é字\x00\ud800\u202e'\"\\<>{}[]\n💥"
+    texts = ["key " + "".join(rng.choices(letters, k=30)) + "." for _ in range(200)]
+    index = Index.build(tmp_path / "kb", [write(tmp_path / "x.jsonl", [{"text": text} for text in texts])])
+    assert {p.text for p in index.search("key", k=500)} == {text.strip() for text in texts}
+
+
+# By meaning
+
+
+def test_ways_to_search(dense: Index) -> None:
+    scrambled = "tsaiblre tnnEiest"  # the letters of Albert Einstein, none of the words
+    assert dense.search(scrambled, how="bm25") == []
+    assert ids(dense.search(scrambled, how="dense", k=1)) == ["e1"]
+    assert ids(dense.search(scrambled, k=1)) == ["e1"]
+    assert len(dense.search("Warsaw", how="dense", k=99)) == len(dense) == 7
+    both = dense.search("Marie Curie Warsaw", k=2)
+    assert ids(both)[0] == "c1"
+    assert both[0].score == pytest.approx(2 / 11)  # first of both
+
+
+def test_a_second_look(dense: Index) -> None:
+    plain = Index.open(dense.path)
+    second = Index.open(dense.path, reranker=Letters())
+    query = "born Ulm ein alb sterni teeinstein"
+    found = second.search(query, k=2)
+    vectors = Letters().encode([query, *(p.text for p in plain.search(query, k=50))])
+    assert found[0].score == pytest.approx(float((vectors[1:] @ vectors[0]).max()))
+    assert second.search("zzzz") == []
+
+
+def test_an_index_with_vectors_needs_no_embedder(dense: Index) -> None:
+    plain = Index.open(dense.path)
+    assert plain.dense
+    assert ids(plain.search("Ulm")) == ["e1"]
+    with pytest.raises(ConfigError, match="opened without an embedder"):
+        plain.search("Ulm", how="dense")
+
+
+def test_what_cannot_be_searched(index: Index) -> None:
+    with pytest.raises(ConfigError, match="built without --dense"):
+        index.search("Ulm", how="hybrid")
+    with pytest.raises(ConfigError, match="no way to search; did you mean 'dense'"):
+        index.search("Ulm", how="denses")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="vectors of no embedder, not of letters-1"):
+        Index.open(index.path, embedder=Letters())
+
+
+def test_another_embedder(dense: Index, tmp_path: Path) -> None:
+    other = Letters()
+    other.identity = "letters-2"
+    with pytest.raises(ConfigError, match="has vectors of letters-1, not of letters-2"):
+        Index.open(dense.path, embedder=other)
+    copy = Path(shutil.copytree(dense.path, tmp_path / "kb"))
+    with pytest.raises(
+        ConfigError, match="vectors of letters-1, and new passages would have none; use --dense"
+    ):
+        Index.open(copy).add([write(tmp_path / "y.jsonl", [{"text": "x"}])])
+
+
+def test_an_embedder_that_fails_its_promise(tmp_path: Path) -> None:
+    class Wrong(Letters):
+        def encode(self, texts: Sequence[str]) -> np.ndarray:
+            return super().encode(texts)[:, :9]
+
+    with pytest.raises(ValueError, match=r"letters-1 gave vectors of shape \(1, 9\), not finite \(1, 26\)"):
+        Index.build(tmp_path / "kb", [write(tmp_path / "x.jsonl", [{"text": "x"}])], embedder=Wrong())
+
+
+def test_vectors_are_found_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from factrl.search import dense as module
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1000, 8)).astype(np.float16)
+    module.append(tmp_path, 0, rows[:600].astype(np.float32))
+    module.append(tmp_path, 600, rows[:50].astype(np.float32))  # of a commit that never happened
+    module.append(tmp_path, 600, rows[600:].astype(np.float32))
+    monkeypatch.setattr(module, "_BLOCK", 64)
+    vector = rng.normal(size=8).astype(np.float32)
+    best = np.argsort(-(rows.astype(np.float32) @ vector), kind="stable")
+    vectors = Vectors(tmp_path, 1000, 8)
+    assert vectors.nearest(vector, 10) == list(best[:10])
+    assert vectors.nearest(vector, 5000) == list(best)
+    assert vectors.nearest(vector, 3, among=[int(best[50]), int(best[9]), int(best[70])])[0] == best[9]
+    assert Vectors(tmp_path, 0, 8).nearest(vector, 3) == []
+
+
+# Adding
+
+
+def test_add(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.jsonl", CURIE[:2])
+    index = Index.build(tmp_path / "kb", [first], embedder=Letters())
+    old = Index.open(tmp_path / "kb")
+    index.add([first, write(tmp_path / "b.jsonl", CURIE[2:])])
+    assert len(index) == 7
+    assert ids(index.search("Ulm", how="bm25")) == ["e1"]
+    assert ids(index.search("tsaiblre tnnEiest", how="dense", k=1)) == ["e1"]
+    assert len(old) == 2
+    assert old.search("Ulm") == []
+    assert len(Index.open(tmp_path / "kb", embedder=Letters())) == 7
+    index.add([first])
+    assert len(index) == 7
+
+
+def test_a_file_that_has_grown_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", CURIE[:2])
+    index = Index.build(tmp_path / "kb", [path])
+    write(path, CURIE)
+    with pytest.raises(DataError, match=r"a\.jsonl has changed since it was read into"):
+        index.add([path])
+    assert len(Index.open(tmp_path / "kb")) == 2
+
+
+def test_building_again_changes_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", CURIE)
+    Index.build(tmp_path / "kb", [path])
+    assert len(Index.build(tmp_path / "kb", [path])) == 7
+    other = write(tmp_path / "b.jsonl", [{"text": "x"}])
+    with pytest.raises(
+        SetupError, match="already holds an index of other files; add these with: factrl index"
+    ):
+        Index.build(tmp_path / "kb", [path, other])
+
+
+def test_searches_run_while_passages_are_added(tmp_path: Path) -> None:
+    index = Index.build(tmp_path / "kb", [write(tmp_path / "a.jsonl", CURIE)])
+    stop, failures = threading.Event(), []
+
+    def search() -> None:
+        while not stop.is_set():
+            if ids(index.search("Marie Curie Warsaw", k=1)) != ["c1"]:
+                failures.append("missing")
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(3):
+        rows = [{"text": f"filler {turn} {number}"} for number in range(300)]
+        index.add([write(tmp_path / f"{turn}.jsonl", rows)])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(index) == 907
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", CURIE)
+    Index.build(tmp_path / "kb", [path])
+    writer = WordIndex(tmp_path / "kb").writer()
+    with pytest.raises(SetupError, match="another process is adding to this index"):
+        Index.open(tmp_path / "kb").add([write(tmp_path / "b.jsonl", [{"text": "x"}])])
+    writer.close()
+    Index.open(tmp_path / "kb").add([tmp_path / "b.jsonl"])
+
+
+def test_documents_are_cut(tmp_path: Path) -> None:
+    text = "\n\n".join(f"Sentence number {number} says something about zebras." for number in range(100))
+    (tmp_path / "Zebra.txt").write_text(text)
+    index = Index.build(tmp_path / "kb", [tmp_path / "Zebra.txt"])
+    parts = index.titled("zebra")
+    assert len(parts) == len(index) > 5
+    assert " ".join(" ".join(part.text.split()) for part in parts) == " ".join(text.split())
+    assert [part.id for part in parts] == [str(number) for number in range(len(parts))]
+
+
+# Refusals
+
+
+def test_nothing_to_index(tmp_path: Path) -> None:
+    empty = write(tmp_path / "a.jsonl", [{"text": ""}])
+    with pytest.raises(DataError, match=r"there is no text in .*a\.jsonl"):
+        Index.build(tmp_path / "kb", [empty])
+    with pytest.raises(SetupError, match="is unfinished"):
+        Index.open(tmp_path / "kb")
+    assert (
+        len(Index.build(tmp_path / "kb", [write(tmp_path / "b.jsonl", CURIE)])) == 7
+    )  # no need to remove it
+
+
+def test_a_mended_file_goes_on(tmp_path: Path) -> None:
+    good = write(tmp_path / "a.jsonl", CURIE)
+    bad = tmp_path / "b.jsonl"
+    bad.write_text('{"body": "x"}')
+    with pytest.raises(DataError, match="columns: body"):
+        Index.build(tmp_path / "kb", [good, bad])
+    with pytest.raises(
+        SetupError, match="is unfinished; wait for factrl index, or run the same command again"
+    ):
+        Index.open(tmp_path / "kb")
+    bad.write_text('{"text": "x"}')
+    assert len(Index.build(tmp_path / "kb", [good, bad])) == 8
+
+
+def test_no_index(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"there is no index in .*; build it with: factrl index FILES --out"):
+        Index.open(tmp_path / "nowhere")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("x")
+    with pytest.raises(SetupError, match="is there already and holds no index"):
+        Index.build(tmp_path / "other", [write(tmp_path / "a.jsonl", CURIE)])
+    with pytest.raises(SetupError, match="is there already and holds no index"):
+        Index.build(tmp_path / "a.jsonl", [tmp_path / "a.jsonl"])
+    assert (tmp_path / "other" / "thesis.tex").exists()
+
+
+# Damage (F22)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 1, "states": 7, "built": 1}']
+)
+def test_a_damaged_manifest(index: Index, tmp_path: Path, content: str) -> None:
+    copy = Path(shutil.copytree(index.path, tmp_path / "kb"))
+    (copy / "index.json").write_text(content)
+    with pytest.raises(BrokenIndex, match=r"build it again: rm -r .*kb && factrl index FILES --out .*kb"):
+        Index.open(copy)
+
+
+def test_another_version(index: Index, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(index.path, tmp_path / "kb"))
+    document = json.loads((copy / "index.json").read_text())
+    (copy / "index.json").write_text(json.dumps({**document, "format": 0}))
+    with pytest.raises(BrokenIndex, match="has the format 0, and this version reads 1; build it again"):
+        Index.open(copy)
+
+
+def damaged(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "deleted":
+        path.unlink()
+    else:
+        half = len(content) // 2
+        path.write_bytes({"empty": b"", "truncated": content[:half], "zeros": bytes(len(content))}[how])
+
+
+def test_any_file_that_is_missing_or_cut_is_noticed(dense: Index, tmp_path: Path) -> None:
+    noticed = 0
+    for path in sorted(dense.path.rglob("*")):
+        if not path.is_file() or path.suffix == ".lock" or path.name == ".managed.json":
+            continue  # not needed for reading
+        for how in ("deleted", "empty", "truncated", "zeros"):
+            if path.name == "vectors.f16" and how == "zeros":
+                continue  # zeros are vectors
+            copy = Path(shutil.copytree(dense.path, tmp_path / f"{path.name}-{how}"))
+            damaged(copy / path.relative_to(dense.path), how)
+            with pytest.raises(SetupError, match="build it") as caught:
+                Index.open(copy, embedder=Letters()).search("Marie Curie was born in Warsaw.")
+            noticed += 1
+            if path.name != "index.json":
+                assert isinstance(caught.value, BrokenIndex)
+                assert f"curie.jsonl --out {copy} --dense" in str(caught.value)
+    assert noticed > 30
+
+
+def test_a_flipped_bit_in_a_passage_is_noticed(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    text = "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=4000))  # leaves the store nothing to compress
+    index = Index.build(tmp_path / "kb", [write(tmp_path / "a.jsonl", [{"text": f"key {text[:1500]}"}])])
+    (store,) = (index.path / "words").glob("*.store")
+    content = bytearray(store.read_bytes())
+    content[len(content) // 3] ^= 1
+    store.unlink()  # not cut under the feet of `index`, which has mapped it
+    store.write_bytes(content)
+    with pytest.raises(BrokenIndex, match="is damaged"):
+        Index.open(index.path).search("key")
+
+
+def test_passages_that_no_commit_left(index: Index, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(index.path, tmp_path / "kb"))
+    document = json.loads((copy / "index.json").read_text())
+    for state in document["states"]:
+        state["passages"] = 9
+    (copy / "index.json").write_text(json.dumps(document))
+    with pytest.raises(BrokenIndex, match="holds 7 passages instead of 9"):
+        Index.open(copy)

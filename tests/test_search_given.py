@@ -1,0 +1,170 @@
+"""Words, evidence that was handed in, fusion, and the pool of a group."""
+
+from __future__ import annotations
+
+import math
+import threading
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from factrl.errors import DataError
+from factrl.search import EvidencePool, Given
+from factrl.search.fusion import fuse
+from factrl.search.given import Ranking
+from factrl.search.words import title_key, words
+from factrl.types import Passage
+
+CURIE = Passage("Marie Curie was born in Warsaw in 1867.", title="Marie Curie")
+PIERRE = Passage("Pierre Curie was born in Paris in 1859.", title="Pierre Curie")
+ULM = Passage("Albert Einstein was born in Ulm.", title="Albert Einstein")
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Who was born in WARSAW?", ["born", "warsaw"]),
+        ("École Zoë Ångström naïve", ["ecole", "zoe", "angstrom", "naive"]),
+        ("e\u0301cole", ["ecole"]),
+        ("3.14 and 1,000", ["3", "14", "1", "000"]),
+        ("snake_case O'Brien U.S.", ["snake", "case", "o", "brien", "u"]),
+        ("居里夫人", ["居里", "里夫", "夫人"]),
+        ("于1867年", ["于", "1867", "年"]),
+        ("ﬁne １９", ["fine", "19"]),
+        ("\ud800 x", ["x"]),
+        ("the of in", []),
+        ("", []),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_a_word_without_end_is_cut() -> None:
+    assert words("x" * 10_000) == ["x" * 64]
+
+
+@given(st.text())
+def test_composed_and_decomposed_are_the_same_words(text: str) -> None:
+    assert words(unicodedata.normalize("NFC", text)) == words(unicodedata.normalize("NFD", text))
+
+
+def test_titles() -> None:
+    assert title_key(" Marie_Curie ") == title_key("marie  curie")
+    assert title_key("US", exact=True) != title_key("Us", exact=True)
+    assert title_key("US", exact=True) != title_key("=US")
+
+
+# Ranking
+
+
+def test_bm25_by_hand() -> None:
+    ranking = Ranking()
+    for text in ("cat dog", "cat cat mouse bird", "fish"):
+        ranking.add(text)
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = 7 / 3
+    expected = {
+        0: idf * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / mean)),
+        1: idf * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / mean)),
+    }
+    assert ranking.scores("the cat") == pytest.approx(expected)
+    assert ranking.scores("whale") == {}
+    assert Ranking().scores("cat") == {}
+
+
+def test_given_evidence_is_ranked_and_never_dropped() -> None:
+    found = Given([ULM, PIERRE, CURIE]).search("Marie Curie was born in 1868.", k=3)
+    assert [passage.title for passage in found] == ["Marie Curie", "Pierre Curie", "Albert Einstein"]
+    scores = [passage.score or 0.0 for passage in found]
+    assert scores == sorted(scores, reverse=True)
+    assert [p.text for p in Given(["a text"]).search("nothing shared")] == ["a text"]
+    assert Given([]).search("x") == []
+
+
+def test_a_topic_narrows_given_evidence_where_it_can() -> None:
+    evidence = Given([ULM, PIERRE, CURIE])
+    assert [p.title for p in evidence.search("born", topic="marie_curie")] == ["Marie Curie"]
+    assert len(evidence.search("born", topic="Pierre Curie;Marie Curie")) == 2
+    assert len(evidence.search("born", topic="Nobody")) == 3
+
+
+def test_given_evidence_is_read_from_files(tmp_path: Path) -> None:
+    (tmp_path / "Ulm.txt").write_text("Einstein was born there.")
+    assert [p.title for p in Given.read([tmp_path / "Ulm.txt"]).search("Einstein")] == ["Ulm"]
+    with pytest.raises(DataError, match="does not exist"):
+        Given.read([tmp_path / "Elm.txt"])
+
+
+# Fusion
+
+
+def test_reciprocal_rank_fusion_by_hand() -> None:
+    assert fuse([["a", "b"], ["b", "c"]]) == [
+        ("b", pytest.approx(1 / 12 + 1 / 11)),
+        ("a", pytest.approx(1 / 11)),
+        ("c", pytest.approx(1 / 12)),
+    ]
+    assert fuse([["x"], ["y"]]) == [("x", 1 / 11), ("y", 1 / 11)]  # equal: the first that was met
+    assert fuse([]) == fuse([[], []]) == []
+
+
+# The pool
+
+
+def test_a_pool_holds_each_passage_once() -> None:
+    pool = EvidencePool([[CURIE, ULM], [Passage(f"  {CURIE.text}\n", source="elsewhere")], []])
+    pool.add([PIERRE, Passage("  ")])
+    assert len(pool) == 3
+    assert [passage.title for passage in pool.top("Where was Marie Curie born?", k=2)] == [
+        "Marie Curie",
+        "Pierre Curie",
+    ]
+
+
+def test_a_pool_says_when_it_has_nothing() -> None:
+    pool = EvidencePool([[CURIE, ULM]])
+    assert pool.covers("Marie Curie was born in Warsaw in 1868.")  # the year is wrong, the passage right
+    assert not pool.covers("Marie Curie discovered radium and polonium in Paris.")
+    assert not pool.covers("Whales are mammals.")
+    assert pool.top("Whales are mammals.") == []
+    assert pool.coverage("Albert Einstein was born.") == 1.0
+    assert EvidencePool().coverage("Whales") == 0.0
+    assert EvidencePool().top("Whales") == []
+    assert EvidencePool().coverage("1 2 3") == 1.0
+
+
+def test_threads_may_add_and_ask() -> None:
+    pool = EvidencePool()
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(50):
+                pool.add([Passage(f"claim n{number} t{turn}")])
+                assert pool.top(f"claim n{number} t{turn}", k=1)[0].text == f"claim n{number} t{turn}"
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(pool) == 400
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=60))
+def test_any_text(texts: list[str], claim: str) -> None:
+    pool = EvidencePool([[Passage(text) for text in texts]])
+    assert 0.0 <= pool.coverage(claim) <= 1.0
+    assert {p.text for p in pool.top(claim)} <= {*texts}
+    assert len(Given(texts).search(claim, k=3)) == min(3, len(texts))

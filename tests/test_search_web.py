@@ -1,0 +1,167 @@
+"""Web search against a loopback stub: a failure is never evidence, and never "nothing was found" (F27)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fault_server import Fault, FaultServer, answers, closed_port, drip, flood, garbage, hang, reset, short
+
+pytest.importorskip("aiohttp")
+
+from factrl.background import wait_for
+from factrl.errors import Unscored
+from factrl.search import WebSearch
+from factrl.search.web import without_secrets
+from factrl.types import Passage
+
+RESULT = {
+    "title": "Marie Curie",
+    "link": "https://example.org/mc",
+    "snippet": "Born in Warsaw.",
+    "position": 1,
+}
+GOOD = {"searchParameters": {"q": "x"}, "organic": [RESULT]}
+LIMITS: dict[str, Any] = {"timeout_attempt": 0.3, "timeout_call": 1.0, "max_attempts": 2, "backoff": 0.01}
+
+
+@pytest.fixture
+def servers() -> Iterator[list[FaultServer]]:
+    opened: list[FaultServer] = []
+    yield opened
+    for server in opened:
+        server.close()
+
+
+def ask(
+    servers: list[FaultServer], *script: Fault, query: str = "Where was Marie Curie born?", k: int = 5
+) -> list[Passage]:
+    server = FaultServer(*script)
+    servers.append(server)
+    return wait_for(WebSearch(server.url, "secret-key-1", **LIMITS).search(query, k))
+
+
+def test_results_become_passages(servers: list[FaultServer]) -> None:
+    assert ask(servers, answers(200, GOOD)) == [
+        Passage("Born in Warsaw.", title="Marie Curie", source="https://example.org/mc")
+    ]
+    (request,) = servers[0].requests
+    assert (request.method, request.path) == ("POST", "/v1/search")
+    assert request.body == {"q": "Where was Marie Curie born?", "num": 5}
+    assert request.headers["x-api-key"] == "secret-key-1"
+    assert "authorization" not in request.headers
+
+
+def test_nothing_found_is_an_empty_list(servers: list[FaultServer]) -> None:
+    assert ask(servers, answers(200, {"organic": []})) == []
+
+
+def test_no_more_than_were_asked_for(servers: list[FaultServer]) -> None:
+    many = [{**RESULT, "snippet": f"Fact {number}."} for number in range(10)]
+    assert [p.text for p in ask(servers, answers(200, {"organic": many}), k=2)] == ["Fact 0.", "Fact 1."]
+
+
+def test_a_result_without_a_snippet_says_nothing(servers: list[FaultServer]) -> None:
+    organic = [{"title": "T", "link": "L"}, {**RESULT, "snippet": " "}, {**RESULT, "title": None}]
+    assert ask(servers, answers(200, {"organic": organic})) == [
+        Passage("Born in Warsaw.", source="https://example.org/mc")
+    ]
+
+
+CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (answers(403, {"message": "quota exceeded"}), "auth"),
+        (answers(401, {"message": "Unauthorized."}), "auth"),
+        (answers(429, {"message": "slow down"}, retry_after="0"), "http_429"),
+        (answers(400, {"message": "Not enough credits"}), "http_400"),
+        (answers(500, b""), "http_5xx"),
+        (answers(200, CAPTCHA, content_type="text/html"), "bad_body"),
+        (answers(200, b""), "bad_body"),
+        (answers(200, {"error": "quota"}), "bad_body"),
+        (answers(200, {"searchParameters": {}}), "bad_body"),
+        (answers(200, {"organic": None}), "bad_body"),
+        (answers(200, {"organic": ["Warsaw"]}), "bad_body"),
+        (answers(200, {"organic": [{**RESULT, "snippet": ["Warsaw"]}]}), "bad_body"),
+        (answers(200, [RESULT]), "bad_body"),
+        (answers(302, b"", location="https://captcha.example.org/"), "redirect"),
+        (hang, "timeout"),
+        (drip, "timeout"),
+        (reset, "connection"),
+        (short, "connection"),
+        (garbage, "connection"),
+        (flood, "bad_body"),
+    ],
+)
+def test_a_failed_search_is_not_a_result(servers: list[FaultServer], fault: Fault, reason: str) -> None:
+    with pytest.raises(Unscored) as caught:
+        ask(servers, fault)
+    assert caught.value.cause == "search_failed"
+    assert caught.value.facts["reason"] == reason
+    assert caught.value.facts["stage"] == "search"
+    assert "secret-key-1" not in str(caught.value)
+
+
+def test_a_bad_reply_is_asked_for_again(servers: list[FaultServer]) -> None:
+    assert len(ask(servers, answers(200, CAPTCHA), answers(200, GOOD))) == 1
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(Unscored, match="search_failed"):
+        wait_for(WebSearch(closed_port(), "k", **LIMITS).search("x"))
+
+
+def test_the_key_comes_from_the_environment(
+    servers: list[FaultServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERPER_API_KEY", "from-the-environment")
+    servers.append(FaultServer(answers(200, GOOD)))
+    search = WebSearch(servers[0].url)
+    assert "from-the-environment" not in repr(search)
+    asyncio.run(search.search("x"))  # from a loop of one's own
+    assert servers[0].requests[0].headers["x-api-key"] == "from-the-environment"
+
+
+def test_nothing_is_sent_when_nothing_is_left(servers: list[FaultServer]) -> None:
+    assert ask(servers, answers(200, GOOD), query=" ann.lee@example.org ") == []
+    assert servers[0].requests == []
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ann.lee+x@mail.example.org",
+        "sk-proj-abcDEF1234567890abcd",
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+        "xoxb-123456789012-abcdefghijkl",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+        "0123456789abcdef0123456789abcdef",
+    ],
+)
+def test_secrets_stay_here(servers: list[FaultServer], secret: str) -> None:
+    ask(servers, answers(200, GOOD), query=f"Ann Lee ({secret}) was born in 1867.")
+    sent = servers[0].requests[0].body["q"]
+    assert secret[4:] not in sent
+    assert sent.startswith("Ann Lee")
+    assert sent.endswith("was born in 1867.")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "The skateboarding-championship of 1999 was held in Llanfairpwllgwyngyllgogerychwyrndrobwll.",
+        "Pneumonoultramicroscopicsilicovolcanoconiosis has 45 letters.",
+        "It sold 12,345,678,901,234,567,890 units @ 5 dollars.",
+        "The risk-management-and-compliance office opened in 2001-02-03.",
+    ],
+)
+def test_words_are_no_secrets(query: str) -> None:
+    assert without_secrets(query) == query

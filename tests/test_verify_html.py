@@ -1,0 +1,511 @@
+"""The page of a checked text: nothing in it runs, everything in it can be checked by a reader."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factrl.errors import ConfigError, Unscored
+from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.html import page, pages
+from factrl.verifier.marked import KINDS, Mark, marked
+from factrl.verifier.report import Check, Report
+from test_report import PAYLOADS, Page, contrast
+
+TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."
+BORN = "She was born in Warsaw on 7 November 1867."
+CURIE = Passage(
+    f"Marie Curie was a physicist. {BORN} She moved to Paris.", "Marie Curie", "https://example.org/c"
+)
+OTHER = Passage("Pierre Curie was a physicist.", "Pierre Curie", "pierre.txt")
+
+
+def check(text: str, label: str | None, passages: Any = (CURIE, OTHER), **verdict: Any) -> Check:
+    """A claim about the stretch of `TEXT` that it begins with."""
+    start = max(0, TEXT.find(text))
+    claim = Claim(text, start, start + len(text) if text in TEXT else start, skip=None if label else "repeat")
+    if label is None:
+        return Check(claim)
+    given = {"cause": "timeout"} if label == "unjudged" else {}
+    return Check(claim, tuple(passages), Verdict(label, by="judge", **(given | verdict)))  # type: ignore[arg-type]
+
+
+def quote(passage: Passage = CURIE, sentence: str = BORN, number: int = 0) -> tuple[int, int, int]:
+    start = passage.text.index(sentence)
+    return number, start, start + len(sentence)
+
+
+def report(*labels: str | None, **changed: Any) -> Report:
+    """A report of claims about all of `TEXT`, one per label."""
+    checks = tuple(check(TEXT, label) for label in labels)
+    return replace(Report(TEXT, checks=checks, judge="judge", seconds=1.26), **changed)
+
+
+def hostile(text: str) -> Report:
+    """`text` in every place that holds text of somebody else."""
+    passage = Passage(f"passage {text} end", f"title {text}", f"source {text}")
+    long = Passage(f"long {text} " * 90, f"second {text}", text)
+    claim = Claim(f"claim {text}", 2, len(text) + 3)
+    ends = (0, 0, len(passage.text))
+    checks = [
+        Check(claim, (passage, long), Verdict("refuted", f"by {text}", 0.2, ends, f"why {text}")),
+        Check(claim, (long,), Verdict("supported", "j", 0.9, (0, 700, 800))),
+        Check(
+            claim,
+            (passage,),
+            Verdict("unjudged", "j", cause=f"cause_{text}", facts={"detail": f"detail {text}"}),
+        ),
+        Check(Claim(f"claim {text}", 0, 4, skip=f"skip {text}")),  # type: ignore[arg-type]
+    ]
+    return Report(f"text {text} end", f"question {text}", tuple(checks), judge=f"judge {text}")
+
+
+def failed(text: str) -> Report:
+    return Report(f"text {text}", failure=Unscored(f"cause {text}", f"failure {text}"))
+
+
+# Safety
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_no_text_adds_an_element_or_an_attribute(payload: str) -> None:
+    for make in (hostile, failed, lambda text: Report(text, floored=f"floored {text}")):
+        for render in (page, lambda one: pages([one, one])):
+            benign, bad = (Page(render(make(text))) for text in ("x" * len(payload), payload))
+            assert bad.shape() == benign.shape()
+            assert bad.comments == 0
+            for tag, attrs in bad.elements:
+                assert tag not in (
+                    "script",
+                    "iframe",
+                    "object",
+                    "embed",
+                    "base",
+                    "form",
+                    "img",
+                    "svg",
+                    "link",
+                )
+                assert not [
+                    name for name in attrs if name.startswith("on") or name in ("src", "srcdoc", "style")
+                ]
+                assert re.match(r"#[\w-]+$", attrs.get("href", "#x"))
+
+
+def test_every_text_field_reaches_the_page() -> None:
+    text = Page(page(hostile("⁂"))).text
+    for place in (
+        *("question", "judge", "claim", "skip", "why", "cause", "detail"),
+        *("passage", "title", "source", "long", "second"),
+    ):
+        assert f"{place} ⁂" in text, place
+    text = Page(page(failed("⁂"))).text
+    assert "text ⁂" in text
+    assert "cause ⁂: failure ⁂" in text
+    assert "the text was not read (floored ⁂)" in Page(page(Report("t", floored="floored ⁂"))).text
+
+
+@pytest.mark.parametrize(
+    ("source", "linked"),
+    [
+        ("https://example.org/a?b=1&c=2", True),
+        ("http://localhost:8000/", True),
+        ("javascript:alert(1)", False),
+        ("JaVaScRiPt://example.org/%0aalert(1)", False),
+        ("data:text/html,<script>", False),
+        ("file:///etc/passwd", False),
+        ("//example.org/x", False),
+        ("https://trusted.org@evil.org/", False),
+        ('https://example.org/"onclick="x', False),
+        ("https://example.org/\u202egpj", False),
+        ("https://[::1", False),
+        ("https://", False),
+        ("notes.txt", False),
+    ],
+)
+def test_only_plain_web_addresses_become_links(source: str, linked: bool) -> None:
+    passage = replace(CURIE, source=source)
+    shown = Page(page(report(checks=(check(TEXT, "supported", [passage, OTHER], quote=quote()),))))
+    links = [attrs for tag, attrs in shown.elements if tag == "a" and attrs["href"][0] != "#"]
+    assert links == [{"href": source, "rel": "noopener noreferrer"}] * 2 * linked
+
+
+def test_unseen_characters_are_boxed() -> None:
+    shown = Page(page(hostile("a\u202eb\u200bc\U000e0041")))
+    names = {mark["title"] for mark in shown.by_class("mark")}
+    assert names == {"RIGHT-TO-LEFT OVERRIDE", "ZERO WIDTH SPACE", "TAG LATIN CAPITAL LETTER A"}
+    assert not set("\u202e\u200b\U000e0041") & set(shown.text)
+    assert shown.text.count("aU+202EbU+200BcU+E0041") > 10
+
+
+def test_nothing_but_its_own_style_is_allowed() -> None:
+    html = page(report("supported"))
+    policy = next(
+        a["content"] for _, a in Page(html).elements if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    style = re.search(r"<style>(.*)</style>", html, re.S)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    allowed = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert policy == allowed
+    assert not re.search(r"url\(|@import|//", style[1])
+    assert html == page(report("supported"))
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
+    def dom(html: str) -> str:
+        path = tmp_path / "page.html"
+        path.write_text(html, encoding="utf-8")
+        flags = (
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--dump-dom",
+        )
+        quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
+        command = ["chromium", *flags, *quiet, f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    control = f"<!doctype html><html><body>{PAYLOADS[1]}</body></html>"
+    assert "data-pwned" in dom(control), "the payload works where it is not escaped"
+    found = dom(pages([hostile(" ".join(PAYLOADS)), failed(PAYLOADS[0])]))
+    assert "factrl verification report" in found
+    assert 'data-pwned="' not in found
+
+
+# The text
+
+
+class Lines(HTMLParser):
+    """The characters with the lines beneath them, and the links at the ends."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.letters: list[tuple[str, list[str]]] = []
+        self.ends: list[tuple[int, str]] = []
+        self.pieces: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.open.append(given.get("class") or tag)
+        if self.open[-1] == "piece":
+            self.pieces.append(given["href"] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if "sup" in self.open:
+            self.ends.append((len(self.letters), data))
+        else:
+            kinds = [name.split()[1] for name in self.open if name.startswith("line ")]
+            self.letters += [(char, kinds[::-1]) for char in data]
+
+
+def mark(start: int, end: int, kind: str = "supported", number: int = 1) -> Mark:
+    return Mark(start, end, kind, number, f"#claim-{number}")
+
+
+MARKS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.sampled_from(list(KINDS))), max_size=6)
+
+
+@given(st.text("ab <&\n", max_size=12), MARKS)
+def test_every_letter_has_the_lines_of_its_claims(text: str, stretches: list[tuple[int, int, str]]) -> None:
+    marks = [
+        mark(start, max(start, end), kind, number) for number, (start, end, kind) in enumerate(stretches, 1)
+    ]
+    seen = Lines(marked(text, marks))
+    assert "".join(char for char, _ in seen.letters) == text
+    for at, (_, kinds) in enumerate(seen.letters):
+        over = {one.kind for one in marks if one.start <= at < one.end}
+        assert kinds == [kind for kind in KINDS if kind in over]
+    shown = [one for one in marks if one.start < min(one.end, len(text))]
+    ends = [(min(one.end, len(text)), f"{KINDS[one.kind][0]}{one.number}") for one in shown]
+    assert sorted(seen.ends) == sorted(ends)
+
+
+def test_overlapping_claims_share_their_text() -> None:
+    whole, part = mark(0, 11, "refuted", 2), mark(0, 5, "supported", 1)
+    seen = Lines(marked("Rome, Italy.", [part, whole]))
+    assert [kinds for _, kinds in seen.letters] == [["refuted", "supported"]] * 5 + [["refuted"]] * 6 + [[]]
+    assert seen.ends == [(5, "S1"), (11, "C2")]
+    assert seen.pieces == ["#claim-2", "#claim-2"], "a piece leads to the gravest of its claims"
+
+
+def test_claims_that_end_together_have_a_link_each() -> None:
+    seen = Lines(
+        marked("Rome", [mark(0, 4, "unknown", 2), mark(2, 4, "unjudged", 1), mark(0, 4, "skipped", 3)])
+    )
+    assert seen.ends == [(4, "?1"), (4, "N2"), (4, "–3")]
+
+
+def test_every_verdict_differs_without_its_colour() -> None:
+    assert len({letter for letter, _ in KINDS.values()}) == len(KINDS)
+    css = files("factrl.verifier").joinpath("html.css").read_text(encoding="utf-8")
+    lines = {kind: re.search(rf"\.{kind} {{.*--style: (\w+); --width: (\w+);", css) for kind in KINDS}
+    assert len({line.groups() for line in lines.values() if line}) == len(KINDS)
+
+
+def test_a_claim_that_is_nowhere_in_the_text_is_listed() -> None:
+    shown = Page(page(report(checks=(check("Nobody said this.", "unknown"),))))
+    assert "Nobody said this." in shown.text
+    assert not shown.by_class("piece")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_every_link_leads_somewhere(many: bool) -> None:
+    one = report(
+        checks=(
+            check("Marie Curie was born in Warsaw", "supported", quote=quote()),
+            check(TEXT, "refuted", quote=quote()),
+            check("Nobody said this.", "unknown", [OTHER]),
+            check(TEXT, None),
+        )
+    )
+    elements = Page(pages([one, one]) if many else page(one)).elements
+    ids = [attrs["id"] for _, attrs in elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {attrs["href"][1:] for _, attrs in elements if attrs.get("href", "")[:1] == "#"} <= set(ids)
+    assert ("text-2-claim-3" if many else "claim-3") in ids
+
+
+# Claims and evidence
+
+
+def test_a_claim_says_what_it_rests_on() -> None:
+    shown = page(
+        report(checks=(check(TEXT, "refuted", p=0.034, quote=quote(), why="1867, not 1868."),), judge="j")
+    )
+    text = Page(shown).text
+    assert "Crefutedp = 0.03claim 1" in text
+    assert "1867, not 1868." in text
+    assert f"Marie Curie was a physicist. <mark>{BORN}</mark> She moved to Paris." in shown
+    assert "rank 1Marie Curie https://example.org/c" in text
+    assert "1 more passage read" in text
+
+
+def test_of_a_long_passage_the_part_around_the_quote_is_shown() -> None:
+    long = Passage(f"{'Before it. ' * 90}{BORN}{' After it.' * 90}")
+    shown = page(report(checks=(check(TEXT, "supported", [long], quote=quote(long)),)))
+    excerpt = re.search(r"<blockquote[^>]*>(.*)</blockquote>", shown)
+    assert excerpt is not None
+    assert re.match(rf"… (Before|it\.) .*<mark>{BORN}</mark> After it\..* …$", excerpt[1])
+    assert len(excerpt[1]) < 600
+    endless = Passage(f"{'x' * 900}{BORN}{'y' * 900}")
+    shown = page(report(checks=(check(TEXT, "supported", [endless], quote=quote(endless)),)))
+    assert re.search(rf"… x+<mark>{BORN}</mark>y+ …", shown)
+
+
+def test_a_passage_is_shown_whole_once() -> None:
+    again = replace(CURIE, score=0.3)  # found by another query
+    one = report(
+        checks=(check(TEXT, "supported", quote=quote()), check(TEXT, "refuted", [again], quote=quote()))
+    )
+    shown = Page(page(one))
+    assert len(shown.by_class("passage")) == 2
+    assert shown.text.count("1867.S1C2 She moved"), "its sentence leads back to both claims"
+
+
+@pytest.mark.parametrize(
+    ("one", "told"),
+    [
+        (check(TEXT, "unknown", [], cause="no_evidence"), "Cause: no evidence"),
+        (
+            check(TEXT, "unjudged", facts={"detail": "no answer within 100 s"}),
+            "Cause: timeout: no answer within",
+        ),
+        (check(TEXT, "unknown", [OTHER]), "1 passage read"),
+        (check(TEXT, None), "Not counted: an earlier claim says it."),
+    ],
+)
+def test_why_there_is_no_verdict(one: Check, told: str) -> None:
+    assert told in Page(page(report(checks=(one,)))).text
+
+
+# The score
+
+
+@pytest.mark.parametrize(
+    ("labels", "lines"),
+    [
+        (
+            ["supported"] * 5 + ["refuted"],
+            ["precision = supported / claims = 5 / 6 = 0.83"],
+        ),
+        (
+            ["supported", "unjudged", None],
+            [
+                "precision = supported / claims = 1 / 2 = 0.50 to (1 + 1) / 2 = 1.00",
+                "1 claim without a verdict could count either way: the ends are too far apart",
+            ],
+        ),
+        (
+            ["supported"] * 24 + ["unjudged"],
+            [
+                "precision = supported / claims = 24 / 25 = 0.96 to (24 + 1) / 25 = 1.00",
+                "the ends are so close that their middle is the score.",
+            ],
+        ),
+        ([None], ["0: the text claims nothing that can be checked."]),
+    ],
+)
+def test_the_score_is_a_sum(labels: list[str | None], lines: list[str]) -> None:
+    text = Page(page(report(*labels))).text
+    for line in lines:
+        assert line in text
+    assert "recall" not in text
+
+
+def test_recall_is_worked_out_when_asked() -> None:
+    text = Page(page(report("supported", "supported", "refuted", "refuted"), recall_at=8)).text
+    assert "recall@8 = min(supported / K, 1) = min(2 / 8, 1) = 0.25" in text
+    formula = "2 × precision × recall / (precision + recall)"
+    assert f"F1@8 = {formula} = 2 × 0.50 × 0.25 / (0.50 + 0.25) = 0.33" in text
+    text = Page(page(report("supported", "unjudged"), recall_at=1)).text
+    assert "min(1 / 1, 1) = 1.00 to min((1 + 1) / 1, 1) = 1.00" in text
+    assert (
+        f"F1@1 = {formula} = 0.00 because nothing is supported"
+        in Page(page(report("unknown"), recall_at=1)).text
+    )
+    with pytest.raises(ConfigError, match="at least 1"):
+        page(report("supported"), recall_at=0)
+
+
+@pytest.mark.parametrize(
+    ("one", "title", "told"),
+    [
+        (report("supported", "refuted"), "1 of 2 claims supported by the evidence", "took1.3 s"),
+        (report("supported"), "1 of 1 claim supported", "claims1"),
+        (report("supported", None), "1 of 1 claim supported", "claims1 and 1 not counted"),
+        (report(), "No claim to check", "claims nothing that can be checked"),
+        (report(abstained=True), "The text declines to answer", "declines to answer claims nothing"),
+        (report(floored="oversize"), "The text was not checked", "0: the text was not read (oversize)"),
+        (
+            report(failure=Unscored("connection", "refused")),
+            "The text could not be checked",
+            "There is none, because checking failed: connection: refused",
+        ),
+        (Report(""), "No claim to check", "(empty)"),
+    ],
+)
+def test_every_state_is_said(one: Report, title: str, told: str) -> None:
+    shown = Page(page(one))
+    assert f"factrl: {title}" in shown.text
+    assert told in shown.text
+    assert title in Page(pages([one])).text
+
+
+def test_a_weak_report_says_so_loudly() -> None:
+    weak = Page(page(report("supported", weak=True)))
+    assert [box["role"] for box in weak.by_class("weak")] == ["note"]
+    assert "Weak: this is not a verification." in weak.text
+    assert "verif" not in weak.text.replace("Weak: this is not a verification.", "")
+    assert "supported by the evidence" not in weak.text
+    assert not Page(page(report("supported"))).by_class("weak")
+    both = Page(pages([report("supported"), report("supported", weak=True)]))
+    assert len(both.by_class("weak")) == 1
+    assert "factrl comparison by words" in both.text
+
+
+def test_several_texts_are_listed_first() -> None:
+    shown = Page(
+        pages(
+            [
+                report("supported", "refuted", question="Who?"),
+                report("supported", "unjudged"),
+                report(abstained=True),
+                report(failure=Unscored("timeout")),
+            ]
+        )
+    )
+    assert "2 of 4 claims in 4 texts supported by the evidence" in shown.text
+    start = shown.text.partition("no verdict")[2]
+    assert re.match(r"1Who\?0.5011002", start)
+    assert "Nobel Prizes.0.50 to 1.001001" in start
+    assert "declined0000" in start
+    assert "not checked0000" in start
+    assert len(shown.by_class("one")) == 4
+
+
+# Size, time and looks
+
+
+def test_fifty_texts_stay_small() -> None:
+    passages = [Passage(f"{number} {'evidence ' * 60}{BORN}", f"title {number}") for number in range(5)]
+    checks = [
+        check(TEXT, "supported", passages, quote=quote(passages[number], number=number))
+        for number in range(5)
+    ]
+    assert len(pages([report(checks=tuple(checks))] * 50).encode()) < 1_000_000
+
+
+def test_a_long_text_with_many_claims_takes_no_time() -> None:
+    text = "Rome is old. " * 5_000
+    checks = tuple(
+        Check(Claim("Rome is old.", at, at + 12), (CURIE,), Verdict("supported", "j"))
+        for at in range(0, 65_000, 65)
+    )
+    started = time.perf_counter()
+    page(Report(text, checks=checks))
+    assert time.perf_counter() - started < 3
+
+
+def colours(dark: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for package, name in (("factrl", "report.css"), ("factrl.verifier", "html.css")):
+        css = files(package).joinpath(name).read_text(encoding="utf-8")
+        light, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
+        found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
+        found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rest)) if dark else {}
+    return found
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
+    colour = colours(dark)
+    pairs = [(kind, ground) for kind in KINDS for ground in ("card", "here")]
+    pairs += [("ink", "quote"), ("ink", "here"), ("ink", "alarm"), ("refuted", "alarm"), ("ink", "faint")]
+    pairs += [("muted", "here"), ("good", "here")]
+    weak = {pair: contrast(colour[pair[0]], colour[pair[1]]) for pair in pairs}
+    assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}
+
+
+def test_every_colour_is_defined_and_used() -> None:
+    css = files("factrl.verifier").joinpath("html.css").read_text(encoding="utf-8")
+    own = set(re.findall(r"--([\w-]+): #", css))
+    used = set(re.findall(r"var\(--([\w-]+)\)", css)) - {"kind", "style", "width"}
+    assert own <= used <= set(colours(dark=True))
+
+
+def test_every_class_has_a_style() -> None:
+    css = "".join(
+        files(package).joinpath(name).read_text(encoding="utf-8")
+        for package, name in (("factrl", "report.css"), ("factrl.verifier", "html.css"))
+    )
+    styled = set(re.findall(r"\.([a-z][\w-]*)", css))
+    one = replace(hostile("x"), weak=True)
+    used = {
+        name
+        for _, attrs in Page(pages([one, failed("x")])).elements
+        for name in attrs.get("class", "").split()
+    }
+    assert used - styled == set()

@@ -1,0 +1,222 @@
+"""Cross-encoders: the meaning of every output comes from the model's files, whatever their order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `train`")
+
+from factrl.errors import ConfigError, ModelError  # noqa: E402
+from factrl.local import nli  # noqa: E402
+from factrl.local.nli import CrossEncoder, batches  # noqa: E402
+
+SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
+WORDS = SENTENCE.split()
+PAIRS = [
+    ("curie was born in warsaw 1867 .", "curie was born in 1868 ."),
+    ("paris is old", "the city is old"),
+    ("she won two nobel prizes in warsaw . paris is not old", "she won"),
+]
+Maker = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    """Folders with one and the same random BERT, but for its labels and the order of its outputs."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    vocab = {word: number for number, word in enumerate([*special, *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+
+    def build(labels: list[str], order: list[int] | None = None, **changes: Any) -> Path:
+        folder = tmp_path_factory.mktemp("cross-encoder")
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            pad_token="[PAD]",
+            unk_token="[UNK]",
+            cls_token="[CLS]",
+            sep_token="[SEP]",
+        ).save_pretrained(folder)
+        config = BertConfig(
+            vocab_size=len(vocab),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=24,
+            id2label=dict(enumerate(labels)),
+            label2id={label: number for number, label in enumerate(labels)},
+            **changes,
+        )
+        torch.manual_seed(1)
+        network = BertForSequenceClassification(config).eval()
+        torch.manual_seed(2)  # larger logits than the usual start's
+        weight, bias = torch.randn(3, 32), torch.randn(3)
+        rows = order or list(range(len(labels)))
+        network.classifier.weight.data, network.classifier.bias.data = weight[rows], bias[rows]
+        network.save_pretrained(folder)
+        return folder
+
+    return build
+
+
+def test_the_order_of_the_labels_is_read_from_the_model(make: Maker) -> None:
+    names = ["entailment", "contradiction", "neutral"]
+    plain = CrossEncoder(make(names)).scores(PAIRS)
+    np.testing.assert_allclose(plain.sum(axis=1), 1)
+    assert np.ptp(plain, axis=1).min() > 0.01  # the columns differ, so a mix-up would show
+    for order in ([2, 0, 1], [1, 2, 0], [2, 1, 0]):
+        other = make([names[number] for number in order], order)
+        np.testing.assert_allclose(CrossEncoder(other).scores(PAIRS), plain, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO"),
+        ("Entailed", "Contradicted", "Neutral"),
+        ("ENTAILMENT", "CONTRADICTION", "UNKNOWN"),
+    ],
+)
+def test_words_of_other_models_mean_the_same(make: Maker, words: tuple[str, ...]) -> None:
+    plain = CrossEncoder(make(["entailment", "contradiction", "neutral"])).scores(PAIRS)
+    np.testing.assert_allclose(CrossEncoder(make(list(words))).scores(PAIRS), plain, atol=1e-6)
+
+
+def test_what_two_labels_do_not_support_is_unknown(make: Maker) -> None:
+    by_label = CrossEncoder(make(["not_entailment", "entailment"])).scores(PAIRS)
+    logits = _logits(make(["not_entailment", "entailment"]))
+    odds = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(by_label[:, 0], odds[:, 1], atol=1e-6)
+    np.testing.assert_allclose(by_label[:, 2], odds[:, 0], atol=1e-6)
+    assert (by_label[:, 1] == 0).all()
+    said = CrossEncoder(make(["LABEL_0", "LABEL_1"]), labels=("refuted", "supported")).scores(PAIRS)
+    np.testing.assert_allclose(said[:, :2], odds[:, ::-1], atol=1e-6)
+
+
+def test_one_logit_is_a_probability_once_its_meaning_is_said(make: Maker) -> None:
+    folder = make(["LABEL_0"])
+    with pytest.raises(ModelError, match=r"called LABEL_0, which does not say.*labels="):
+        CrossEncoder(folder)
+    high = 1 / (1 + np.exp(-_logits(folder)[:, 0]))
+    scores = CrossEncoder(folder, labels=("supported",)).scores(PAIRS)
+    np.testing.assert_allclose(scores, np.stack([high, 0 * high, 1 - high], axis=1), atol=1e-6)
+    turned = CrossEncoder(folder, labels=("unsupported",)).scores(PAIRS)
+    np.testing.assert_allclose(turned, scores[:, [2, 1, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "names", [["LABEL_0", "LABEL_1", "LABEL_2"], ["negative", "positive"], ["neutral", "nei"]]
+)
+def test_labels_that_say_nothing_are_an_error_that_shows_them(make: Maker, names: list[str]) -> None:
+    with pytest.raises(ModelError, match=f"called {', '.join(names)}"):
+        CrossEncoder(make(names))
+
+
+@pytest.mark.parametrize(
+    "labels", [("supported",), ("yes", "no", "maybe"), ("unknown", "unknown", "refuted")]
+)
+def test_labels_of_the_user_are_checked(make: Maker, labels: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="labels"):
+        CrossEncoder(make(["LABEL_0", "LABEL_1", "LABEL_2"]), labels=labels)
+
+
+def test_given_labels_belong_to_the_identity(make: Maker) -> None:
+    folder = make(["LABEL_0", "LABEL_1"])
+    one = CrossEncoder(folder, labels=("unknown", "supported"))
+    other = CrossEncoder(folder, labels=("supported", "unknown"))
+    assert one.identity != other.identity
+    np.testing.assert_allclose(one.scores(PAIRS), other.scores(PAIRS)[:, [2, 1, 0]], atol=1e-6)
+
+
+def test_a_batch_changes_no_score(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = CrossEncoder(make(["entailment", "contradiction", "neutral"]))
+    pairs = [(" ".join(WORDS[:size]), hypothesis) for size in (1, 5, 9, 2, 14) for _, hypothesis in PAIRS]
+    together = model.scores(pairs)
+    monkeypatch.setattr(nli, "_TOKENS_AT_ONCE", 1)
+    np.testing.assert_allclose(model.scores(pairs), together, atol=1e-6)
+    assert model.scores([]).shape == (0, 3)
+
+
+def test_batches_hold_rows_of_like_length_within_the_budget() -> None:
+    lengths = [3, 50, 4, 48, 2, 900]
+    made = list(batches([0, 1, 2, 3, 4, 5], lengths, 100))
+    assert made == [[5], [1, 3], [2, 0, 4]]
+    assert list(batches([], [], 100)) == []
+
+
+def test_only_the_premise_is_cut(make: Maker) -> None:
+    model = CrossEncoder(make(["entailment", "contradiction", "neutral"]))  # reads 24 tokens
+    hypothesis = "curie was born in warsaw 1868"
+    long, cut = " ".join(["paris"] * 200), " ".join(["paris"] * (24 - 3 - 6))
+    rows = model.scores([(long, hypothesis), (cut, hypothesis), ("paris", " ".join(["old"] * 40))])
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-6)
+    assert np.isnan(rows[2]).all()
+
+
+def test_a_model_without_a_classifier_is_refused(make: Maker, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = make(["entailment", "contradiction", "neutral"])
+    shutil.copytree(folder, tmp_path / "encoder")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith("classifier")}
+    save_file(kept, tmp_path / "encoder" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"no classifier.*classifier\.bias, classifier\.weight"):
+        CrossEncoder(tmp_path / "encoder")
+
+
+def test_pickled_weights_are_not_loaded(make: Maker, tmp_path: Path) -> None:
+    folder = tmp_path / "pickled"
+    shutil.copytree(make(["entailment", "contradiction", "neutral"]), folder)
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"could not be loaded.*model\.safetensors"):
+        CrossEncoder(folder)
+
+
+def test_code_of_a_model_is_not_run_unasked(make: Maker, tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    shutil.copytree(make(["entailment", "contradiction", "neutral"]), folder)
+    config: Mapping[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}}
+    (folder / "config.json").write_text(json.dumps({**config, **own}), "utf-8")
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()", "utf-8")
+    with pytest.raises(ModelError, match=r"trust_remote_code=True, and a commit"):
+        CrossEncoder(folder)
+    assert not (tmp_path / "ran").exists()
+    for name in ("org/model", "org/model@main"):
+        with pytest.raises(ConfigError, match=f"comes with {name} is only run at a fixed commit"):
+            CrossEncoder(name, trust_remote_code=True)
+    with pytest.raises(ModelError, match="org/model@0123abc is not on this machine"):
+        CrossEncoder("org/model@0123abc", trust_remote_code=True)
+    CrossEncoder(
+        make(["entailment", "contradiction", "neutral"]), trust_remote_code=True
+    )  # a folder is fixed
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="could not be loaded as a cross-encoder"):
+        CrossEncoder(tmp_path)
+
+
+def _logits(folder: Path) -> np.ndarray:
+    """By transformers alone, one pair at a time."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    network = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        rows = [network(**tokenizer(*pair, return_tensors="pt")).logits[0] for pair in PAIRS]
+    return torch.stack(rows).double().numpy()
