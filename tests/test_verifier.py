@@ -331,3 +331,22 @@ def test_json_lists_each_passage_once():
     assert len(document["passages"]) == 1
     assert [claim["passages"] for claim in document["claims"]] == [[0], [0]]
     assert document["precision"] == {"low": 0.5, "high": 0.5}
+
+
+def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_path):
+    from factrl.cache import Store
+
+    class Asks(Says):
+        identity = "?"
+        down = True
+
+        async def ready(self):
+            if self.down:
+                raise Unscored("connection", "refused")
+            self.identity = "served"
+
+    judge, store = Asks(), Store(tmp_path / "verdicts.sqlite")
+    verifier = Verifier(per_line, Echo(), judge, store=store)
+    assert (labels(verifier("yes")), store.size()) == (["supported"], 0)
+    judge.down = False
+    assert (verifier("yes").judge, store.size()) == ("served", 1)

@@ -42,6 +42,8 @@ class Judge(Protocol):
         identity: everything that changes a verdict: model, revision, hash of the prompt, thresholds.
         per_call: pairs that one call takes; more are split.
         weak: True only when verdicts come from comparing words, and must not be called verification.
+
+    A judge whose identity must be asked for has `async def ready()`, which is awaited before each batch.
     """
 
     @property

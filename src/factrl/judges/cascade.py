@@ -53,6 +53,13 @@ class Cascade:
         mark = "weak " if self.weak else ""
         return f"{mark}cascade [{self.first.identity}] then [{self.second.identity}] sure={self.sure:g}"
 
+    async def ready(self) -> None:
+        """Make both judges' identities complete; see `LLMJudge.ready`."""
+        for judge in (self.first, self.second):
+            ready = getattr(judge, "ready", None)
+            if ready is not None:
+                await ready()
+
     async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; its facts say under `decided_by` which judge it is from."""
         verdicts = await _ask(self.first, pairs)

@@ -87,6 +87,16 @@ class LLMJudge:
             f"tokens={self.max_tokens or 'auto'}"
         )
 
+    async def ready(self) -> None:
+        """Ask a server that was named without a model which one it serves, so that `identity` says it.
+
+        Raises:
+            LLMError: it could not be asked.
+        """
+        find = getattr(self.llm, "find_model", None)
+        if find is not None:
+            await find()
+
     async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair, in their order; pairs with the same evidence are asked about together.
 

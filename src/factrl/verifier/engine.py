@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..cache import digest
+from ..cache import Store, digest
 from ..errors import Unscored
 from ..extract.marks import normalised
 from ..search import Search
@@ -60,8 +60,9 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
         SetupError: a stage needs the user to change something.
         Exception: whatever bug a stage has; the other groups are stopped.
     """
-    counter = _Counter(watch)
-    tasks = [asyncio.ensure_future(_Group(verifier, group, counter).run()) for group in _groups(jobs)]
+    counter, store = _Counter(watch), await _store(verifier)
+    groups = [_Group(verifier, group, counter, store) for group in _groups(jobs)]
+    tasks = [asyncio.ensure_future(group.run()) for group in groups]
     try:
         done, _ = await asyncio.wait(tasks, timeout=verifier.deadline, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
@@ -78,6 +79,17 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
             if check.claim.skip is None and check.verdict is None:
                 verdict = Verdict("unjudged", by=verifier.judge.identity, cause="deadline")
                 job.checks[number] = Check(check.claim, check.passages, verdict)
+
+
+async def _store(verifier: Verifier) -> Store | None:
+    """Where verdicts are kept; None while nobody can say which model judges."""
+    ready = getattr(verifier.judge, "ready", None)
+    if ready is not None and verifier.store is not None:
+        try:
+            await asyncio.wait_for(ready(), verifier.deadline)
+        except (Unscored, asyncio.TimeoutError):
+            return None
+    return verifier.store
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -97,15 +109,17 @@ class _Counter:
 
     def judged(self, claims: int) -> None:
         self._done += claims
-        if self._watch is not None:
+        if claims and self._watch is not None:
             self._watch(self._done, self._total)
 
 
 class _Group:
     """The texts that answer one question."""
 
-    def __init__(self, verifier: Verifier, jobs: Sequence[Job], counter: _Counter) -> None:
-        self.verifier, self.jobs, self.counter = verifier, jobs, counter
+    def __init__(
+        self, verifier: Verifier, jobs: Sequence[Job], counter: _Counter, store: Store | None
+    ) -> None:
+        self.verifier, self.jobs, self.counter, self.store = verifier, jobs, counter, store
         self._searches: dict[tuple[Any, str], asyncio.Future[tuple[Passage, ...]]] = {}
 
     async def run(self) -> None:
@@ -188,7 +202,7 @@ class _Group:
             verdict = None if passages else Verdict("unknown", by=by, cause="no_evidence")
             job.checks[number] = Check(claim, passages)
         if verdict is not None:
-            self._settle(job, number, verdict)
+            self._settle([((job, number), verdict)])
 
     async def _found(self, job: Job, query: str) -> tuple[Passage, ...]:
         """Search results; the same query of one group is sent once."""
@@ -207,8 +221,7 @@ class _Group:
             if check.verdict is None:
                 waiting.setdefault((normalised(check.claim.text), check.passages), []).append((job, number))
         known = self._recall(waiting)
-        for key, verdict in known.items():
-            self._settle_all(waiting[key], verdict)
+        self._settle((place, verdict) for key, verdict in known.items() for place in waiting[key])
         todo = [key for key in waiting if key not in known]
         size = max(1, self.verifier.judge.per_call)
         chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
@@ -230,38 +243,36 @@ class _Group:
                 f"judge {judge.identity!r} returned {len(verdicts)} verdicts for {len(pairs)} claims"
             )
         await self._remember(chunk, verdicts)
-        for key, verdict in zip(chunk, verdicts, strict=True):
-            self._settle_all(waiting[key], verdict)
+        self._settle(
+            (place, verdict) for key, verdict in zip(chunk, verdicts, strict=True) for place in waiting[key]
+        )
 
-    def _settle_all(self, places: Iterable[tuple[Job, int]], verdict: Verdict) -> None:
-        for job, number in places:
-            self._settle(job, number, verdict)
-
-    def _settle(self, job: Job, number: int, verdict: Verdict) -> None:
-        check = job.checks[number]
-        job.checks[number] = Check(check.claim, check.passages, verdict)
-        self.counter.judged(1)
+    def _settle(self, found: Iterable[tuple[tuple[Job, int], Verdict]]) -> None:
+        """Write verdicts down, and tell of all of them at once."""
+        settled = list(found)
+        for (job, number), verdict in settled:
+            check = job.checks[number]
+            job.checks[number] = Check(check.claim, check.passages, verdict)
+        self.counter.judged(len(settled))
 
     def _recall(self, waiting: Iterable[_Key]) -> dict[_Key, Verdict]:
         """Verdicts of an earlier run."""
-        store = self.verifier.store
-        if store is None:
+        if self.store is None:
             return {}
         keys = {key: self._stored_as(key) for key in waiting}
-        rows = store.get_many(list(keys.values()))
+        rows = self.store.get_many(list(keys.values()))
         return {key: _verdict(rows[name]) for key, name in keys.items() if name in rows}
 
     async def _remember(self, keys: Sequence[_Key], verdicts: Sequence[Verdict]) -> None:
         """Keep what was judged; a failure is never kept."""
-        store = self.verifier.store
-        if store is None:
+        if self.store is None:
             return
         rows = {
             self._stored_as(key): _row(verdict)
             for key, verdict in zip(keys, verdicts, strict=True)
             if verdict.label != "unjudged"
         }
-        await store.aput_many(rows)
+        await self.store.aput_many(rows)
 
     def _stored_as(self, key: _Key) -> str:
         claim, passages = key
