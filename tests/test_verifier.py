@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
 import time
@@ -10,6 +11,9 @@ import time
 import pytest
 
 from factrl.errors import ConfigError, SetupError, Unscored
+from factrl.extract import ClauseClaims, SentenceClaims
+from factrl.judges import LLMJudge
+from factrl.llm import FakeLLM
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
 
@@ -350,3 +354,33 @@ def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_p
     assert (labels(verifier("yes")), store.size()) == (["supported"], 0)
     judge.down = False
     assert (verifier("yes").judge, store.size()) == ("served", 1)
+
+
+def test_f17_a_verdict_of_another_call_is_not_used():
+    """The judge answers with the ids of the call before."""
+    seen = []
+
+    def reply(messages):
+        data = json.loads(messages[0]["content"].rpartition("\nDATA ")[2].split("\n")[1])
+        seen.append([claim["id"] for claim in data["claims"]])
+        ids = seen[0]
+        return "\n".join(json.dumps({"id": name, "verdict": "supported"}) for name in ids)
+
+    verifier = Verifier(per_line, None, LLMJudge(FakeLLM(reply)))
+    first, second = (verifier(text, evidence=["Rain is wet."]) for text in ("Rain is wet.", "Rain is dry."))
+    assert (labels(first), labels(second)) == (["supported"], ["unjudged"])
+    assert second.checks[0].verdict.cause == "judge_unreadable"
+
+
+@pytest.mark.parametrize("extract", [SentenceClaims(), ClauseClaims()], ids=["sentences", "clauses"])
+def test_f28_one_flood_and_one_megabyte_leave_the_others_alone(extract):
+    flood = " ".join(f"Town {number} has {number} houses." for number in range(900))
+    large = "The river is yes long. " * 50_000
+    judge = Says(per_call=64)
+    reports = Verifier(extract, Echo(), judge).batch([flood, "The river is yes long.", large])
+    assert len(large) > 1 << 20
+    assert [report.floored for report in reports] == [None, None, "oversize"]
+    assert reports[0].counts["unknown"] == reports[0].claims > 800
+    assert sum(check.verdict.cause == "over_limit" for check in reports[0].checks if check.verdict) > 700
+    assert reports[1].precision == 1.0
+    assert sum(map(len, judge.calls)) == 65
