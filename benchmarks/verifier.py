@@ -31,7 +31,10 @@ from typing import Any
 import numpy as np
 
 from factrl.judges import Calibration, LocalJudge, WeakJudge, fit
-from factrl.judges.calibration import Row, Truth
+from factrl.judges.calibration import Line, Row, Truth
+from factrl.judges.local import prompt_digest
+from factrl.judges.weak import lacks
+from factrl.local.llama import JUDGE
 from factrl.sentences import sentences
 from factrl.types import Claim, Passage
 
@@ -144,6 +147,7 @@ def parts(item: Item) -> list[Claim]:
 def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     """Fill in what the judges' models say, from the file or by asking them; the file grows as they answer."""
     known: dict[tuple[str, str], list[dict[str, float]]] = {}
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         for row in map(json.loads, path.read_text("utf-8").splitlines()):
             known[row["judge"], row["id"]] = row["parts"]
@@ -180,8 +184,6 @@ def weakest(rows: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _blank() -> Calibration:
     """A calibration that is never asked: only features are read here."""
-    from factrl.judges.calibration import Line
-
     return Calibration((), (), (), Line((), 0.0))
 
 
@@ -226,8 +228,8 @@ def fitted(
         for index in members:
             p[index] = model.decide(items[index].scores[judge])[1]
     if judge != "local" and not features:  # the weak judge's own rule
-        conflict = np.array([item.scores[judge]["conflict"] > 0 for item in items])
-        p = np.where(conflict, np.minimum(p, 0.49), p)
+        lacking = [bool(lacks(item.scores[judge])) for item in items]
+        p = np.where(lacking, np.minimum(p, 0.49), p)
     return Predicted(p, p >= 0.5)
 
 
@@ -250,15 +252,6 @@ def rows_of(items: Sequence[Item], judge: str, features: Sequence[str] | None = 
 def fold(item: Item) -> int:
     """A tenth of the documents."""
     return int(hashlib.sha256(item.group.encode()).hexdigest()[:8], 16) % FOLDS
-
-
-def cascaded(first: Predicted, second: Predicted, sure: float) -> tuple[Predicted, float]:
-    """The first where it is sure, else the second; and the share that the first decides."""
-    decides = np.maximum(first.p, 1 - first.p) >= sure
-    return (
-        Predicted(np.where(decides, first.p, second.p), np.where(decides, first.supported, second.supported)),
-        float(decides.mean()),
-    )
 
 
 # -- Figures ------------------------------------------------------------------------------------------
@@ -303,21 +296,15 @@ def report(items: Sequence[Item]) -> str:
         "weak": fitted(items, "weak", None, fold),
         "weak with potion": fitted(items, "embedded", None, fold),
     }
-    share = None
-    if all("local" in item.scores for item in items):
+    local = all("local" in item.scores for item in items)
+    if local:
+        only = ["supports", "contradicts"]
         methods["local, likeliest answer"] = raw(items)
         methods["**local, calibrated**"] = fitted(items, "local", None, fold)
         methods["local, calibrated on the other sets"] = fitted(items, "local", None, lambda item: item.set)
-        only = ["supports", "contradicts"]
         methods["local, calibrated without words"] = fitted(items, "local", only, fold)
-        name = "weak with potion where it is 90 % sure, else local"
-        methods[name], share = cascaded(methods["weak with potion"], methods["**local, calibrated**"], 0.9)
-    lines = _accuracy_table(items, methods)
-    lines += ["", *_detail_table(items, methods)]
-    if share is not None:
-        lines += ["", f"In the cascade the first judge decides {100 * share:.0f} % of the claims."]
-        lines += ["", *_three_way(items)]
-    return "\n".join(lines)
+    tables = [_accuracy_table(items, methods), _detail_table(items, methods), _sure_table(items, methods)]
+    return "\n\n".join("\n".join(table) for table in [*tables, *([_three_way(items)] if local else [])])
 
 
 def _accuracy_table(items: Sequence[Item], methods: dict[str, Predicted]) -> list[str]:
@@ -354,8 +341,8 @@ def _detail_table(items: Sequence[Item], methods: dict[str, Predicted]) -> list[
     truth = np.array([item.supported for item in items])
     sets = [name for name in FILES if any(item.set == name for item in items)]
     lines = [
-        f"| precision / recall / ECE | {' | '.join(sets)} | average |",
-        f"|---|{'---|' * (len(sets) + 1)}",
+        f"| precision / recall / ECE | {' | '.join(sets)} | average | ECE of all |",
+        f"|---|{'---|' * (len(sets) + 2)}",
     ]
     for label, predicted in methods.items():
         if label == "majority class":
@@ -368,7 +355,27 @@ def _detail_table(items: Sequence[Item], methods: dict[str, Predicted]) -> list[
             rows.append((precision, said[true].mean(), ece(true, predicted.p[of])))
         rows.append(tuple(np.mean(rows, axis=0)))
         cells = [f"{100 * a:.0f} / {100 * b:.0f} / {c:.2f}" for a, b, c in rows]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
+        lines.append(f"| {label} | {' | '.join(cells)} | {ece(truth, predicted.p):.2f} |")
+    return lines
+
+
+def _sure_table(items: Sequence[Item], methods: dict[str, Predicted]) -> list[str]:
+    """What a judge would decide as the first of a cascade, and how often it would be right."""
+    truth = np.array([item.supported for item in items])
+    levels = (0.7, 0.8, 0.9)
+    lines = [
+        f"| decided / right when at least so sure | {' | '.join(f'{level:.0%}' for level in levels)} |",
+        f"|---|{'---|' * len(levels)}",
+    ]
+    for label in ("weak with potion", "**local, calibrated**"):
+        if label in methods:
+            predicted = methods[label]
+            cells = []
+            for level in levels:
+                sure = np.maximum(predicted.p, 1 - predicted.p) >= level
+                right = (predicted.supported == truth)[sure]
+                cells.append(f"{sure.mean():.0%} / {right.mean() if sure.any() else 0:.0%}")
+            lines.append(f"| {label} | {' | '.join(cells)} |")
     return lines
 
 
@@ -411,7 +418,10 @@ def ship(items: Sequence[Item], folder: Path, data: Path) -> None:
     for judge, name in (("weak", "weak"), ("embedded", "weak-embedded"), ("local", "local")):
         if all(judge in item.scores for item in items):
             note = "fitted by benchmarks/verifier.py; every set and class counts the same"
-            model = fit(rows_of(items, judge), provenance={"how": note, "sets": sources})
+            about = {"how": note, "sets": sources}
+            if judge == "local":
+                about |= {"model": JUDGE, "prompt": prompt_digest()}
+            model = fit(rows_of(items, judge), provenance=about)
             model.save(folder / f"{name}.json")
 
 
@@ -419,7 +429,7 @@ def main() -> None:
     """Score what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("FACTRL_DATA"), help="the staged data")
-    parser.add_argument("--scores", type=Path, default=Path("verifier-scores.jsonl"), help="raw scores, kept")
+    parser.add_argument("--scores", type=Path, default=Path("build/verifier.jsonl"), help="raw scores, kept")
     parser.add_argument("--per-set", type=int, default=100, help="claims of each set")
     parser.add_argument("--only", default="weak,embedded,local", help="judges, separated by commas")
     parser.add_argument("--fit", type=Path, help="write the calibrations into this folder")

@@ -212,6 +212,7 @@ WEAK = [
     ("Marie Curie was born in Warsaw.", "supported"),
     ("Marie Curie was born in Warsaw in 1868.", "refuted"),
     ("Marie Curie was not born in Warsaw.", "refuted"),
+    ("Marie Curie was born in Berlin.", "unknown"),
     ("Zebras graze in the parks of Kenya.", "unknown"),
 ]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -174,15 +174,19 @@ def fit(
         chosen = np.array(members)
         model.fit((values[chosen] - mean) / scale, truth, sample_weight=weights[chosen])
         weights_of, bias = np.asarray(model.coef_)[0], np.asarray(model.intercept_)[0]
-        return Line(tuple(map(float, weights_of)), float(bias))
+        return Line(_rounded(weights_of), round(float(bias), 6))
 
     known = [index for index, row in enumerate(rows) if row.label in ("refuted", "unknown")]
     refuted = [rows[index].label == "refuted" for index in known]
     return Calibration(
         names,
-        tuple(map(float, mean)),
-        tuple(map(float, scale)),
+        _rounded(mean),
+        _rounded(scale),
         line(range(len(rows)), supported),
         line(known, refuted) if any(refuted) and not all(refuted) else None,
         dict(provenance or {}),
     )
+
+
+def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in values)

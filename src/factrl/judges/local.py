@@ -84,9 +84,8 @@ class LocalJudge:
         self.calibration = calibration or Calibration.shipped("local")
         self.evidence_chars = evidence_chars
         self._prefix = _prefix()
-        digest = hashlib.sha256(self._prefix.encode()).hexdigest()[:12]
         self.identity = (
-            f"local {model.identity} prompt={digest} calibration={self.calibration.identity} "
+            f"local {model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
             f"evidence={evidence_chars}"
         )
 
@@ -161,6 +160,11 @@ def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:
         "contradicts": no - unknown,
         **overlap.features,
     }
+
+
+def prompt_digest() -> str:
+    """A hash of the instructions and examples; weights fitted under another one do not hold."""
+    return hashlib.sha256(_prefix().encode()).hexdigest()[:12]
 
 
 def _shown(pieces: Sequence[Piece]) -> str:

@@ -33,8 +33,8 @@ class Embedder(Protocol):
 class WeakJudge:
     """Judges by covered words, numbers, names and negations, and by an embedding when there is one.
 
-    A claim is `refuted` only when a sentence covers it but for another number or a negation, `supported` from
-    a calibrated probability of 0.5 on, and else `unknown`.
+    A claim is `refuted` only when a sentence covers it but for another number or a negation; `supported` from
+    a calibrated probability of 0.5 on, when the evidence lacks none of its names and numbers; else `unknown`.
 
     Args:
         embedder: adds the likeness of claim and sentences.
@@ -80,11 +80,24 @@ class WeakJudge:
         if overlap.best is None:
             return Verdict("unknown", self.identity, cause="no_evidence")
         label, p = self.calibration.decide(features)
-        if overlap.conflict:
+        why = lacks(features)
+        if why:
             # p stays on the label's side, so that a cascade and an interval see the same verdict.
-            why = "the same words with another number or a negation"
-            return Verdict("refuted", self.identity, p=min(p, 0.49), quote=overlap.quote, why=why)
-        return Verdict("unknown" if label == "refuted" else label, self.identity, p=p, quote=overlap.quote)
+            label, p = "unknown", min(p, 0.49)
+        if overlap.conflict:
+            label, p = "refuted", min(p, 0.49)
+        elif label == "refuted":
+            label = "unknown"
+        return Verdict(label, self.identity, p=p, quote=overlap.quote, why=why)
+
+
+def lacks(features: Mapping[str, float]) -> str:
+    """What keeps a claim from being supported, however many of its words are there; empty if nothing does."""
+    if features["conflict"]:
+        return "the same words with another number or a negation"
+    if features["missing_numbers"]:
+        return "the evidence lacks a number of the claim"
+    return "the evidence lacks a name of the claim" if features["missing_names"] else ""
 
 
 def _likeness(embedder: Embedder, split: Sequence[tuple[str, Sequence[Piece]]]) -> list[float]:

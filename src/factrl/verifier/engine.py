@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -167,15 +167,12 @@ class _Group:
         pool = _Pool()
         longest = max(self.jobs, key=lambda job: len(job.checks))
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
-        await self._fill(pool, longest, [longest.question, *parts])
-        for job in self.jobs:
-            new = [part for part in _uncovered(job, pool.evidence) if part not in parts]
-            parts += new
-            await self._fill(pool, job, new)
+        await self._fill(pool, [(longest, query) for query in (longest.question, *parts)])
+        await self._fill(pool, _unanswered(self.jobs, pool.evidence))
         return pool
 
-    async def _fill(self, pool: _Pool, job: Job, queries: Sequence[str]) -> None:
-        searches = (self._found(job, query) for query in queries if query)
+    async def _fill(self, pool: _Pool, queries: Iterable[tuple[Job, str]]) -> None:
+        searches = (self._found(job, query) for job, query in queries if query)
         for result in await asyncio.gather(*searches, return_exceptions=True):
             if isinstance(result, tuple):
                 pool.evidence.add(result)
@@ -289,16 +286,18 @@ class _Pool:
     failure: Unscored | None = None
 
 
-def _uncovered(job: Job, evidence: EvidencePool) -> list[str]:
-    """The sentences with a claim that no passage is about, in their order."""
-    starts = [
-        check.claim.start
-        for check in job.checks
-        if check.claim.skip is None and not evidence.covers(check.claim.text)
-    ]
-    parts = sentences(job.text)
-    numbers = sorted({bisect_right(parts, start, key=lambda part: part.start) - 1 for start in starts})
-    return [job.text[parts[number].start : parts[number].end] for number in numbers if number >= 0]
+def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[Job, str]]:
+    """Sentences to search for: one for every claim that no passage is about and no sentence before it."""
+    asked = EvidencePool()
+    for job in jobs:
+        parts = sentences(job.text)
+        for check in job.checks:
+            claim = check.claim
+            if claim.skip is None and not evidence.covers(claim.text) and not asked.covers(claim.text):
+                number = bisect_right(parts, claim.start, key=lambda part: part.start) - 1
+                query = job.text[parts[number].start : parts[number].end] if number >= 0 else claim.text
+                asked.add([Passage(query), Passage(claim.text)])
+                yield job, query
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:
