@@ -78,13 +78,13 @@ class LLMJudge:
         self.evidence_chars = evidence_chars
         self.max_tokens = max_tokens
         self._prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").rstrip("\n")
+        self._digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
 
     @property
     def identity(self) -> str:
-        digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
         return (
-            f"{_name(self.llm)} {self.style}@{digest} claims={self.per_call} evidence={self.evidence_chars} "
-            f"tokens={self.max_tokens or 'auto'}"
+            f"{_name(self.llm)} {self.style}@{self._digest} claims={self.per_call} "
+            f"evidence={self.evidence_chars} tokens={self.max_tokens or 'auto'}"
         )
 
     async def ready(self) -> None:

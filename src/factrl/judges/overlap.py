@@ -227,7 +227,7 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
     other_number = missing > 0 and bool(best.words.numbers)
     return Overlap(
         best,
-        (best.passage, best.start, best.end) if {*said.stems} & {*best.words.stems} else None,
+        _quote(said, best),
         covered=_share(said.stems, everything),
         covered_best=covered_best,
         missing_numbers=missing,
@@ -239,7 +239,13 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
 
 def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
     """Where the sentence stands that covers most of the claim: passage, start and end; None without one."""
-    return compare(claim, pieces_of(passages)).quote
+    said = words_of(claim)
+    best = max(_pieces(passages), key=_covers(said), default=None)
+    return None if best is None else _quote(said, best)
+
+
+def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
+    return None if {*said.stems}.isdisjoint(best.words.stems) else (best.passage, best.start, best.end)
 
 
 def _covers(said: Words) -> Callable[[Piece], float]:

@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -28,15 +28,13 @@ from ..extract.marks import normalised
 from ..search import Search
 from ..search.pool import EvidencePool
 from ..sentences import sentences
-from ..types import Claim, Passage, Verdict
+from ..types import Passage, Verdict
 from .report import Check
 
 if TYPE_CHECKING:
     from . import Verifier
 
 THREADS = 32  # for stages that are plain functions; what waits for a network should be `async def`
-_Pair = tuple[Claim, tuple[Passage, ...]]
-_Key = tuple[str, tuple[Passage, ...]]
 
 
 @dataclass
@@ -120,6 +118,7 @@ class _Group:
         self, verifier: Verifier, jobs: Sequence[Job], counter: _Counter, store: Store | None
     ) -> None:
         self.verifier, self.jobs, self.counter, self.store = verifier, jobs, counter, store
+        self.identity = verifier.judge.identity
         self._searches: dict[tuple[Any, str], asyncio.Future[tuple[Passage, ...]]] = {}
 
     async def run(self) -> None:
@@ -158,7 +157,7 @@ class _Group:
             if claim.skip is None:
                 room -= 1
                 if room < 0:  # the policy's own doing, so it is not masked: an unsupported claim
-                    verdict = Verdict("unknown", by=verifier.judge.identity, cause="over_limit")
+                    verdict = Verdict("unknown", by=self.identity, cause="over_limit")
             job.checks.append(Check(claim, (), verdict))
 
     async def _shared_pool(self) -> _Pool:
@@ -183,7 +182,7 @@ class _Group:
 
     async def _search(self, job: Job, number: int, pool: _Pool | None) -> None:
         claim = job.checks[number].claim
-        by = self.verifier.judge.identity
+        by = self.identity
         try:
             if pool is None:
                 passages = await self._found(job, claim.text)
@@ -212,24 +211,22 @@ class _Group:
         return tuple(await asyncio.shield(self._searches[key]))
 
     async def _judge(self, places: Sequence[tuple[Job, int]]) -> None:
-        waiting: dict[_Key, list[tuple[Job, int]]] = {}
+        waiting: dict[str, list[tuple[Job, int]]] = {}
         for job, number in places:
             check = job.checks[number]
             if check.verdict is None:
-                waiting.setdefault((normalised(check.claim.text), check.passages), []).append((job, number))
-        known = self._recall(waiting)
-        self._settle((place, verdict) for key, verdict in known.items() for place in waiting[key])
+                waiting.setdefault(self._key(check), []).append((job, number))
+        known = {} if self.store is None else self.store.get_many(waiting)
+        self._settle((place, _verdict(row)) for key, row in known.items() for place in waiting[key])
         todo = [key for key in waiting if key not in known]
         size = max(1, self.verifier.judge.per_call)
         chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
-        await asyncio.gather(*(self._judge_chunk(chunk, waiting) for chunk in chunks))
+        await asyncio.gather(*(self._judge_chunk({key: waiting[key] for key in chunk}) for chunk in chunks))
 
-    async def _judge_chunk(self, chunk: Sequence[_Key], waiting: dict[_Key, list[tuple[Job, int]]]) -> None:
+    async def _judge_chunk(self, chunk: Mapping[str, Sequence[tuple[Job, int]]]) -> None:
         judge = self.verifier.judge
-        pairs: list[_Pair] = []
-        for key in chunk:
-            job, number = waiting[key][0]
-            pairs.append((job.checks[number].claim, key[1]))
+        first = [job.checks[number] for (job, number), *_ in chunk.values()]
+        pairs = [(check.claim, check.passages) for check in first]
         try:
             verdicts = await _call(judge.judge, pairs)
         except Unscored as error:
@@ -239,10 +236,17 @@ class _Group:
             raise RuntimeError(
                 f"judge {judge.identity!r} returned {len(verdicts)} verdicts for {len(pairs)} claims"
             )
-        await self._remember(chunk, verdicts)
-        self._settle(
-            (place, verdict) for key, verdict in zip(chunk, verdicts, strict=True) for place in waiting[key]
-        )
+        found = dict(zip(chunk, verdicts, strict=True))
+        if self.store is not None:  # a failure is never kept
+            kept = {key: _row(verdict) for key, verdict in found.items() if verdict.label != "unjudged"}
+            await self.store.aput_many(kept)
+        self._settle((place, verdict) for key, verdict in found.items() for place in chunk[key])
+
+    def _key(self, check: Check) -> str:
+        """What a verdict depends on; claims of the group with one key are judged once."""
+        evidence = [[passage.title, passage.text] for passage in check.passages]
+        claim = normalised(check.claim.text)
+        return digest({"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence})
 
     def _settle(self, found: Iterable[tuple[tuple[Job, int], Verdict]]) -> None:
         """Write verdicts down, and tell of all of them at once."""
@@ -251,31 +255,6 @@ class _Group:
             check = job.checks[number]
             job.checks[number] = Check(check.claim, check.passages, verdict)
         self.counter.judged(len(settled))
-
-    def _recall(self, waiting: Iterable[_Key]) -> dict[_Key, Verdict]:
-        """Verdicts of an earlier run."""
-        if self.store is None:
-            return {}
-        keys = {key: self._stored_as(key) for key in waiting}
-        rows = self.store.get_many(list(keys.values()))
-        return {key: _verdict(rows[name]) for key, name in keys.items() if name in rows}
-
-    async def _remember(self, keys: Sequence[_Key], verdicts: Sequence[Verdict]) -> None:
-        """Keep what was judged; a failure is never kept."""
-        if self.store is None:
-            return
-        rows = {
-            self._stored_as(key): _row(verdict)
-            for key, verdict in zip(keys, verdicts, strict=True)
-            if verdict.label != "unjudged"
-        }
-        await self.store.aput_many(rows)
-
-    def _stored_as(self, key: _Key) -> str:
-        claim, passages = key
-        evidence = [[passage.title, passage.text] for passage in passages]
-        judge = self.verifier.judge.identity
-        return digest({"kind": "verdict/1", "judge": judge, "claim": claim, "evidence": evidence})
 
 
 @dataclass
