@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from factrl.extract import ClauseClaims, SentenceClaims
 from factrl.extract.clauses import named
 from factrl.extract.marks import content_words
+from factrl.extract.statements import shown
+from factrl.sentences import Sentence
 
 CURIE = "Marie Curie"
 EINSTEIN = "Albert Einstein"
@@ -492,8 +494,7 @@ WORDS = st.sampled_from(
         "from",
     ]
 )
-LETTERS = st.characters(exclude_categories=["Cc", "Cs"])  # a control between digits joins them
-TEXTS = st.one_of(st.text(LETTERS, max_size=200), st.lists(WORDS, max_size=60).map(" ".join))
+TEXTS = st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=60).map(" ".join))
 
 
 @given(TEXTS, st.sampled_from(["", CURIE, "X (film)"]))
@@ -507,7 +508,8 @@ def test_every_claim_points_to_its_words(text: str, topic: str) -> None:
             assert claim.sentence >= last
             last = claim.sentence
             words = content_words(claim.text)
-            there = content_words(text[claim.start : claim.end])
+            # As a reader sees it: a mark or a control between two letters joins them.
+            there = content_words(shown(text, Sentence(claim.start, claim.end))[0])
             assert not words or not there or words & there
 
 
