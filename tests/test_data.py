@@ -14,9 +14,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from factrl.data import load_examples, render_prompt, template_names
+from factrl.data import load_examples, render_prompt, template_names, to_example
 from factrl.errors import ConfigError, DataError, MissingExtra
-from factrl.types import Example
+from factrl.types import Example, Passage
 
 ROW = {"question": "Who wrote Ulysses?", "answers": ["James Joyce"]}
 
@@ -91,6 +91,53 @@ def test_what_is_not_used_goes_to_meta_untouched(tmp_path: Path) -> None:
     more = {"evidence": [{"title": "t"}], "meta": {"topic": "novels"}, "n": 1.5}
     (example,) = load(tmp_path, {**ROW, "id": "x", **more})
     assert example.meta == more
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "passages"),
+    [
+        ("evidence", "Rome is in Italy.", [("", "Rome is in Italy.")]),
+        ("knowledge", "Rome is in Italy.", [("", "Rome is in Italy.")]),
+        ("evidence", ["One.", " ", "Two. "], [("", "One."), ("", "Two.")]),
+        (
+            "evidence",
+            [{"title": "Rome", "text": "It is in Italy.", "is_supporting": True}],
+            [("Rome", "It is in Italy.")],
+        ),
+        ("evidence", [], []),
+        ("evidence", None, []),
+    ],
+)
+def test_evidence_comes_with_the_question(
+    tmp_path: Path, column: str, cell: Any, passages: list[Any]
+) -> None:
+    (example,) = load(tmp_path, {**ROW, column: cell})
+    assert [(passage.title, passage.text) for passage in example.evidence] == passages
+
+
+def test_evidence_of_another_form_is_an_error_when_it_was_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds a table with title, but without text"):
+        load(tmp_path, {**ROW, "e": [{"title": "t"}]}, columns={"evidence": "e"})
+
+
+def test_a_checklist_comes_with_the_question(tmp_path: Path) -> None:
+    assert load(tmp_path, {**ROW, "checklist": ["A fact.", ""]})[0].checklist == ("A fact.",)
+
+
+def test_one_row_of_a_trainer_is_an_example() -> None:
+    example = to_example({"question": "Q", "answers": ["a"], "evidence": "E", "n": 1})
+    assert (example.question, example.answers, example.evidence) == ("Q", ("a",), (Passage("E"),))
+    assert example.meta == {"n": 1}
+    assert to_example({"n": 1}).question == ""
+
+
+def test_documents_in_a_prompt_are_numbered() -> None:
+    example = Example("Where?", evidence=(Passage("It is in Italy.", "Rome"), Passage("Two {braces}")))
+    documents = ["Document [1]: Rome\nIt is in Italy.", "Document [2]: Two {braces}"]
+    shown = "\n".join(f"<DOC>\n{document}\n</DOC>" for document in documents)
+    assert render_prompt(example, "{question}\n{evidence}") == f"Where?\n{shown}"
+    with pytest.raises(ConfigError, match="no column"):
+        render_prompt(Example("Where?"), "{evidence}")
 
 
 def test_columns_can_be_named_also_nested_ones(tmp_path: Path) -> None:

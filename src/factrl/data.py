@@ -1,30 +1,27 @@
-"""Questions from files or the hub, and the prompts made of them.
+"""Examples from the rows of a dataset, and the prompts made of them.
 
-Reads .jsonl, .jsonl.gz, .json (a list) and .parquet files, folders of those and hub datasets.  What
-a dataset calls its columns is recognised for the usual names, verl's parquet rows and TruthRL's and
-KnowRL's sets, and can be given.  Nothing is repaired: a row without a question, an answer or an id of
-its own is an error that names the row.
+What a dataset calls its columns is recognised for the usual names, verl's parquet rows and TruthRL's,
+KnowRL's and FSPO's sets, and can be given.  Nothing is repaired: a row without a question, an answer or an
+id of its own is an error that names the row.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gzip
 import hashlib
 import itertools
 import json
 import string
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
-from factrl.errors import ConfigError, DataError, MissingExtra, nearest
-from factrl.types import Example
+from factrl.errors import ConfigError, DataError, nearest
+from factrl.rows import Row, read_rows
+from factrl.types import Example, Passage
 
-ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise"]
-Row = Mapping[str, Any]
+ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist"]
 
 # Tried in this order when the recipe names no column; dots reach into nested columns.
 _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
@@ -34,9 +31,10 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "topic": ("topic", "title"),
     "ook": ("ook", "out_of_knowledge", "reward_model.ground_truth.out_of_knowledge"),
     "false_premise": ("false_premise",),
+    "evidence": ("evidence", "knowledge"),
+    "checklist": ("checklist",),
 }
 _MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
-_FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
 
 def load_examples(
@@ -66,7 +64,7 @@ def load_examples(
         DataError: the dataset is missing, unreadable or lacks what is asked of it.
         MissingExtra: a hub id, and `datasets` is not installed.
     """
-    rows = list(itertools.islice(_read(str(source), split, subset), limit))
+    rows = list(itertools.islice(read_rows(str(source), split, subset), limit))
     if not rows:
         raise DataError(f"{source} has no rows")
     names = _choose_columns(rows, columns or {}, str(source))
@@ -74,8 +72,7 @@ def load_examples(
         _no_column(rows, source, "question")
     if "answers" not in names and require_answers:
         _no_column(rows, source, "answers")
-    used = {*names.values(), *((_MORE_ANSWERS,) if names.get("answers") == "answer" else ())}
-    examples = [_example(row, number, names, used, str(source)) for number, row in enumerate(rows, start=1)]
+    examples = [_example(row, number, names, str(source)) for number, row in enumerate(rows, start=1)]
     _check(examples, names, str(source), require_answers)
     return _with_ids(examples, names, str(source))
 
@@ -107,7 +104,8 @@ def render_prompt(example: Example, template: str) -> str:
     """What the user says: `template` with its column names replaced by the example's values.
 
     Args:
-        example: supplies `question`, `id`, `topic` and its `meta` columns; never the answers.
+        example: supplies `question`, `id`, `topic`, its `meta` columns and `evidence`, which is written as
+            numbered documents; never the answers or the checklist.
         template: text with column names in braces.  Values are inserted as they are: braces in a
             question are not read again, and no attribute of a value can be reached.
 
@@ -115,6 +113,8 @@ def render_prompt(example: Example, template: str) -> str:
         ConfigError: a malformed template, an unknown column, or a column that is neither text nor a number.
     """
     values = {**example.meta, "question": example.question, "id": example.id, "topic": example.topic}
+    if example.evidence:
+        values["evidence"] = documents(example.evidence)
     for name in template_names(template):
         if name not in values:
             raise ConfigError(
@@ -127,110 +127,22 @@ def render_prompt(example: Example, template: str) -> str:
     return template.format_map(values)
 
 
-# Reading rows
+def documents(passages: Sequence[Passage]) -> str:
+    """Passages as TruthRL shows them to the policy: each in a `<DOC>` block, numbered from 1."""
+    shown = ("\n".join(filter(None, (passage.title, passage.text))) for passage in passages)
+    return "\n".join(f"<DOC>\nDocument [{number}]: {text}\n</DOC>" for number, text in enumerate(shown, 1))
 
 
-def _read(source: str, split: str, subset: str | None) -> Iterator[Row]:
-    path = Path(source).expanduser()
-    if path.is_dir():
-        for part in _parts(path, split):
-            yield from _read_file(part)
-    elif path.exists():
-        yield from _read_file(path)
-    elif _looks_like_path(source):
-        around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise DataError(f"{source} does not exist{nearest(path.name, around)}")
-    else:
-        yield from _read_hub(source, split, subset)
+def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Example:
+    """One row of any dataset as an example, its columns recognised; what it lacks stays empty.
 
+    Args:
+        columns: our name -> the row's column; `""` means that it has none.
 
-def _looks_like_path(source: str) -> bool:
-    """A hub id is `name` or `owner/name`, without the suffix of a data file."""
-    return source.startswith((".", "/", "~")) or source.endswith(_FORMATS) or source.count("/") > 1
-
-
-def _parts(folder: Path, split: str) -> list[Path]:
-    """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …"""
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(_FORMATS))
-    parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
-    if not parts:
-        names = ", ".join(file.name for file in files[:10]) or "no data file"
-        raise DataError(f"{folder} has no split {split!r}; it has {names}; name the split or the file itself")
-    return parts
-
-
-def _read_file(path: Path) -> Iterator[Row]:
-    readers: dict[str, Callable[[Path], Iterable[Any]]] = {
-        ".jsonl": _read_lines,
-        ".jsonl.gz": _read_lines,
-        ".json": _read_list,
-        ".parquet": _read_parquet,
-    }
-    reader = next((readers[suffix] for suffix in _FORMATS if path.name.endswith(suffix)), None)
-    if reader is None:
-        raise DataError(f"{path} is none of {', '.join(_FORMATS)}")
-    try:
-        for number, row in enumerate(reader(path), start=1):
-            if not isinstance(row, dict):
-                raise DataError(f"{path}: row {number} is a {type(row).__name__}, not an object with columns")
-            yield row
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-
-
-def _read_lines(path: Path) -> Iterator[Any]:
-    opener = gzip.open if path.name.endswith(".gz") else open
-    # Universal newlines would also end a line at a lone carriage return.
-    with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield _parse(line, f"{path}, line {number}")
-
-
-def _read_list(path: Path) -> list[Any]:
-    rows = _parse(path.read_text(encoding="utf-8-sig"), str(path))
-    if not isinstance(rows, list):
-        raise DataError(f"{path} holds one {type(rows).__name__}, not a list of rows")
-    return rows
-
-
-def _read_parquet(path: Path) -> Iterator[Any]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                yield from batch.to_pylist()
-    except pyarrow.ArrowException as error:
-        raise DataError(f"{path} is not a parquet file: {error}") from error
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}") from error
-
-
-def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:
-    try:
-        from datasets import load_dataset
-        from datasets.exceptions import DatasetsError
-    except ImportError as error:
-        raise MissingExtra("datasets", "train") from error
-    try:
-        rows: Any = load_dataset(source, subset, split=split)
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        cause = str(error).strip().split("\n")[0]
-        raise DataError(
-            f"{source} is neither a file here nor a dataset that the hub gave "
-            f"(split {split!r}, subset {subset!r}): {cause}; "
-            "check the spelling and the split, or download it and name the file"
-        ) from error
-    yield from rows
+    Raises:
+        DataError: a column holds what it cannot.
+    """
+    return _example(row, 1, _choose_columns([row], columns or {}, "the row"), "the row")
 
 
 # Recognising columns
@@ -263,7 +175,13 @@ def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source
 
 def _fits(name: ColumnName, value: Any) -> bool:
     """Whether a column found by its usual name can be what we think it is; verl's `prompt` is a list."""
-    return isinstance(value, str) if name in ("question", "topic") else value is not None
+    if name in ("question", "topic"):
+        return isinstance(value, str)
+    if name in ("evidence", "checklist"):
+        cells = value if isinstance(value, (list, tuple)) else [value]
+        tables = name == "evidence"
+        return all(isinstance(c, str) or (tables and isinstance(c, Mapping) and "text" in c) for c in cells)
+    return value is not None
 
 
 def _look_up(row: Row, column: str) -> Any:
@@ -289,7 +207,9 @@ def _no_column(rows: Sequence[Row], source: str | Path, name: ColumnName) -> NoR
 # Building examples
 
 
-def _example(row: Row, number: int, names: Mapping[str, str], used: set[str], source: str) -> Example:
+def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Example:
+    used = {*names.values(), *((_MORE_ANSWERS,) if names.get("answers") == "answer" else ())}
+
     def value(name: ColumnName) -> Any:
         return _look_up(row, names[name]) if name in names else None
 
@@ -315,6 +235,8 @@ def _example(row: Row, number: int, names: Mapping[str, str], used: set[str], so
         topic=topic or "",
         ook=flag("ook"),
         false_premise=flag("false_premise"),
+        evidence=_evidence(value("evidence"), f"{source}, row {number}: {names.get('evidence')}"),
+        checklist=_texts(value("checklist"), f"{source}, row {number}: {names.get('checklist')}"),
         meta={column: content for column, content in row.items() if column not in used},
     )
 
@@ -330,14 +252,34 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
             f"{where} is a table with {inner}; name the part with the answers, "
             f"e.g. data.columns.answers={column}.{next(iter(value), '...')}"
         )
-    answers = []
+    return _texts(value, where)
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    """The texts and numbers of a cell, which holds one or a list of them."""
+    texts = []
     for cell in value if isinstance(value, (list, tuple)) else [value]:
         if cell is None or cell != cell:  # NaN is how data frames write an empty cell
             continue
         if isinstance(cell, bool) or not isinstance(cell, (str, int, float)):
             raise DataError(f"{where} holds {cell!r}, not text")
-        answers.append(str(cell).strip())
-    return tuple(answer for answer in answers if answer)
+        texts.append(str(cell).strip())
+    return tuple(text for text in texts if text)
+
+
+def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
+    """Passages in a cell: a text, or a list of texts or of tables with `text`, maybe `title` and `source`."""
+    passages = []
+    for cell in value if isinstance(value, (list, tuple)) else [value]:
+        part = cell if isinstance(cell, Mapping) else {"text": cell}
+        text, title, source = (part.get(name) or "" for name in ("text", "title", "source"))
+        if not all(isinstance(words, str) for words in (text, title, source)):
+            raise DataError(f"{where} holds {cell!r}; write a text, or a table with text, title and source")
+        if isinstance(cell, Mapping) and "text" not in cell:
+            raise DataError(f"{where} holds a table with {', '.join(map(str, cell))}, but without text")
+        if text.strip():
+            passages.append(Passage(text.strip(), title.strip(), source.strip()))
+    return tuple(passages)
 
 
 def _check(examples: Sequence[Example], names: Mapping[str, str], source: str, require_answers: bool) -> None:

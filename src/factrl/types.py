@@ -30,6 +30,8 @@ class Example:
         topic: what the question is about (a title or entity); empty when unknown.
         ook: "out of knowledge": a probe found no correct sample (TruthRL, section 3.2); None when not probed.
         false_premise: the question presupposes something untrue; None when unknown.
+        evidence: passages that come with the question, which answers and reasoning can be held against.
+        checklist: facts that a good long answer states (KLCF).
         meta: every other column of the row, untouched.
     """
 
@@ -39,6 +41,8 @@ class Example:
     topic: str = ""
     ook: bool | None = None
     false_premise: bool | None = None
+    evidence: tuple[Passage, ...] = ()
+    checklist: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
@@ -50,15 +54,20 @@ class Completion(str):
     Attributes:
         prefill: text that the prompt already put at the start of the answer, e.g. `<think>`.
         truncated: generation stopped at the length limit, not at an end token.
+        tokens: how many tokens the policy wrote; None where nobody counted them.
     """
 
     prefill: str
     truncated: bool
+    tokens: int | None
 
-    def __new__(cls, text: str, *, prefill: str = "", truncated: bool = False) -> Completion:
+    def __new__(
+        cls, text: str, *, prefill: str = "", truncated: bool = False, tokens: int | None = None
+    ) -> Completion:
         self = super().__new__(cls, text)
         self.prefill = prefill
         self.truncated = truncated
+        self.tokens = tokens
         return self
 
 

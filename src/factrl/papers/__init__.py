@@ -16,17 +16,20 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigError, FactrlError, nearest
+from ..extract import SentenceClaims
 from ..llm import FakeLLM
 from ..resources import supply
 from ..rewards import Reward
-from ..types import Example, State
+from ..search import Given
+from ..types import Claim, Example, Finding, Passage, State, Verdict
+from ..verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Gold:
         variant: which of the paper's variants.
         replies: what the judge answers, in order; more or fewer calls than replies fail the case.
         state, terms: what must come out; `terms` is ignored for a masked sample.
+        verdicts: what a scripted judge says of the claims that a reward verifies, in order; a claim is a
+            sentence, and the evidence is the example's.  More or fewer claims than verdicts fail the case.
+        spans: (start, end, sign) of the step-wise credit that must come out; None is not looked at.
+        given: resource -> object, for resources that a scripted judge does not make.
     """
 
     why: str
@@ -47,6 +54,9 @@ class Gold:
     variant: str = ""
     replies: tuple[str, ...] = ()
     state: State = "scored"
+    verdicts: tuple[Finding, ...] = ()
+    spans: tuple[tuple[int, int, int], ...] | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 def paper_names() -> tuple[str, ...]:
@@ -126,9 +136,15 @@ def gold_of(spec: str) -> list[tuple[str, Reward, Gold]]:
 def check_gold(reward: Reward, case: Gold) -> str:
     """What this reward does otherwise than the case says, with the real grader; empty when nothing.
 
-    Terms must agree to 1e-9, and the judge must be asked exactly as often as the case has replies.
+    Terms must agree to 1e-9, and the judges must be asked exactly what the case has replies and verdicts for.
     """
-    judge = FakeLLM(case.replies)
+    judge, claims = FakeLLM(case.replies), _ScriptedJudge(case.verdicts)
+    scripted = {
+        "verify": Verifier(SentenceClaims(), Given([Passage("…")]), claims),
+        "extract": SentenceClaims(),
+        **case.given,
+    }
+    reward = reward.with_(**{name: value for name, value in scripted.items() if name in reward.missing})
     try:
         result = supply(reward, judge)(case.example, case.completion)
     except FactrlError as error:
@@ -141,7 +157,28 @@ def check_gold(reward: Reward, case: Gold) -> str:
         problems.append(f"terms {dict(result.terms)}, not {dict(case.terms)}")
     if len(judge.calls) != len(case.replies):
         problems.append(f"the judge was asked {len(judge.calls)} times, not {len(case.replies)}")
+    if claims.asked != len(case.verdicts):
+        problems.append(f"{claims.asked} claims were judged, not {len(case.verdicts)}")
+    spans = tuple((span.start, span.end, span.sign) for span in result.spans)
+    if case.spans is not None and spans != case.spans:
+        problems.append(f"spans {spans}, not {case.spans}")
     return "; ".join(problems)
+
+
+class _ScriptedJudge:
+    """Gives the verdicts of a case to claims in the order in which it is asked about them."""
+
+    identity, weak, per_call = "scripted", False, 1_000
+
+    def __init__(self, labels: Sequence[Finding]) -> None:
+        self._labels, self.asked = labels, 0
+
+    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        start, self.asked = self.asked, self.asked + len(pairs)
+        labels = [*self._labels[start : self.asked], *["unjudged"] * len(pairs)][: len(pairs)]
+        return [
+            Verdict(label, "scripted", cause="scripted" if label == "unjudged" else None) for label in labels
+        ]
 
 
 def _same_terms(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:

@@ -1,0 +1,133 @@
+"""Rows of a dataset: from .jsonl, .jsonl.gz, .json (a list) and .parquet files, folders of those, or the hub.
+
+A row is a mapping of columns; what the columns mean is not known here (`factrl.data`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from factrl.errors import DataError, MissingExtra, nearest
+
+Row = Mapping[str, Any]
+
+_FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+
+
+def read_rows(source: str, split: str = "train", subset: str | None = None) -> Iterator[Row]:
+    """The rows of a dataset, in its order.
+
+    Args:
+        source: a file, a folder with one file (or several parts) per split, or a hub id.
+        split: which split of a folder or hub dataset.
+        subset: configuration of a hub dataset.
+
+    Raises:
+        DataError: the dataset is missing or unreadable.
+        MissingExtra: a hub id, and `datasets` is not installed.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        for part in _parts(path, split):
+            yield from _read_file(part)
+    elif path.exists():
+        yield from _read_file(path)
+    elif _looks_like_path(source):
+        around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"{source} does not exist{nearest(path.name, around)}")
+    else:
+        yield from _read_hub(source, split, subset)
+
+
+def _looks_like_path(source: str) -> bool:
+    """A hub id is `name` or `owner/name`, without the suffix of a data file."""
+    return source.startswith((".", "/", "~")) or source.endswith(_FORMATS) or source.count("/") > 1
+
+
+def _parts(folder: Path, split: str) -> list[Path]:
+    """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …"""
+    files = sorted(file for file in folder.iterdir() if file.name.endswith(_FORMATS))
+    parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
+    if not parts:
+        names = ", ".join(file.name for file in files[:10]) or "no data file"
+        raise DataError(f"{folder} has no split {split!r}; it has {names}; name the split or the file itself")
+    return parts
+
+
+def _read_file(path: Path) -> Iterator[Row]:
+    readers: dict[str, Callable[[Path], Iterable[Any]]] = {
+        ".jsonl": _read_lines,
+        ".jsonl.gz": _read_lines,
+        ".json": _read_list,
+        ".parquet": _read_parquet,
+    }
+    reader = next((readers[suffix] for suffix in _FORMATS if path.name.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{path} is none of {', '.join(_FORMATS)}")
+    try:
+        for number, row in enumerate(reader(path), start=1):
+            if not isinstance(row, dict):
+                raise DataError(f"{path}: row {number} is a {type(row).__name__}, not an object with columns")
+            yield row
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+
+
+def _read_lines(path: Path) -> Iterator[Any]:
+    opener = gzip.open if path.name.endswith(".gz") else open
+    # Universal newlines would also end a line at a lone carriage return.
+    with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield _parse(line, f"{path}, line {number}")
+
+
+def _read_list(path: Path) -> list[Any]:
+    rows = _parse(path.read_text(encoding="utf-8-sig"), str(path))
+    if not isinstance(rows, list):
+        raise DataError(f"{path} holds one {type(rows).__name__}, not a list of rows")
+    return rows
+
+
+def _read_parquet(path: Path) -> Iterator[Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is not a parquet file: {error}") from error
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}") from error
+
+
+def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:
+    try:
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
+    except ImportError as error:
+        raise MissingExtra("datasets", "train") from error
+    try:
+        rows: Any = load_dataset(source, subset, split=split)
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        cause = str(error).strip().split("\n")[0]
+        raise DataError(
+            f"{source} is neither a file here nor a dataset that the hub gave "
+            f"(split {split!r}, subset {subset!r}): {cause}; "
+            "check the spelling and the split, or download it and name the file"
+        ) from error
+    yield from rows
