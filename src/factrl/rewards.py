@@ -27,9 +27,10 @@ from typing import Any, overload
 
 from .background import wait_for
 from .errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
+from .together import Workers
 from .types import Completion, Example, Result, Score
 
-THREADS = 32  # judge calls of one batch that wait side by side
+THREADS = 256  # samples of one batch that wait for their judges side by side
 SUM = "sum"  # what the sum of the terms is logged as, beside the terms
 
 RewardFunction = Callable[..., Any]
@@ -122,6 +123,8 @@ class Reward:
     def batch(self, examples: Sequence[Example], completions: Sequence[str]) -> list[Result]:
         """Score completions side by side; results in the order given.
 
+        What the samples ask of a resource that has `answer_together`, such as a `Verifier`, is asked at once.
+
         Raises:
             ValueError: the two sequences differ in length.
             RewardBug: as for a single call; the first one ends the batch.
@@ -129,13 +132,29 @@ class Reward:
         if len(examples) != len(completions):
             raise ValueError(f"{len(examples)} examples but {len(completions)} completions")
         self._check_resources()
-        with ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="factrl-reward") as pool:
-            futures = [pool.submit(self, e, c) for e, c in zip(examples, completions, strict=True)]
+        if not examples:
+            return []
+        threads = min(THREADS, len(examples))
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="factrl-reward")
+        with Workers(len(examples), threads) as workers:
+            shared = {
+                name: workers.share(resource)
+                for name, resource in self.resources.items()
+                if hasattr(resource, "answer_together")
+            }
+            reward = replace(self, resources=MappingProxyType({**self.resources, **shared}))
+
+            def work(example: Example, completion: str) -> Result:
+                try:
+                    return reward(example, completion)
+                finally:
+                    workers.done()
+
+            futures = [pool.submit(work, *pair) for pair in zip(examples, completions, strict=True)]
             try:
                 return [future.result() for future in futures]
-            except BaseException:
+            finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise
 
     def _check_resources(self) -> None:
         if self.missing:

@@ -175,10 +175,12 @@ class _ScriptedJudge:
 
     async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         start, self.asked = self.asked, self.asked + len(pairs)
-        labels = [*self._labels[start : self.asked], *["unjudged"] * len(pairs)][: len(pairs)]
-        return [
-            Verdict(label, "scripted", cause="scripted" if label == "unjudged" else None) for label in labels
-        ]
+        verdicts = []
+        for number in range(start, self.asked):
+            scripted = number < len(self._labels) and self._labels[number] != "unjudged"
+            label = self._labels[number] if scripted else "unjudged"
+            verdicts.append(Verdict(label, "scripted", cause=None if scripted else "scripted"))
+        return verdicts
 
 
 def _same_terms(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ..abstention import abstains
 from ..background import wait_for
@@ -18,6 +19,7 @@ from ..extract import Extractor
 from ..judges import Judge
 from ..search import Search
 from ..search.given import Given
+from ..together import Call
 from ..types import Passage
 from .engine import Job, run
 from .report import Check, Report
@@ -25,6 +27,16 @@ from .report import Check, Report
 __all__ = ["Check", "Report", "Verifier"]
 
 Evidence = Sequence[str | Passage]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One call, as `Verifier.__call__` takes it."""
+
+    text: str
+    question: str = ""
+    topic: str = field(default="", kw_only=True)
+    evidence: Evidence | None = field(default=None, kw_only=True)
 
 
 class Verifier:
@@ -92,7 +104,7 @@ class Verifier:
         questions: Sequence[str] | None = None,
         *,
         topics: Sequence[str] | None = None,
-        evidence: Sequence[Evidence] | None = None,
+        evidence: Sequence[Evidence | None] | None = None,
         watch: Callable[[int, int], None] | None = None,
     ) -> list[Report]:
         """Check many texts at once, within one deadline.
@@ -101,7 +113,7 @@ class Verifier:
             texts: what is checked.
             questions: what each text answers; texts with the same question are one group.
             topics: titles that the search is confined to; empty for the whole index.
-            evidence: passages for each text, instead of the verifier's own search.
+            evidence: passages for each text, instead of the verifier's own search; None searches.
             watch: called with (claims settled, claims found so far) from another thread.
 
         Returns:
@@ -115,6 +127,8 @@ class Verifier:
         for name, given in (("questions", questions), ("topics", topics), ("evidence", evidence)):
             if given is not None and len(given) != count:
                 raise ConfigError(f"{name} has {len(given)} entries for {count} texts")
+        if not texts:
+            return []
         jobs = [
             Job(
                 text,
@@ -127,6 +141,16 @@ class Verifier:
         started = time.monotonic()
         wait_for(run(self, jobs, watch))
         return [self._report(job, time.monotonic() - started) for job in jobs]
+
+    def answer_together(self, calls: Sequence[Call]) -> list[Report]:
+        """Many calls of this verifier as one batch; rewards ask this way."""
+        asked = [_Asked(*args, **named) for args, named in calls]
+        return self.batch(
+            [one.text for one in asked],
+            [one.question for one in asked],
+            topics=[one.topic for one in asked],
+            evidence=[one.evidence for one in asked],
+        )
 
     def _search_for(self, evidence: Evidence | None) -> Search:
         if evidence is not None:

@@ -1,0 +1,120 @@
+"""Calls that many workers make one at a time, answered together.
+
+The rewards of a batch run side by side, each on its own thread and unaware of the others.  What they ask of
+one resource is cheaper asked at once: claims fill a model's batch, and texts that answer one question share
+what is found for it.  A resource that has `answer_together` is therefore not called by the workers: their
+calls are collected until every worker waits, or until none has asked for `PAUSE` seconds because some are
+busy elsewhere, and then answered in one go.
+
+This is not a cache and decides nothing: every call gets the answer that it would have got alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Protocol
+
+PAUSE = 0.05  # seconds without a new call after which those that wait are answered
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and named arguments of one call."""
+
+
+class AnswersTogether(Protocol):
+    """A resource that answers many calls at once."""
+
+    def answer_together(self, calls: Sequence[Call]) -> Sequence[Any]:
+        """The answers to `calls`, in their order; what it raises, every one of these calls raises."""
+        ...
+
+
+class Workers:
+    """The workers of one batch; a context manager, outside of which nothing is answered.
+
+    Args:
+        tasks: how many tasks there are.
+        threads: how many of them run at a time.
+    """
+
+    def __init__(self, tasks: int, threads: int) -> None:
+        self._left, self._threads, self._waiting = tasks, threads, 0
+        self._asked: list[tuple[AnswersTogether, Call, Future[Any]]] = []
+        self._changed = threading.Condition()
+        self._over = False
+        self._watch = threading.Thread(target=self._answer_all, name="factrl-together", daemon=True)
+        self._answering = ThreadPoolExecutor(thread_name_prefix="factrl-together")
+
+    def __enter__(self) -> Workers:
+        self._watch.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._over = True
+            for _, _, future in self._asked:
+                future.cancel()
+            self._changed.notify()
+        self._answering.shutdown(wait=kind is None)
+
+    def share(self, resource: AnswersTogether) -> Callable[..., Any]:
+        """A function that stands for `resource` in the hands of these workers."""
+
+        def ask(*args: Any, **named: Any) -> Any:
+            answer: Future[Any] = Future()
+            with self._changed:
+                if self._over:
+                    raise CancelledError
+                self._asked.append((resource, (args, named), answer))
+                self._waiting += 1
+                self._changed.notify()
+            return answer.result()
+
+        return ask
+
+    def done(self) -> None:
+        """One task has ended, well or not."""
+        with self._changed:
+            self._left -= 1
+            self._changed.notify()
+
+    def _answer_all(self) -> None:
+        with self._changed:
+            while not self._over:
+                before = len(self._asked)
+                everyone = self._waiting >= min(self._left, self._threads)
+                if not before:
+                    self._changed.wait()
+                elif everyone or (not self._changed.wait(PAUSE) and len(self._asked) == before):
+                    self._hand_over()
+
+    def _hand_over(self) -> None:
+        asked, self._asked = self._asked, []
+        by_resource: dict[int, list[tuple[AnswersTogether, Call, Future[Any]]]] = {}
+        for one in asked:
+            by_resource.setdefault(id(one[0]), []).append(one)
+        for several in by_resource.values():
+            self._answering.submit(self._answer, several)
+
+    def _answer(self, several: Sequence[tuple[AnswersTogether, Call, Future[Any]]]) -> None:
+        resource, calls = several[0][0], [call for _, call, _ in several]
+        futures = [future for _, _, future in several]
+        answers: Sequence[Any] = ()
+        failure: BaseException | None = None
+        try:
+            answers = resource.answer_together(calls)
+            if len(answers) != len(calls):
+                raise RuntimeError(f"{resource!r} gave {len(answers)} answers to {len(calls)} calls")
+        except BaseException as error:  # noqa: BLE001  # handed to the workers that asked, who raise it
+            failure = error
+        with self._changed:  # none of them waits any more, also those that have yet to wake up
+            self._waiting -= len(several)
+        for number, future in enumerate(futures):
+            if failure is None:
+                future.set_result(answers[number])
+            else:
+                future.set_exception(failure)

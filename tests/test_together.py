@@ -1,0 +1,118 @@
+"""What many rewards ask of one resource is answered at once, and each gets its own answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import factrl as fx
+from factrl.errors import LLMError, RewardBug
+from factrl.together import Call
+from factrl.types import Example
+
+
+class Doubler:
+    """Counts how it was asked."""
+
+    def __init__(self, fails: Exception | None = None, short: bool = False) -> None:
+        self.batches: list[int] = []
+        self.fails, self.short = fails, short
+
+    def answer_together(self, calls: Sequence[Call]) -> list[int]:
+        self.batches.append(len(calls))
+        if self.fails is not None:
+            raise self.fails
+        answers = [2 * args[0] + named.get("plus", 0) for args, named in calls]
+        return answers[1:] if self.short else answers
+
+
+@fx.reward
+def doubled(example: Example, completion: str, *, double: Any, calls: int = 1) -> dict[str, float]:
+    number = int(completion)
+    for _ in range(calls):
+        number = double(number, plus=1)
+    return {"number": number}
+
+
+def batch(reward: fx.Reward, numbers: Sequence[int]) -> list[Any]:
+    return reward.batch([Example("q")] * len(numbers), [str(number) for number in numbers])
+
+
+def test_one_question_of_forty_samples_is_asked_once() -> None:
+    doubler = Doubler()
+    results = batch(doubled.with_(double=doubler), range(40))
+    assert [result.value for result in results] == [2 * number + 1 for number in range(40)]
+    assert doubler.batches == [40]
+
+
+def test_samples_that_ask_again_are_asked_together_again() -> None:
+    doubler = Doubler()
+    results = batch(doubled.with_(double=doubler, calls=3), range(5))
+    assert [result.value for result in results] == [8 * number + 7 for number in range(5)]
+    assert doubler.batches == [5, 5, 5]
+
+
+def test_more_samples_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("factrl.rewards.THREADS", 8)
+    doubler = Doubler()
+    results = batch(doubled.with_(double=doubler), range(20))
+    assert [result.value for result in results] == [2 * number + 1 for number in range(20)]
+    assert sum(doubler.batches) == 20
+    assert max(doubler.batches) <= 8
+
+
+def test_one_that_is_busy_elsewhere_does_not_hold_up_the_others() -> None:
+    doubler, answered = Doubler(), threading.Event()
+
+    @fx.reward
+    def slow(example: Example, completion: str, *, double: Any) -> dict[str, float]:
+        if completion == "0":  # goes on only when the others have their answers
+            assert answered.wait(20)
+        number = double(int(completion))
+        if completion == "1":
+            answered.set()
+        return {"number": number}
+
+    results = batch(slow.with_(double=doubler), range(4))
+    assert [result.value for result in results] == [0, 2, 4, 6]
+    assert sum(doubler.batches) == 4
+
+
+def test_an_outage_masks_every_sample_that_asked() -> None:
+    results = batch(doubled.with_(double=Doubler(LLMError("connection", "down"))), range(3))
+    assert [(result.state, result.cause) for result in results] == [("masked", "connection")] * 3
+
+
+@pytest.mark.parametrize("doubler", [Doubler(short=True), Doubler(ZeroDivisionError("oops"))])
+def test_a_bug_of_a_resource_ends_the_batch(doubler: Doubler) -> None:
+    with pytest.raises(RewardBug, match=r"gave 2 answers to 3 calls|oops"):
+        batch(doubled.with_(double=doubler), range(3))
+
+
+def test_a_bug_of_one_reward_lets_no_other_wait_for_ever() -> None:
+    class Slow(Doubler):
+        def answer_together(self, calls: Sequence[Call]) -> list[int]:
+            time.sleep(0.2)
+            return super().answer_together(calls)
+
+    @fx.reward
+    def broken(example: Example, completion: str, *, double: Any) -> dict[str, float]:
+        if completion == "0":
+            raise KeyError("x")
+        return {"number": double(double(int(completion)))}
+
+    before = threading.active_count()
+    with pytest.raises(RewardBug):
+        batch(broken.with_(double=Slow()), range(4))
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert threading.active_count() <= before
+
+
+def test_an_empty_batch() -> None:
+    assert doubled.with_(double=Doubler()).batch([], []) == []
