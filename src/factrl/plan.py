@@ -10,17 +10,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .config import load_settings, peek
 from .data import load_examples, render_prompt
 from .errors import ConfigError, DataError
 from .llm import connect
-from .openai_compatible import OpenAICompatible
 from .papers import load_reward, settings_of
-from .resources import supply
+from .resources import Supplier, check_resources, supply
 from .rewards import Reward
 from .settings import JudgeSettings, RunSettings
 from .types import Example
+
+if TYPE_CHECKING:
+    from .local.llama import LlamaModel
+    from .openai_compatible import OpenAICompatible
+
+
+LOCAL = "local"  # `judge.url` of the model in this process
+_LIMITS = ("max_concurrency", "timeout_attempt", "timeout_call", "max_attempts")
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class Plan:
     """A run that can start as far as can be told without its model.
 
     Attributes:
-        reward: with its knobs set and its resources supplied.
+        reward: with its knobs set; its resources are supplied unless the plan is only shown.
         judge: None when answers are compared by rules alone.
         examples: the questions to train on.
         held_out: the questions to evaluate on; may be empty.
@@ -37,7 +45,7 @@ class Plan:
 
     settings: RunSettings
     reward: Reward
-    judge: OpenAICompatible | None
+    judge: OpenAICompatible | LlamaModel | None
     examples: Sequence[Example]
     held_out: Sequence[Example]
     prompt: str
@@ -86,14 +94,20 @@ def run_settings(source: Path | str | None, overrides: Sequence[str]) -> RunSett
     raise ConfigError("\n".join(problems))
 
 
-def make_plan(settings: RunSettings) -> Plan:
+def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     """Check what can be checked without the model.
+
+    Args:
+        only_show: the plan is not carried out, so no judge is opened.
 
     Raises:
         SetupError: what the user must change.
     """
-    judge = open_judge(settings.judge)
-    reward = supply(load_reward(settings.paper).with_(**settings.reward), judge)
+    if only_show:
+        reward, judge = load_reward(settings.paper).with_(**settings.reward), None
+        check_resources(reward)
+    else:
+        reward, judge = supplied_reward(settings)
     data = settings.data
     examples = load_examples(
         data.train, split=data.split, subset=data.subset, columns=data.columns, limit=data.limit
@@ -120,6 +134,23 @@ def check_enough(left: int, total: int, settings: RunSettings) -> None:
         )
 
 
-def open_judge(settings: JudgeSettings) -> OpenAICompatible | None:
+def supplied_reward(settings: RunSettings) -> tuple[Reward, OpenAICompatible | LlamaModel | None]:
+    """The reward that the settings name with everything that it needs, and the judge among it.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    judge = open_judge(settings.judge)
+    reward = load_reward(settings.paper).with_(**settings.reward)
+    return supply(reward, supplier=Supplier(judge, settings.judge, settings.verifier)), judge
+
+
+def open_judge(settings: JudgeSettings) -> OpenAICompatible | LlamaModel | None:
     """The judge that the settings name, None when they name none; nothing is sent yet."""
-    return connect(settings.url, **settings.model_dump(exclude={"url"})) if settings.url else None
+    if not settings.url:
+        return None
+    if settings.url == LOCAL:
+        from .local.llama import shared_model
+
+        return shared_model()
+    return connect(settings.url, **settings.model_dump(include=set(_LIMITS)))

@@ -1,32 +1,118 @@
-"""What a reward's resources are when all the user named is a judge."""
+"""What a reward's resources are when all the user gave are settings.
+
+A reward says what it needs by the names of its parameters; this is what the names mean.  In Python any of
+them can be another object with the same shape: `.with_(verify=my_verifier)`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from .background import wait_for
 from .errors import ConfigError
 from .grading import Grader, reasoning_judge
 from .llm import LLM
 from .rewards import Reward
+from .settings import JudgeSettings, VerifierSettings
+from .types import Claim
 
 
-def _reasoning(judge: LLM | None) -> Any:
-    if judge is None:
-        raise ConfigError(
-            "a reward for reasoning needs a judge; give one with --judge http://localhost:8000/v1#model"
-        )
-    return reasoning_judge(judge)
+@dataclass(frozen=True)
+class Supplier:
+    """Makes resources; the one place that knows how each of them is made.
+
+    Attributes:
+        judge: the language model that is asked; None leaves what rules can decide.
+        models: the other models that the user named.
+        verifier: how claims are checked.
+    """
+
+    judge: LLM | None
+    models: JudgeSettings
+    verifier: VerifierSettings
+
+    def asked(self, what: str) -> LLM:
+        """The judge, for a resource that cannot do without."""
+        if self.judge is None:
+            raise ConfigError(
+                f"{what} needs a judge; give one with --judge http://localhost:8000/v1#model or --judge local"
+            )
+        return self.judge
+
+    def grade(self) -> Grader:
+        return Grader(self.judge)
+
+    def reason(self) -> Any:
+        return reasoning_judge(self.asked("a reward for reasoning"))
+
+    def verify(self) -> Any:
+        from .cache import Store
+        from .models import cache_folder
+        from .verifier.presets import open_verifier
+
+        told = self.verifier.model_dump(exclude={"share", "cache"})
+        store = Store(cache_folder() / "verdicts.db") if self.verifier.cache else None
+        verifier = open_verifier(**told, llm=self._server(), store=store)
+        verifier.share = self.verifier.share
+        return verifier
+
+    def extract(self) -> Callable[..., list[Claim]]:
+        extract: Any = self.verify().extract
+
+        def claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
+            found = extract(text, question, topic)
+            return found if isinstance(found, list) else wait_for(found)
+
+        return claims
+
+    def compare(self) -> Any:
+        from .preference import SelfReference
+
+        return SelfReference(self.asked("a reward for preferred answers"))
+
+    def rate(self) -> Any:
+        from .preference import rating_judge
+
+        if self.models.reward_model is None:
+            return rating_judge(self.asked("a reward for general quality, without judge.reward_model,"))
+        from .local.reward_model import RewardModel
+
+        return RewardModel(self.models.reward_model)
+
+    def checklist(self) -> Any:
+        from .checklist import Checklist, JudgedChecklist
+        from .verifier.presets import open_judge
+
+        llm = self._server()
+        return JudgedChecklist(open_judge(self.verifier.judge or "local")) if llm is None else Checklist(llm)
+
+    def truthfulness(self) -> Any:
+        if self.models.truthfulness_model is None:
+            from .truthfulness import LetterTruthfulness
+
+            return LetterTruthfulness()
+        from .truthfulness import TruthfulnessModel
+
+        return TruthfulnessModel(self.models.truthfulness_model)
+
+    def _server(self) -> LLM | None:
+        """The judge where it is asked in words; the small local one judges better by its letters."""
+        return None if self.models.url == "local" else self.judge
 
 
-_MAKERS: Mapping[str, Callable[[LLM | None], Any]] = {"grade": Grader, "reason": _reasoning}
+_MAKERS: Mapping[str, Callable[[Supplier], Any]] = {
+    name: getattr(Supplier, name)
+    for name in ("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness")
+}
 
 
-def supply(reward: Reward, judge: LLM | None) -> Reward:
-    """`reward` with every missing resource made from one judge; without a judge, from rules where they do.
+def check_resources(reward: Reward) -> None:
+    """Refuse a reward with a resource that no settings make.
 
     Raises:
-        ConfigError: a resource that a judge alone does not make, or that needs one.
+        ConfigError: it names the resource.
     """
     unknown = [name for name in reward.missing if name not in _MAKERS]
     if unknown:
@@ -34,4 +120,19 @@ def supply(reward: Reward, judge: LLM | None) -> Reward:
             f"reward {reward.name!r} needs the resource {unknown[0]!r}, which only Python can supply: "
             f".with_({unknown[0]}=…)"
         )
-    return reward.with_(**{name: _MAKERS[name](judge) for name in reward.missing})
+
+
+def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None = None) -> Reward:
+    """`reward` with every missing resource made from settings; without a judge, from rules where they do.
+
+    Args:
+        judge: the language model that is asked, where there are no other settings.
+        supplier: all settings.
+
+    Raises:
+        ConfigError: a resource that settings do not make, or one that needs a judge.
+        SetupError: a model, a file or a server that is not there.
+    """
+    check_resources(reward)
+    source = supplier or Supplier(judge, JudgeSettings(), VerifierSettings())
+    return reward.with_(**{name: _MAKERS[name](source) for name in reward.missing})

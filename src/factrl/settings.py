@@ -89,10 +89,11 @@ class DataSettings(Section):
 
 
 class JudgeSettings(Section):
-    """`[judge]`: the model server that grades answers; its key comes from the environment only."""
+    """`[judge]`: the language model that grades and compares; its key comes from the environment only."""
 
     url: str | None = None
-    """Server and model, e.g. `http://localhost:8000/v1#Qwen/Qwen3-8B` or `openai/gpt-4o-mini`."""
+    """Server and model, e.g. `http://localhost:8000/v1#Qwen/Qwen3-8B` or `openai/gpt-4o-mini`; `local` is a
+    small model in this process."""
     max_concurrency: int = Field(default=64, ge=1, le=4096)
     """Calls in flight at once."""
     timeout_attempt: Seconds = 30.0
@@ -101,6 +102,10 @@ class JudgeSettings(Section):
     """Seconds for one call with all its attempts."""
     max_attempts: int = Field(default=4, ge=1, le=20)
     """Attempts per call, over all layers."""
+    reward_model: str | None = None
+    """Scalar reward model, a folder or hub id, that rates answers; by default the judge rates them."""
+    truthfulness_model: str | None = None
+    """Model that was tuned to say whether a claim is true (KLCF); by default the local one."""
 
     @field_validator("url")
     @classmethod
@@ -118,6 +123,29 @@ class JudgeSettings(Section):
                 f"judge.timeout_attempt = {self.timeout_attempt:g}"
             )
         return self
+
+
+class VerifierSettings(Section):
+    """`[verifier]`: how the claims of a completion are checked."""
+
+    preset: Literal["local", "factscore", "veriscore", "knowrl", "fspo"] = "local"
+    """Claims, judge and number of passages as in a published system; `local` needs no server."""
+    docs: tuple[str, ...] = Field(default=(), strict=False)
+    """Files of evidence, for questions that come without."""
+    index: str | None = None
+    """Folder of an index made by `factrl index`, for questions that come without evidence."""
+    web: str | None = None
+    """Serper-compatible search server, for questions that come without evidence."""
+    judge: str | None = None
+    """Instead of the preset's own: `local`, `weak`, or `nli:NAME` of any cross-encoder."""
+    k: Positive | None = None
+    """Passages for a claim instead of the preset's number."""
+    max_claims: Positive | None = None
+    """Claims of one completion that are judged; those after count as unsupported. 64 by default."""
+    share: bool = False
+    """Completions of one question share what is searched for it."""
+    cache: bool = True
+    """Keep verdicts and readable replies on disk, so that nothing is judged twice."""
 
 
 class TrainSettings(Section):
@@ -234,6 +262,7 @@ class RunSettings(Section):
     reward: dict[str, Any] = Field(default_factory=dict)
     """The reward's knobs; `factrl show PAPER` lists them."""
     judge: JudgeSettings = JudgeSettings()
+    verifier: VerifierSettings = VerifierSettings()
     train: TrainSettings = TrainSettings()
     run: OutputSettings = OutputSettings()
 

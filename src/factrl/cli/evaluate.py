@@ -22,11 +22,10 @@ from ..config import load_settings
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
 from ..grading import Grader
-from ..llm import connect, preflight
-from ..openai_compatible import OpenAICompatible
+from ..llm import LLM, preflight
 from ..plan import open_judge, run_settings
 from ..progress import Progress
-from ..settings import RunSettings
+from ..settings import JudgeSettings, RunSettings
 from ..types import Example
 from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import complain, say, show_table, tell
@@ -92,7 +91,7 @@ def _eval(args: argparse.Namespace) -> int:
     else:
         answered = load_completions(args.file, args.column, args.limit)
         extract = args.extract or "text"
-        judge = connect(args.judge) if args.judge is not None else None
+        judge = open_judge(JudgeSettings(url=args.judge))
         if judge is not None:
             preflight(judge)
     if judge is None:
@@ -103,7 +102,7 @@ def _eval(args: argparse.Namespace) -> int:
     about = {
         "file": args.file,
         "model": args.model,
-        "judge": f"{judge.base_url}#{judge.model}" if judge is not None else None,
+        "judge": getattr(judge, "identity", None),
         "extract": extract,
     }
     written = _report(evaluation, {**about, **evaluation.to_json()}, args)
@@ -136,7 +135,7 @@ def _check(args: argparse.Namespace) -> None:
             raise ConfigError(f"--output {output} would replace the file that is evaluated")
 
 
-def _ask(args: argparse.Namespace) -> tuple[Answered, OpenAICompatible | None, Extract]:
+def _ask(args: argparse.Namespace) -> tuple[Answered, LLM | None, Extract]:
     """A model's answers, with the judge and the extraction that its recipe names."""
     overrides = [
         f"data.train={args.file}",

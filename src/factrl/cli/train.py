@@ -63,7 +63,7 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    plan = make_plan(run_settings(*_layers(args)))
+    plan = make_plan(run_settings(*_layers(args)), only_show=args.dry_run)
     if args.dry_run:
         tell(_described(plan))
         say(dump_toml(plan.settings).rstrip())

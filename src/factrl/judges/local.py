@@ -77,9 +77,9 @@ class LocalJudge:
         if evidence_chars < 1:
             raise ConfigError(f"evidence_chars must be at least 1, not {evidence_chars!r}")
         if model is None:
-            from factrl.local.llama import LlamaModel
+            from factrl.local.llama import shared_model
 
-            model = LlamaModel()
+            model = shared_model()
         self.model = model
         self.calibration = calibration or Calibration.shipped("local")
         self.evidence_chars = evidence_chars

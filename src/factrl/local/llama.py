@@ -10,6 +10,7 @@ can only be saved that way.  Requests run one by one: on a CPU several at once a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import http.client
 import json
@@ -35,6 +36,12 @@ LISTED = 200  # likeliest next tokens that are looked at
 STATES_KEPT = 8  # prefixes on disk; one of 500 tokens takes about 15 MB
 _PATIENCE = 120.0  # seconds for llama.cpp to read or write a state, on a machine that is busy
 WORTH_KEEPING = 64  # tokens of a prefix below which the disk is not worth it
+
+
+@functools.cache
+def shared_model() -> LlamaModel:
+    """The judge that factrl downloads, loaded once for all who use it in this process."""
+    return LlamaModel()
 
 
 class LlamaModel:
