@@ -62,6 +62,20 @@ def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded(text: s
         assert asserted(joined) != ""
 
 
+class _EveryWord(frozenset[str]):
+    def isdisjoint(self, other: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("opener", ["", "But ", "Paris is the capital. ", "Sorry, "])
+def test_the_quick_look_changes_nothing(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [opener + row["text"] for row in fixtures()]
+    texts += [opener + phrase for phrase in (*refusals.DECLINES, *refusals.BARE, *refusals.SPELLINGS)]
+    quick = [abstains(text) for text in texts]
+    monkeypatch.setattr("factrl.abstention._CUES", _EveryWord())
+    assert quick == [abstains(text) for text in texts]
+
+
 @pytest.mark.parametrize(
     ("text", "rest"),
     [

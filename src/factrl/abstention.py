@@ -42,6 +42,32 @@ _LINE, _DASH = "¶", "‖"
 _EDGES = f" .!?;:,。、।()[]-_\"'<>…{_LINE}{_DASH}"
 
 
+# Most texts that are looked at are claims in plain words, and none of these stands in them: no phrase that
+# declines can be there without its longest word.  What is spelt in another way is looked at in full.
+_PLAIN = re.compile(r"[A-Za-z0-9 .,;:()/&\"!?-]*")
+
+
+def _word_set(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def _cues() -> frozenset[str]:
+    phrases = (
+        *known.DECLINES,
+        *known.DECLINES_AT_END,
+        *known.BARE,
+        *known.HAVE,
+        *known.CANNOT,
+        *known.SILENT,
+    )
+    words = (_word_set(phrase) for phrase in (*phrases, *known.UNKNOWN) if phrase.isascii())
+    longest = {max(sorted(found), key=len) for found in words}
+    return frozenset({*longest, *known.SPELLINGS, "can"})  # "can not" is read as "cannot"
+
+
+_CUES = _cues()
+
+
 def abstains(text: str) -> bool:
     """Whether a text declines to answer and asserts no answer.
 
@@ -51,7 +77,7 @@ def abstains(text: str) -> bool:
     Japanese; the plain phrases of ten more languages are known.  A text over `MAX_PAYLOAD` characters
     never abstains.
     """
-    if len(text) > MAX_PAYLOAD:
+    if len(text) > MAX_PAYLOAD or (_PLAIN.fullmatch(text) and _CUES.isdisjoint(_word_set(text))):
         return False
     declines = False
     for _, kind in _parts(text):

@@ -39,7 +39,7 @@ def quoted_message(prompt: str, data: Mapping[str, Any]) -> list[Message]:
         prompt: the instructions, the same for every call.
         data: JSON values; every string in it, at any depth, is taken apart as by `broken`.
     """
-    line = json.dumps(_broken_in(data), ensure_ascii=False)
+    line = json.dumps(_broken_in(dict(data)), ensure_ascii=False)
     mark = hashlib.sha256(line.encode()).hexdigest()[:16]
     return [{"role": "user", "content": f"{prompt}\n\nDATA {mark}\n{line}\nEND {mark}"}]
 
@@ -58,7 +58,7 @@ def forges(text: str) -> bool:
 def _broken_in(value: Any) -> Any:
     if isinstance(value, str):
         return broken(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _broken_in(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_broken_in(item) for item in value]

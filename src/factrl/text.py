@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 MAX_PAYLOAD = 32_768
@@ -233,10 +234,11 @@ def clean(text: str) -> str:
     whitespace.  A superscript keeps its meaning (`10²` becomes `10^2`, not `102`), and so does a mixed
     number (`2½` becomes `2 1/2`).  Cleaning twice changes nothing, and the result always encodes as UTF-8.
     """
-    text = text[:MAX_PAYLOAD]
-    if (
-        text.isascii()
-    ):  # nothing below changes plain text but for its controls; most of what is judged is plain
+    return _remembered(text) if len(text) <= _SHORT else _cleaned(text[:MAX_PAYLOAD])
+
+
+def _cleaned(text: str) -> str:
+    if text.isascii():  # nothing below changes it but for its controls, and most of what is judged is plain
         return " ".join(text.translate(_CONTROLS).split())
     text = text.translate({ord(char): None for char in set(text) if _hidden(char)}).replace("´", "'")
     text = _SUPERSCRIPT.sub(lambda match: "^" + match[0], text)
@@ -245,6 +247,10 @@ def clean(text: str) -> str:
     text = unicodedata.normalize("NFKD", text)[: 4 * MAX_PAYLOAD]
     text = _few_marks(unicodedata.normalize("NFC", text)[:MAX_PAYLOAD])
     return " ".join(text.translate(_TYPOGRAPHIC).split())
+
+
+_SHORT = 2_048  # characters; a claim or an answer goes through several readers, each of which cleans it
+_remembered = lru_cache(maxsize=1_024)(_cleaned)
 
 
 def _few_marks(text: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -98,21 +99,17 @@ class Workers:
         for one in asked:
             by_resource.setdefault(id(one[0]), []).append(one)
         for several in by_resource.values():
-            self._answering.submit(self._answer, several)
+            resource, calls = several[0][0], [call for _, call, _ in several]
+            given = self._answering.submit(resource.answer_together, calls)
+            given.add_done_callback(partial(self._deliver, [future for _, _, future in several]))
 
-    def _answer(self, several: Sequence[tuple[AnswersTogether, Call, Future[Any]]]) -> None:
-        resource, calls = several[0][0], [call for _, call, _ in several]
-        futures = [future for _, _, future in several]
-        answers: Sequence[Any] = ()
-        failure: BaseException | None = None
-        try:
-            answers = resource.answer_together(calls)
-            if len(answers) != len(calls):
-                raise RuntimeError(f"{resource!r} gave {len(answers)} answers to {len(calls)} calls")
-        except BaseException as error:  # noqa: BLE001  # handed to the workers that asked, who raise it
-            failure = error
+    def _deliver(self, futures: Sequence[Future[Any]], given: Future[Sequence[Any]]) -> None:
+        failure = given.exception()
+        answers = () if failure else given.result()
+        if failure is None and len(answers) != len(futures):
+            failure = RuntimeError(f"a resource gave {len(answers)} answers to {len(futures)} calls")
         with self._changed:  # none of them waits any more, also those that have yet to wake up
-            self._waiting -= len(several)
+            self._waiting -= len(futures)
         for number, future in enumerate(futures):
             if failure is None:
                 future.set_result(answers[number])

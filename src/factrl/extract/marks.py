@@ -47,7 +47,16 @@ def normalised(text: str) -> str:
     `1000`, but `1.5`, `-5` and `50%` keep their signs), and so do short names in capitals (`US` is not `us`)
     and a letter that is a name (`Vitamin A`).  Reads `MAX_PAYLOAD` characters.
     """
+    return _spelling(text) if len(text) <= _SHORT else _spelt(text)
+
+
+def _spelt(text: str) -> str:
     return " ".join(_pieces(text)) or clean(text).casefold()
+
+
+# Claims, their question and the words of their text are looked at again and again.
+_SHORT = 2_048  # characters of what is remembered
+_spelling = lru_cache(maxsize=4_096)(_spelt)
 
 
 def _pieces(text: str) -> list[str]:
@@ -70,12 +79,15 @@ def _pieces(text: str) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=16_384)  # the question and the words of a text are looked at again for each of its claims
 def content_words(text: str) -> frozenset[str]:
     """The words that carry the meaning, in their base form: names, numbers, nouns, verbs, negations.
 
     Chinese and Japanese characters come in pairs, since nothing tells where a word ends.
     """
+    return _known_words(text) if len(text) <= _SHORT else _words(text)
+
+
+def _words(text: str) -> frozenset[str]:
     words: set[str] = set()
     for piece in _pieces(text.replace("-", " ").replace("’s ", " ").replace("'s ", " ")):
         lower = piece.lower()
@@ -84,6 +96,9 @@ def content_words(text: str) -> frozenset[str]:
         elif lower not in STOPWORDS:
             words.add(_base(lower))
     return frozenset(words)
+
+
+_known_words = lru_cache(maxsize=16_384)(_words)
 
 
 def _base(word: str) -> str:

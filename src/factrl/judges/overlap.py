@@ -254,10 +254,11 @@ def _covers(said: Words) -> Callable[[Piece], float]:
     What the claim is about weighs less, because other sentences of the evidence are about it too and say
     "she"; a number weighs a little where the claim has one, because it may be the other number.
     """
-    weight = {stem: 0.4 if place < said.subject else 1.0 for place, stem in enumerate(said.stems)}
+    weights = [(stem, 0.4 if place < said.subject else 1.0) for place, stem in enumerate(said.stems)]
 
     def covers(piece: Piece) -> float:
-        words = sum(weight.get(stem, 0.0) for stem in piece.words.stems)
+        held = piece.words.stems
+        words = sum(weight for stem, weight in weights if stem in held)
         return words + 0.3 * bool(said.numbers and piece.words.numbers)
 
     return covers
@@ -272,14 +273,14 @@ def _pieces(passages: Sequence[Passage]) -> Iterator[Piece]:
     for number, passage in enumerate(passages):
         text = passage.text[:left]
         left -= len(text)
-        for start, end in _cut(text):
-            said = text[start:end]
-            yield Piece(number, start, end, said, words_of(said), passage.title)
+        for start, end, said, words in _cut(text):
+            yield Piece(number, start, end, said, words, passage.title)
 
 
 @lru_cache(maxsize=4096)  # claims of one group share their evidence
-def _cut(text: str) -> tuple[tuple[int, int], ...]:
-    return tuple((sentence.start, sentence.end) for sentence in sentences(text))
+def _cut(text: str) -> tuple[tuple[int, int, str, Words], ...]:
+    spans = ((sentence.start, sentence.end) for sentence in sentences(text))
+    return tuple((start, end, text[start:end], words_of(text[start:end])) for start, end in spans)
 
 
 def _greedy(pieces: Sequence[Piece], weight: dict[str, float], most: int = 8) -> list[int]:

@@ -29,6 +29,9 @@ class Ranking:
         self._postings: dict[str, list[tuple[int, int]]] = {}
         self._lengths: list[int] = []
         self._total = 0
+        self._weights: dict[
+            str, list[tuple[int, float]]
+        ] = {}  # of words that were asked for, since the last add
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -40,19 +43,25 @@ class Ranking:
             self._postings.setdefault(word, []).append((len(self._lengths), count))
         self._lengths.append(len(known))
         self._total += len(known)
+        self._weights.clear()
 
     def scores(self, query: str) -> dict[int, float]:
         """The texts that share a word with the query, by number, with their scores."""
-        size = len(self._lengths)
-        mean = self._total / size if size else 1.0
         found: dict[int, float] = {}
         for word in set(words(query[:_MAX_QUERY])):
-            postings = self._postings.get(word, ())
-            idf = math.log(1.0 + (size - len(postings) + 0.5) / (len(postings) + 0.5))
-            for number, count in postings:
-                norm = _K1 * (1.0 - _B + _B * self._lengths[number] / mean)
-                found[number] = found.get(number, 0.0) + idf * count * (_K1 + 1.0) / (count + norm)
+            if word not in self._weights and word in self._postings:
+                self._weights[word] = self._weigh(self._postings[word])
+            for number, weight in self._weights.get(word, ()):
+                found[number] = found.get(number, 0.0) + weight
         return found
+
+    def _weigh(self, postings: Sequence[tuple[int, int]]) -> list[tuple[int, float]]:
+        """What a word adds to the score of each text that has it."""
+        size = len(self._lengths)
+        mean = self._total / size if size else 1.0
+        idf = math.log(1.0 + (size - len(postings) + 0.5) / (len(postings) + 0.5))
+        norms = ((n, c, _K1 * (1.0 - _B + _B * self._lengths[n] / mean)) for n, c in postings)
+        return [(number, idf * count * (_K1 + 1.0) / (count + norm)) for number, count, norm in norms]
 
     def shared(self, known: Iterable[str]) -> int:
         """How many of these words the text with the most of them has."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..abstention import abstains
 from ..cache import Store, digest
 from ..errors import Unscored
 from ..extract.marks import normalised
@@ -129,8 +130,11 @@ class _Group:
                 search.cancel()
 
     async def _stages(self) -> None:
-        await asyncio.gather(*map(self._extract, self.jobs))
-        pool = await self._shared_pool() if self.verifier.share else None
+        pool = _Pool() if self.verifier.share else None
+        first = [] if pool is None else [self._fill(pool, self._main_queries())]
+        await asyncio.gather(*map(self._extract, self.jobs), *first)
+        if pool is not None:
+            await self._fill(pool, _unanswered(self.jobs, pool.evidence))
         places = [
             (job, number)
             for job in self.jobs
@@ -160,15 +164,15 @@ class _Group:
                     verdict = Verdict("unknown", by=self.identity, cause="over_limit")
             job.checks.append(Check(claim, (), verdict))
 
-    async def _shared_pool(self) -> _Pool:
-        """What is found for the question and each sentence of the text with the most claims, and then for
-        the sentences of the others that say something which nothing of it covers."""
-        pool = _Pool()
-        longest = max(self.jobs, key=lambda job: len(job.checks))
+    def _main_queries(self) -> list[tuple[Job, str]]:
+        """The question and each sentence of the longest text, which need not wait for the claims; what the
+        others say beyond it is searched for afterwards."""
+        readable = [job for job in self.jobs if len(job.text) <= self.verifier.max_chars]
+        longest = max(readable, key=lambda job: len(job.text), default=None)
+        if longest is None or abstains(longest.text):
+            return []
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
-        await self._fill(pool, [(longest, query) for query in (longest.question, *parts)])
-        await self._fill(pool, _unanswered(self.jobs, pool.evidence))
-        return pool
+        return [(longest, query) for query in (longest.question, *parts)]
 
     async def _fill(self, pool: _Pool, queries: Iterable[tuple[Job, str]]) -> None:
         searches = (self._found(job, query) for job, query in queries if query)
