@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from factrl.config import check_knobs, dump_toml, load_settings, peek, settable
-from factrl.data import render_prompt
 from factrl.errors import ConfigError
 from factrl.settings import RunSettings
-from factrl.types import Example
 
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.toml"))
 NEEDED = ["paper=truthrl", "model.name=tiny", "data.train=questions.jsonl"]
 KNOBS = {
     "reward": {"correct": 1.0, "wrong": -1.0, "retries": 2, "strict": True, "mode": "words", "floor": None}
@@ -78,6 +75,7 @@ def test_nothing_given_names_what_is_required() -> None:
         ("train..steps=5", "override: 'train..steps' has an empty part between its dots"),
         ("name=x", "override: name is not the name of one key; write one of model.name, run.name"),
         ("judge=x", "override: judge is not the name of one key; write one of judge.url, "),
+        ("train=x", "override: train is not the name of one key; write one of train.steps, "),
         ("steps=", "override: steps has no value after the equals sign"),
         ("report_to=[wandb]", "override: report_to = '[wandb]' is not valid TOML; quote the whole override"),
         ("report_to=wandb", "override: train.report_to = 'wandb' must be a list"),
@@ -145,7 +143,7 @@ def test_judge_urls_are_taken_as_they_are(url: str) -> None:
         ("data.prompt={question} = ?", "data.prompt", "{question} = ?"),
         ("data.prefill=", "data.prefill", ""),
         ("data.columns.question=42", "data.columns", {"question": "42"}),
-        ("train=x.jsonl", "data.train", "x.jsonl"),
+        ("eval=x.jsonl", "data.eval", "x.jsonl"),
         ("reward.anything=[1, 2]", "reward", {"anything": [1, 2]}),
         (" train.steps =5", "train.steps", 5),
     ],
@@ -302,31 +300,3 @@ def test_every_key_has_help() -> None:
     keys = settable(RunSettings)
     assert {"paper", "reward", "model.name", "train.learning_rate", "data.columns"} <= set(keys)
     assert [key for key, field in keys.items() if not field.description] == []
-
-
-# Recipes
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_recipes_load_and_make_prompts(recipe: Path) -> None:
-    settings = load_settings(RunSettings, recipe)
-    prompt = render_prompt(Example("Who wrote Ulysses?", ("James Joyce",)), settings.data.prompt)
-    assert prompt.endswith("Who wrote Ulysses?")
-    assert "{{" not in prompt
-    assert load_settings(RunSettings, None, [], settings.model_dump(exclude_none=True)) == settings
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_recipes_say_how_to_run_them_and_where_their_numbers_come_from(recipe: Path) -> None:
-    text = recipe.read_text(encoding="utf-8")
-    header = text.split("\n\n")[0]
-    assert f"factrl train recipes/{recipe.name}" in header
-    assert "arXiv:" in header
-    section = re.split(r"^\[(\w+)\]\n", text, flags=re.M)
-    train = section[section.index("train") + 1]
-    without_source = [line for line in train.splitlines() if "=" in line and "#" not in line]
-    assert without_source == []
-
-
-def test_there_are_recipes() -> None:
-    assert "truthrl" in [path.stem for path in RECIPES]

@@ -384,3 +384,14 @@ def test_f28_one_flood_and_one_megabyte_leave_the_others_alone(extract):
     assert sum(check.verdict.cause == "over_limit" for check in reports[0].checks if check.verdict) > 700
     assert reports[1].precision == 1.0
     assert sum(map(len, judge.calls)) == 65
+
+
+def test_no_texts_make_no_reports():
+    assert Verifier(per_line, Echo(), Says()).batch([]) == []
+
+
+def test_texts_of_one_question_with_evidence_of_their_own_are_held_against_it():
+    judge = Says()
+    verifier = Verifier(per_line, Echo(), judge, share=True)
+    reports = verifier.batch(["red", "red", "red"], ["q"] * 3, evidence=[["red a"], ["red b"], None])
+    assert [report.checks[0].passages[0].text for report in reports] == ["red a", "red b", "about red"]

@@ -224,12 +224,12 @@ def _resolve(key: str, names: Sequence[str]) -> str:
     """The dotted name behind `key`, which may be the bare last part of a unique name."""
     if "." in key or key in names:
         return key
-    same = [name for name in names if name.rpartition(".")[2] == key]
-    if len(same) == 1:
-        return same[0]
-    inside = [name for name in names if name.startswith(f"{key}.")]
-    if same or inside:
-        raise ConfigError(f"{key} is not the name of one key; write one of {', '.join(same or inside)}")
+    meant = [name for name in names if name.startswith(f"{key}.")]
+    meant += [name for name in names if name.rpartition(".")[2] == key]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise ConfigError(f"{key} is not the name of one key; write one of {', '.join(meant)}")
     raise ConfigError(f"unknown key {key}{_suggest(key, names)}")
 
 

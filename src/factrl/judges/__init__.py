@@ -4,33 +4,21 @@
 cross-encoder, `Cascade` puts two in a row, and `WeakJudge` compares words, for machines with nothing else;
 its verdicts are marked weak wherever they are shown.  Any object with the shape of `Judge` is a judge.
 
-The names below are loaded when first used; only those that need a model load one, when they are made.
+Importing this loads no model; a judge that needs one loads it when it is made.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from factrl.judges.calibration import Calibration, fit
-    from factrl.judges.cascade import Cascade
-    from factrl.judges.llm import LLMJudge
-    from factrl.judges.local import LocalJudge
-    from factrl.judges.nli import NLIJudge
-    from factrl.judges.weak import WeakJudge
-    from factrl.types import Claim, Passage, Verdict
-
-_HOME = {
-    "Calibration": "calibration",
-    "Cascade": "cascade",
-    "LLMJudge": "llm",
-    "LocalJudge": "local",
-    "NLIJudge": "nli",
-    "WeakJudge": "weak",
-    "fit": "calibration",
-}
+from factrl.judges.calibration import Calibration, fit
+from factrl.judges.cascade import Cascade
+from factrl.judges.llm import LLMJudge
+from factrl.judges.local import LocalJudge
+from factrl.judges.nli import NLIJudge
+from factrl.judges.weak import WeakJudge
+from factrl.types import Claim, Passage, Verdict
 
 __all__ = ["Calibration", "Cascade", "Judge", "LLMJudge", "LocalJudge", "NLIJudge", "WeakJudge", "fit"]
 
@@ -64,15 +52,3 @@ class Judge(Protocol):
             SetupError: what the user must change before any claim can be judged.
         """
         ...
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'factrl.judges' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])

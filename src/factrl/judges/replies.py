@@ -70,10 +70,10 @@ def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, Said | Unscored]:
         For each id what was said, or why nothing was: `Unscored` with the cause `judge_unreadable` or
         `judge_refusal`.
     """
-    text = _after_thinking(reply)
-    found = [record for record in _records(text) if "verdict" in record]
+    text = after_thinking(reply)
+    found = [record for record in json_records(text) if "verdict" in record]
     if not found:
-        problem = _no_verdict(text)
+        problem = no_verdict(text)
         return dict.fromkeys(ids, problem)
     said: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for record in found:
@@ -101,7 +101,7 @@ def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> Said | Unscored:
     return Said(_WORDS[word], quote.strip() if isinstance(quote, str) else "")
 
 
-def _records(text: str) -> Iterable[Mapping[str, Any]]:
+def json_records(text: str) -> Iterable[Mapping[str, Any]]:
     """The innermost JSON objects of a text; one pass, and no nesting to follow."""
     start = -1  # of an object that has no other bracket inside so far
     for token in _JSON_TOKEN.finditer(text):
@@ -219,7 +219,7 @@ def read_supported(reply: str) -> Finding:
 
 def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
     """The verdict that opens the reply or stands alone on its last line, if nothing else takes it back."""
-    text = _after_thinking(reply).replace("###", "\n").strip()
+    text = after_thinking(reply).replace("###", "\n").strip()
     mentions: list[tuple[re.Match[str], Finding]] = [
         (found, meaning)
         for found in _mention(words).finditer(text)
@@ -228,7 +228,7 @@ def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
     end = len(text.rstrip(" *_`\"'.!)]\n"))
     verdict: Finding | None = next((said for found, said in mentions if _decides(text, found, end)), None)
     if verdict is None:
-        raise _no_verdict(text)
+        raise no_verdict(text)
     # "Not supported: it is contradicted by the first result" takes nothing back.
     back = {meaning for _, meaning in mentions if (meaning == "supported") != (verdict == "supported")}
     if back:
@@ -274,13 +274,14 @@ def _decides(text: str, found: re.Match[str], end: int) -> bool:
 # -- Both ---------------------------------------------------------------------------------------------
 
 
-def _after_thinking(reply: str) -> str:
+def after_thinking(reply: str) -> str:
     """What follows the last `</think>`; nothing when the reply is too long to be one, or still thinks."""
     text = reply.rpartition("</think>")[2] if len(reply) <= MAX_REPLY else ""
     return "" if "<think>" in text else text.strip()
 
 
-def _no_verdict(text: str) -> Unscored:
+def no_verdict(text: str) -> Unscored:
+    """The error for a reply without a verdict: a refusal, or one that cannot be read."""
     if text and (_DECLINES.match(text) or abstains(text)):
         return Unscored("judge_refusal", f"the judge declines: {text[:200]!r}")
     return _unreadable(f"the judge's reply holds no verdict: {text[:200]!r}")

@@ -129,10 +129,11 @@ class Verifier:
                 raise ConfigError(f"{name} has {len(given)} entries for {count} texts")
         if not texts:
             return []
+        searches: dict[tuple[str | Passage, ...], Given] = {}
         jobs = [
             Job(
                 text,
-                self._search_for(None if evidence is None else evidence[number]),
+                self._search_for(None if evidence is None else evidence[number], searches),
                 questions[number] if questions is not None else "",
                 topics[number] if topics is not None else "",
             )
@@ -152,9 +153,13 @@ class Verifier:
             evidence=[one.evidence for one in asked],
         )
 
-    def _search_for(self, evidence: Evidence | None) -> Search:
+    def _search_for(
+        self, evidence: Evidence | None, searches: dict[tuple[str | Passage, ...], Given]
+    ) -> Search:
+        """Texts with the same evidence share one search."""
         if evidence is not None:
-            return Given(evidence)
+            key = tuple(evidence)
+            return searches.setdefault(key, searches.get(key) or Given(key))
         if self.search is None:
             raise ConfigError("this verifier has no search; pass evidence=… with the text")
         return self.search

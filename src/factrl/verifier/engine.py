@@ -59,11 +59,13 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
         SetupError: a stage needs the user to change something.
         Exception: whatever bug a stage has; the other groups are stopped.
     """
+    ends = asyncio.get_running_loop().time() + verifier.deadline
     counter, store = _Counter(watch), await _store(verifier)
     groups = [_Group(verifier, group, counter, store) for group in _groups(jobs)]
     tasks = [asyncio.ensure_future(group.run()) for group in groups]
     try:
-        done, _ = await asyncio.wait(tasks, timeout=verifier.deadline, return_when=asyncio.FIRST_EXCEPTION)
+        left = max(ends - asyncio.get_running_loop().time(), 0.0)
+        done, _ = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
     finally:
@@ -92,10 +94,11 @@ async def _store(verifier: Verifier) -> Store | None:
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs with the same question; a job without one is alone."""
+    """Jobs with the same question and the same place to search; a job without a question is alone."""
     groups: dict[Any, list[Job]] = {}
     for number, job in enumerate(jobs):
-        groups.setdefault((job.question, job.topic) if job.question else number, []).append(job)
+        key = (job.question, job.topic, id(job.search)) if job.question else number
+        groups.setdefault(key, []).append(job)
     return list(groups.values())
 
 
