@@ -3,7 +3,8 @@ VENV ?= .venv
 
 # -qq leaves only errors.
 INSTALL = -m pip install -qq -c constraints.txt
-PINS = pyproject.toml constraints.txt
+VERL = tests/training/verl.txt
+PINS = pyproject.toml constraints.txt $(VERL)
 
 .PHONY: help demo test check bench-verifier bench-engine clean
 
@@ -45,4 +46,5 @@ $(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: $(PINS)
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python $(INSTALL) torch
 	@$(VENV)/bin/python $(INSTALL) -e ".[$*]"
+	@test $* != dev || $(VENV)/bin/python -m pip install -qq --no-deps -r $(VERL)
 	@touch $@

@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from factrl.demo.model import demo_model
 from factrl.demo.questions import build_questions
 from factrl.demo.settings import demo_settings
 from factrl.papers import load_reward
 from factrl.resources import supply
+from factrl.train.embedded import SMALLEST
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
@@ -29,7 +29,7 @@ from factrl.train.quiet import quiet_libraries
 
 def seconds_per_step(shortcuts: bool, folder: Path) -> float:
     """CPU seconds of the second of two steps, generation to gradient; the first warms up."""
-    settings = demo_settings([f"model.name={demo_model()}", "train.steps=2"], "truthrl:ternary")
+    settings = demo_settings([f"model.name={SMALLEST}", "train.steps=2"], "truthrl:ternary")
     model, tokenizer = load_policy(settings.model)
     questions = build_questions(0).train
     config = grpo_config(settings, folder)

@@ -11,6 +11,7 @@ import pytest
 
 from factrl.bench.metrics import short_form
 from factrl.rewards import SUM
+from factrl.text import think_answer
 from factrl.train.metrics import reward_metrics
 from factrl.types import Result
 
@@ -23,7 +24,7 @@ TRL_UNUSED = {
 }
 TRANSFORMERS = {"loss", "grad_norm", "learning_rate", "epoch"}
 # Calls that name a cause, and at which position.
-NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "Failure": 0, "_floored": 0, "Row": 3}
+NAMES_A_CAUSE = {"Unscored": 0, "LLMError": 0, "Failure": 0, "_floored": 0, "Row": 3, "Blocks": 2}
 
 
 def glossary(*sections: str) -> dict[str, str]:
@@ -42,7 +43,7 @@ def glossary(*sections: str) -> dict[str, str]:
 
 
 def test_every_metric_has_a_definition() -> None:
-    metrics = glossary("Rewards", "States", "Answers", "Evaluation", "The trainer's own")
+    metrics = glossary("Rewards", "States", "Answers", "Credit", "Evaluation", "The trainer's own")
     assert len(metrics) > 40
     assert all(metrics.values())
 
@@ -56,7 +57,18 @@ def test_causes() -> None:
     named = {
         cause for path in (ROOT / "src").rglob("*.py") for cause in causes(ast.parse(path.read_text("utf-8")))
     }
-    assert set(glossary("Causes")) == named
+    assert set(glossary("Causes")) == named | {malformed(text) for text in MALFORMED}
+
+
+# What the parser says by looking it up in tables of its own.
+MALFORMED = (
+    *("<answer>a</answer>", "<think>t", "<think>t</think>", "<think>t</think><answer>a"),
+    *("<think> </think><answer>a</answer>", "<think>t</think><answer> </answer>"),
+)
+
+
+def malformed(text: str) -> str:
+    return think_answer(text).malformed or ""
 
 
 def causes(tree: ast.Module) -> Iterator[str]:

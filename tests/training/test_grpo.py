@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from factrl.config import load_settings
-from factrl.errors import Unscored
+from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
 from factrl.run import Run, read_metrics
 from factrl.settings import RunSettings
@@ -22,7 +22,8 @@ from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
 from factrl.train.prompts import render_prompts
-from factrl.types import Completion, Example, Result, Score
+from factrl.types import Completion, Example, Result, Score, Span
+from test_metric_glossary import glossary
 
 Values = Sequence[float | None]
 
@@ -74,6 +75,16 @@ class SameCompletions(Recording):
             return super()._generate_single_turn(*args, **kwargs)
         finally:
             self._shortcuts = taken
+
+
+class Scripted(Recording):
+    """Every step, the n-th sample is the n-th text of the script."""
+
+    script: Sequence[str] = ()
+
+    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
+        texts = [self.script[row % len(self.script)] for row in range(len(prompt_ids))]
+        return [[*self._tokenizer(text)["input_ids"], self.eos_token_ids[0]] for text in texts], None
 
 
 @pytest.fixture
@@ -255,6 +266,173 @@ def test_reinforce_pp_ignores_groups(trainer: Make) -> None:
         run = trainer(values, f"loss_type={loss}", "prompts_per_step=2", "micro_batch_size=8")
         run.train()
         assert bool(run.batches[0]["advantages"].abs().max() > 0.5) is taught
+
+
+# --- step-wise credit -----------------------------------------------------------------------------------
+
+GROUP = ("ada is from rome . bo is from oslo .", "oslo . rome", "lima", "i don ' t know . rome .")
+
+
+def steps(text: str) -> tuple[Span, ...]:
+    """One span per sentence: Rome is right, Oslo is wrong, the rest nobody knows."""
+    spans, start = [], 0
+    for sentence in text.split(" ."):
+        spans.append(Span(start, start + len(sentence), ("rome" in sentence) - ("oslo" in sentence)))
+        start += len(sentence) + 2
+    return tuple(span for span in spans if span.end > span.start)
+
+
+def judged(*, fails: Callable[[str], bool] = lambda text: False) -> Reward:
+    """A reward with a judge behind it, which is down for the texts that `fails` names."""
+
+    @reward
+    def judged_steps(example: Example, completion: Completion) -> Score:
+        if fails(completion):
+            raise LLMError("connection", "refused")
+        value = 2.0 * completion.startswith("ada") - 0.1 * len(completion.split())
+        return Score({"outcome": value}, spans=steps(completion))
+
+    return judged_steps
+
+
+def signs(texts: Sequence[str]) -> torch.Tensor:
+    """Of every word of the texts and of the end token."""
+    rows = []
+    for text in texts:
+        row = []
+        for sentence in text.split(" ."):
+            words = sentence.split()
+            row += [("rome" in words) - ("oslo" in words)] * len(words) + [0]  # the full stop
+        rows.append(torch.tensor([*row[: len(text.split())], 0]))
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
+def written(
+    trainer: Make, script: Sequence[str], loss: str, judge: Reward, *overrides: str, **extra: Any
+) -> Scripted:
+    size = (f"num_generations={len(script)}", f"micro_batch_size={len(script)}")
+    told = (f"loss_type={loss}", "max_completion_length=12", *size, *overrides)
+    trained: Any = trainer(judge, *told, kind=Scripted, **extra)
+    trained.script = script
+    return trained
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"])
+def test_spans_become_token_advantages(trainer: Make, loss: str) -> None:
+    """Equation 11 on the sequence advantages, which are those of the same rewards without spans."""
+
+    @reward
+    def plain(example: Example, completion: Completion) -> dict[str, float]:
+        return dict(judged()(example, completion).terms)
+
+    credited, whole = (written(trainer, GROUP, loss, judge) for judge in (judged(), plain))
+    credited.train()
+    whole.train()
+    advantages, found = whole.batches[0]["advantages"], credited.batches[0]["advantages"]
+    assert advantages.shape == (4,)
+    rows = advantages.unsqueeze(1).expand(4, 11)
+    y = signs(GROUP)
+    expected = torch.where(y * rows >= 0, rows, -rows)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    flips = y * rows < 0
+    assert bool((flips & (y > 0)).any())
+    assert bool((flips & (y < 0)).any())
+    assert credited.losses != whole.losses
+    mask = credited.batches[0]["completion_mask"].bool()
+    [log] = [entry for entry in credited.state.log_history if "credit/flipped" in entry]
+    shares = [flips & mask, (y > 0) & mask, (y < 0) & mask]
+    for name, share in zip(("flipped", "supported", "contradicted"), shares, strict=True):
+        assert log[f"credit/{name}"] == pytest.approx(share.sum().item() / mask.sum().item())
+    assert not any("credit" in name for entry in whole.state.log_history for name in entry)
+    assert {name for name in log if name.startswith("credit/")} == set(glossary("Credit"))
+
+
+def test_credit_goes_the_same_way_with_and_without_shortcuts(trainer: Make) -> None:
+    judge = judged(fails=lambda text: text == "lima")
+    fast, plain = (
+        written(trainer, GROUP, "dapo", judge, "steps=2", shortcuts=shortcuts) for shortcuts in (True, False)
+    )
+    for run in (fast, plain):
+        run.train()
+    assert (fast._shortcuts, plain._shortcuts) == (True, False)
+    assert fast.batches[0]["advantages"].dim() == 2
+    assert fast.losses == pytest.approx(plain.losses, abs=1e-6)
+    torch.testing.assert_close(_weights(fast), _weights(plain), atol=2e-4, rtol=0)
+
+
+def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
+    """Without the end token; the prompt's prefill is no part of it, nor of the characters of spans."""
+    seen: dict[str, Completion] = {}
+
+    @reward
+    def counting(example: Example, completion: Completion) -> dict[str, float]:
+        seen[completion] = completion
+        return {"outcome": 0.0}
+
+    class CutOff(Scripted):
+        def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+            ids, extra = super()._generate_single_turn(*args, **kwargs)
+            return [row[:-1] if len(row) > 10 else row for row in ids], extra
+
+    cut: Any = trainer(counting, "max_completion_length=12", kind=CutOff, prefill="<think>")
+    cut.script = GROUP
+    cut.train()
+    assert [(c.tokens, c.truncated) for c in map(seen.__getitem__, GROUP)] == [
+        (10, True),
+        (3, False),
+        (1, False),
+        (8, False),
+    ]
+    assert {c.prefill for c in seen.values()} == {"<think>"}
+
+
+@pytest.mark.parametrize("loss", ["dapo", "reinforce++"])
+def test_a_judge_that_dies_in_the_middle_of_training(
+    trainer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """From the third step on, the judge fails for the last text: as if it had not been sampled."""
+    step = 0
+    dying = written(
+        trainer, GROUP, loss, judged(fails=lambda text: step >= 2 and text == GROUP[3]), "steps=4"
+    )
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        nonlocal step
+        step = dying.state.global_step
+        return Scripted._generate_single_turn(dying, *args, **kwargs)
+
+    monkeypatch.setattr(dying, "_generate_single_turn", count)
+    with Run.create(tmp_path, "dying", "") as run:
+        dying.run = run
+        dying.add_callback(LogToRun(run))
+        dying.train()
+        metrics = read_metrics(run.path)
+    alive = written(trainer, GROUP, loss, judged())
+    alone = written(trainer, GROUP[:3], loss, judged())
+    alive.train()
+    alone.train()
+    assert len(dying.batches) == 4
+    for batch in dying.batches[:2]:
+        torch.testing.assert_close(batch["advantages"], alive.batches[0]["advantages"], atol=1e-6, rtol=0)
+    for batch in dying.batches[2:]:
+        found, theirs = batch["advantages"], alone.batches[0]["advantages"]
+        torch.testing.assert_close(found[:3], theirs, atol=1e-6, rtol=0)
+        assert found[3].abs().max() == batch["completion_mask"][3].max() == 0
+    assert dying.masked_causes == {"connection": 2}
+    assert [line["reward/masked_frac"] for line in metrics] == [0.0, 0.0, 0.25, 0.25]
+    assert [line.get("masked/connection") for line in metrics] == [None, None, 0.25, 0.25]
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"])
+def test_a_masked_sample_is_as_if_it_was_not_there(trainer: Make, loss: str) -> None:
+    """Loss and weights over three steps, against sampling the others alone."""
+    masked = written(trainer, GROUP, loss, judged(fails=lambda text: text == GROUP[3]), "steps=3")
+    alone = written(trainer, GROUP[:3], loss, judged(), "steps=3")
+    masked.train()
+    alone.train()
+    assert masked.losses == pytest.approx(alone.losses, abs=1e-6)
+    assert any(masked.losses)
+    torch.testing.assert_close(_weights(masked), _weights(alone), atol=2e-4, rtol=0)
 
 
 # --- what is written ----------------------------------------------------------------------------------

@@ -28,11 +28,11 @@ from ..rewards import Reward
 from ..run import Run
 from ..settings import RunSettings
 from ..train.answering import answer, evaluator, greedy, rates
+from ..train.embedded import embedded_policy, is_embedded
 from ..train.model import load_policy, uses_bf16
 from ..train.online import optimise
 from ..train.prompts import render_prompts
 from ..types import Grade
-from .model import NAME, demo_model
 from .questions import Splits, build_questions
 from .settings import DemoSettings
 from .warm import warm_start
@@ -86,11 +86,10 @@ def run_demo(settings: DemoSettings) -> Outcome:
     """
     started = time.monotonic()
     questions = build_questions(settings.run.seed)
-    if settings.model.name == NAME:
+    if is_embedded(settings.model.name):
         with Progress("unpack the model", 1) as progress:
-            found = settings.model.model_copy(update={"name": str(demo_model())})
+            embedded_policy(settings.model.name)
             progress.advance()
-        settings = settings.model_copy(update={"model": found})
     model, tokenizer = load_policy(settings.model)
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
         stage = _Stage(settings, model, tokenizer, questions, run)

@@ -71,6 +71,23 @@ def reinforce_pp_advantages(
     return ((values - mean) * torch.rsqrt(variance + epsilon)).masked_fill(rewards.isnan(), 0)
 
 
+def flip_advantages(advantages: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+    """FSPO's step-wise credit (arXiv:2505.24630, Eq. 11): A where y * A >= 0, else -A.
+
+    So a supported step is never discouraged and a contradicted one never encouraged; a neutral one (y = 0)
+    keeps the advantage of its completion.
+
+    Args:
+        advantages: (B,) of completions, from any estimator; 0 where masked.
+        signs: (B, T) of -1, 0 and 1: y, the sign of each token's step.
+
+    Returns:
+        (B, T).
+    """
+    rows = advantages.unsqueeze(1)
+    return torch.where(signs * rows >= 0, rows, -rows)
+
+
 def _deviation(rewards: torch.Tensor, dim: int) -> torch.Tensor:
     """Sample standard deviation along `dim`, NaN left out; NaN itself where fewer than two remain."""
     count = (~rewards.isnan()).sum(dim=dim, keepdim=True)

@@ -12,6 +12,7 @@ three more the shortcuts; the dependency is pinned to the minor version they wer
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -29,12 +30,14 @@ from trl.trainer.utils import RepeatSampler
 from ..rewards import SUM, Reward
 from ..run import Rollout, Run
 from ..types import Completion, Example, Result
-from .advantages import Scale, group_advantages, reinforce_pp_advantages
+from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
+from .credit import TokenOffsets
 from .metrics import reward_metrics
 from .packed import use_packed_logprobs
 from .prompts import encode
 from .sampling import sample
 
+MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -100,6 +103,7 @@ class FactualGRPOTrainer(GRPOTrainer):
         self.steps_over_limit = 0
         self._results: list[Result] = []
         self._texts: list[tuple[int, str]] = []
+        self._token_ids: list[list[int]] = []
         self._rewards = torch.empty(0)
         self._flat_rows: torch.Tensor | None = None
         _quiet_none_warning()
@@ -137,12 +141,15 @@ class FactualGRPOTrainer(GRPOTrainer):
     ) -> list[float | None]:
         """The one reward function TRL sees: None where the sample is masked."""
         ends = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        written = [
-            Completion(text, prefill=self.args.prefill, truncated=not ids or ids[-1] not in ends)
-            for text, ids in zip(completions, completion_ids, strict=True)
-        ]
+        written = []
+        for text, ids in zip(completions, completion_ids, strict=True):
+            ended = bool(ids) and ids[-1] in ends
+            written.append(
+                Completion(text, prefill=self.args.prefill, truncated=not ended, tokens=len(ids) - ended)
+            )
         self._results = self.reward.batch([self.examples[i] for i in example], written)
         self._texts = list(zip(example, completions, strict=True))
+        self._token_ids = completion_ids
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
@@ -167,8 +174,8 @@ class FactualGRPOTrainer(GRPOTrainer):
             )
         start = self.accelerator.process_index * len(inputs)
         mine = everyone[start : start + len(inputs)]
-        batch["advantages"] = self._credit(mine, self._results, batch)
         self._leave_out_masked(batch, lengths)
+        batch["advantages"] = self._credit(mine, self._results, batch)
         if self.model.training:
             self._keep(mine)
         for _ in range(len(everyone)):
@@ -179,23 +186,49 @@ class FactualGRPOTrainer(GRPOTrainer):
     def _credit(
         self, advantages: torch.Tensor, results: Sequence[Result], batch: dict[str, Any]
     ) -> torch.Tensor:
-        """Where step-wise credit enters: return (B, T) to give tokens advantages of their own.
+        """Advantages of their own for tokens of completions whose reward says which steps were right.
 
         Args:
             advantages: (B,) of this process.
             results: the B results, with their spans.
             batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T).
+
+        Returns:
+            (B, T) when the reward of any completion, of whatever process, has spans, else (B,).
         """
-        return advantages
+        signs = advantages.new_zeros(batch["completion_ids"].shape)
+        for row, result in enumerate(results):
+            if result.spans:
+                ids = self._token_ids[row]
+                found = self._offsets.signs(ids, self._texts[row][1], result.spans)
+                signs[row, : len(ids)] = torch.from_numpy(found).to(signs)
+        kept = batch["completion_mask"].bool()
+        flipped = signs * advantages.unsqueeze(1) < 0
+        counts = [(part & kept).sum() for part in (signs > 0, signs < 0, flipped, kept)]
+        spans = torch.tensor(sum(len(result.spans) for result in results), device=kept.device)
+        everyone = self.accelerator.gather(torch.stack([*counts, spans])).view(-1, 5).sum(dim=0)
+        *shares, tokens, total = everyone.tolist()
+        if not total:
+            return advantages
+        for name, share in zip(("supported", "contradicted", "flipped"), shares, strict=True):
+            self._metrics["train" if self.model.training else "eval"][f"credit/{name}"].append(
+                share / max(tokens, 1)
+            )
+        return flip_advantages(advantages, signs)
+
+    @functools.cached_property
+    def _offsets(self) -> TokenOffsets:
+        return TokenOffsets(self._tokenizer)
 
     def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
-        """Masked completions also leave the token count, the KL penalty and the entropy."""
+        """Masked completions also leave the counts of tokens and rows, the KL penalty and the entropy."""
         masked = torch.tensor([r.state == "masked" for r in self._results], device=lengths.device)
         batch["completion_mask"] = batch["completion_mask"] * (~masked).unsqueeze(1).to(
             batch["completion_mask"].dtype
         )
-        gone = lengths[self._rewards.isnan()].sum()
-        batch["num_items_in_batch"] = batch["num_items_in_batch"] - gone
+        everyone = self._rewards.isnan()
+        batch["num_items_in_batch"] = batch["num_items_in_batch"] - lengths[everyone].sum()
+        batch["graded_share"] = (~everyone).float().mean().clamp(min=1 / len(everyone))
 
     def _keep(self, advantages: torch.Tensor) -> None:
         """Write the rollouts and count what was masked."""
@@ -262,9 +295,10 @@ class FactualGRPOTrainer(GRPOTrainer):
             advantages = inputs["advantages"]
             self._flat_rows = (advantages == 0) if advantages.dim() == 1 else (advantages == 0).all(dim=1)
         try:
-            return super()._compute_loss(model, inputs)
+            loss = super()._compute_loss(model, inputs)
         finally:
             self._flat_rows = None
+        return loss / inputs["graded_share"] if self.loss_type in MEANS_OF_ROWS else loss
 
     def _get_per_token_logps_and_entropies(
         self,

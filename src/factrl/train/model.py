@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..errors import ModelError, nearest
 from ..settings import ModelSettings, TrainSettings
+from .embedded import embedded_policy, is_embedded
 
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
@@ -22,14 +23,15 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         ModelError: the folder or hub id does not hold a causal language model that can be loaded.
     """
     check_model(settings.name)
+    name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name
     options: dict[str, Any] = {
         "revision": settings.revision or "main",
         "trust_remote_code": settings.trust_remote_code,
     }
     dtype = settings.dtype if settings.lora or settings.dtype != "auto" else "float32"
     try:
-        tokenizer = AutoTokenizer.from_pretrained(settings.name, **options)
-        model = AutoModelForCausalLM.from_pretrained(settings.name, dtype=dtype, **options)
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
             f"model.name = {settings.name!r} cannot be loaded: {_first_line(error)}; check the name and the "

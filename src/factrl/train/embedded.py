@@ -1,4 +1,4 @@
-"""The demo's model: SmolLM2-135M-Instruct (Apache-2.0), its quantised weights saved once as safetensors.
+"""Policies that come in a package, their quantised weights saved once as safetensors: SmolLM2-135M-Instruct.
 
 A model that transformers loads from GGUF cannot be saved in a checkpoint, so its weights are copied into
 a plain one.
@@ -15,22 +15,27 @@ from typing import Any
 from .. import models
 from ..errors import MissingExtra, ModelError
 
-NAME = "SmolLM2-135M-Instruct"
+SMALLEST = "SmolLM2-135M-Instruct"
 
 
-def demo_model() -> Path:
-    """The folder of the demo's model, made on the first call (about 100 MB of download, 30 seconds).
+def is_embedded(name: str) -> bool:
+    """Whether `name` is a policy of `factrl models list`, and no folder here."""
+    return any(m.name == name and m.role == "policy" for m in models.known()) and not Path(name).exists()
+
+
+def embedded_policy(name: str = SMALLEST) -> Path:
+    """The folder of a policy, made on the first call (about 100 MB of download, 30 seconds).
 
     Raises:
         ModelError: the model cannot be downloaded or is not the one that was checked.
         MissingExtra: what reads its file is not installed.
     """
-    folder = models.cache_folder() / NAME
+    folder = models.cache_folder() / name
     if not (folder / "config.json").is_file():
         try:
-            weights = models.get(NAME)
+            weights = models.get(name)
         except ModelError as error:
-            raise ModelError(f"{error} (for the demo: model.name=FOLDER)") from error
+            raise ModelError(f"{error} (or give another: model.name=FOLDER)") from error
         models.private_folder(folder.parent)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             _convert(weights, Path(scratch) / "model")

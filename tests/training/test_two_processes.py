@@ -1,0 +1,186 @@
+"""Training on two processes is training on one: masked rows, siblings, credit and weights.
+
+Run as a program, this file is one of the processes, which `torchrun` starts and `accelerate` joins.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `train`")
+
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+
+from factrl.errors import LLMError  # noqa: E402
+from factrl.rewards import reward  # noqa: E402
+from factrl.train.advantages import flip_advantages, group_advantages  # noqa: E402
+from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer  # noqa: E402
+from factrl.types import Example, Score, Span  # noqa: E402
+
+SECONDS = 180
+GROUP = 4  # of three: the second group is half on one process, half on the other
+TEXTS = (
+    *("ada is from rome . oslo", "lima", "i don ' t know .", "cairo . rome"),
+    *("bo is from", "oslo . lima . cairo . rome", "lima", "rome rome oslo"),
+    *("where is fay ?", "oslo oslo", "eve rome", "rome . know"),
+)
+DOWN = ("i don ' t know .", "lima")  # texts on which the judge fails: some on either process
+SPANS = ("rome", "oslo")  # the first is right, the second wrong; no span but in the first seven texts
+
+
+def value(text: str) -> float:
+    return len(text) / 10
+
+
+def spans(text: str) -> tuple[Span, ...]:
+    found, start = [], 0
+    for word in text.split():
+        if word in SPANS and text in TEXTS[:7]:
+            found.append(Span(start, start + len(word), 1 - 2 * SPANS.index(word)))
+        start += len(word) + 1
+    return tuple(found)
+
+
+@reward
+def judged(example: Example, completion: str) -> Score:
+    if completion in DOWN:
+        raise LLMError("connection", "refused")
+    return Score({"outcome": value(completion)}, spans=spans(completion))
+
+
+class Given(FactualGRPOTrainer):
+    """Writes the given texts, and keeps what it will train on."""
+
+    def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> Any:
+        first = self.accelerator.process_index * len(prompt_ids)
+        texts = TEXTS[first : first + len(prompt_ids)]
+        return [[*self._tokenizer(text)["input_ids"], self.eos_token_ids[0]] for text in texts], None
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = super()._generate_and_score_completions(inputs)
+        kept = {name: batch[name].clone() for name in ("advantages", "completion_mask", "graded_share")}
+        self.batches = [*getattr(self, "batches", []), kept]
+        return batch
+
+
+def run(model: str, folder: Path, loss: str, processes: int) -> dict[str, Any]:
+    """Two steps; what this process saw."""
+    config = FactualGRPOConfig(
+        output_dir=str(folder),
+        max_steps=2,
+        per_device_train_batch_size=len(TEXTS) // processes // 2,
+        gradient_accumulation_steps=2,
+        num_generations=GROUP,
+        max_completion_length=10,
+        learning_rate=1e-3,
+        loss_type="dapo" if loss == "reinforce++" else loss,
+        advantage_estimator="reinforce++" if loss == "reinforce++" else "group",
+        gradient_checkpointing=False,
+        bf16=False,
+        use_cpu=True,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        chat=False,
+        shuffle_dataset=False,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    examples = [Example(f"where is {name} from ?") for name in ("ada", "bo", "cleo", "dan", "eve", "fay")]
+    prompts = [example.question for example in examples]
+    policy = AutoModelForCausalLM.from_pretrained(model)
+    trainer = Given(policy, judged, examples, prompts, config, processing_class=tokenizer)
+    trainer.train()
+    weights = trainer.accelerator.unwrap_model(trainer.model).parameters()
+    return {
+        "processes": trainer.accelerator.num_processes,
+        "batches": trainer.batches,
+        "weights": torch.cat([weight.detach().flatten() for weight in weights]),
+        "log": [entry for entry in trainer.state.log_history if "reward" in entry],
+        "masked": dict(trainer.masked_causes),
+    }
+
+
+def main(model: str, folder: str, *losses: str) -> None:
+    found = {loss: run(model, Path(folder), loss, processes=2) for loss in losses}
+    torch.save(found, Path(folder) / f"{os.environ['RANK']}.pt")
+
+
+LOSSES = ("grpo", "dapo", "reinforce++")
+
+
+@pytest.fixture(scope="module")
+def both(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What either of two processes saw, by loss."""
+    folder = tmp_path_factory.mktemp("two")
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    here = (str(Path(__file__)), str(tiny_model), str(folder), *LOSSES)
+    done = subprocess.run(
+        [sys.executable, *launch, *here],
+        timeout=SECONDS,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_processes_are_one(
+    both: list[dict[str, Any]], tiny_model: Path, tmp_path: Path, loss: str
+) -> None:
+    ranks = [found[loss] for found in both]
+    alone = run(str(tiny_model), tmp_path, loss, processes=1)
+    assert [rank["processes"] for rank in ranks] == [2, 2]
+    assert torch.equal(ranks[0]["weights"], ranks[1]["weights"])
+    torch.testing.assert_close(ranks[0]["weights"], alone["weights"], atol=1e-5, rtol=0)
+    start = AutoModelForCausalLM.from_pretrained(tiny_model).parameters()
+    assert (torch.cat([w.detach().flatten() for w in start]) - alone["weights"]).abs().max() > 1e-3
+    assert len(alone["batches"]) == 2
+    for step, whole in enumerate(alone["batches"]):
+        parts = [rank["batches"][step] for rank in ranks]
+        for name in ("advantages", "completion_mask"):
+            rows = [row for part in parts for row in part[name]]
+            width = max(len(row) for row in rows)
+            for row, expected in zip(rows, whole[name], strict=True):
+                torch.testing.assert_close(row, expected[: len(row)], atol=1e-6, rtol=0)
+                assert whole[name].size(1) == width
+        assert {part["graded_share"].item() for part in parts} == {whole["graded_share"].item()}
+    names = [name for name in alone["log"][0] if name.startswith(("credit/", "reward", "masked/"))]
+    assert len(names) > 8
+    for ours, theirs in zip(ranks[0]["log"], alone["log"], strict=True):
+        assert {n: ours[n] for n in names} == pytest.approx({n: theirs[n] for n in names}, abs=1e-6)
+    assert ranks[0]["masked"] == alone["masked"] == {"connection": 6}
+
+
+def test_masked_rows_and_their_siblings(both: list[dict[str, Any]]) -> None:
+    """On either process: zero where masked, and elsewhere what the others alone would have."""
+    rows = [row for found in both for row in found["grpo"]["batches"][0]["advantages"]]
+    for group in range(0, len(TEXTS), GROUP):
+        graded = [n for n in range(group, group + GROUP) if TEXTS[n] not in DOWN]
+        theirs = group_advantages(torch.tensor([value(TEXTS[n]) for n in graded]), len(graded))
+        for row, advantage in zip(graded, theirs, strict=True):
+            expected = flip_advantages(advantage.unsqueeze(0), word_signs(TEXTS[row], len(rows[row])))
+            torch.testing.assert_close(rows[row], expected[0], atol=1e-6, rtol=0)
+        for row in set(range(group, group + GROUP)) - set(graded):
+            assert not rows[row].any()
+
+
+def word_signs(text: str, width: int) -> Any:
+    """Signs of a text whose words are tokens."""
+    named = {SPANS[0]: 1, SPANS[1]: -1} if text in TEXTS[:7] else {}
+    signs: Sequence[int] = [named.get(word, 0) for word in text.split()]
+    return torch.tensor([[*signs, *[0] * (width - len(signs))]])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
