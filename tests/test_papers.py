@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from factrl.config import load_settings
+from factrl.data import render_prompt
 from factrl.errors import ConfigError
 from factrl.papers import (
     Gold,
@@ -17,12 +17,10 @@ from factrl.papers import (
     load_reward,
     paper_names,
     rewards_of,
-    settings_of,
 )
 from factrl.plan import run_settings
 from factrl.rewards import Reward
-from factrl.settings import RunSettings
-from factrl.types import Example
+from factrl.types import Example, Passage
 
 CASES = [(name, *found) for name in paper_names() for found in gold_of(name)]
 ROME = Example("Capital of Italy?", ("Rome",), id="rome")
@@ -133,7 +131,7 @@ def test_a_file_with_one_reward_needs_no_name(own: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'? (there are: truthrl"),
+        ("trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'? (there are: "),
         (
             "truthrl:binry",
             "paper 'truthrl' has no variant 'binry'; did you mean 'binary'? (it has: ternary, ",
@@ -154,17 +152,6 @@ def test_what_cannot_be_loaded(own: str, spec: str, message: str) -> None:
         assert message in str(caught.value)
 
 
-RECIPES = Path(__file__).parent.parent / "recipes"
-
-
-@pytest.mark.parametrize("name", paper_names())
-def test_a_papers_settings_are_those_of_its_recipe(name: str) -> None:
-    recipe = load_settings(RunSettings, RECIPES / f"{name}.toml", knobs={"reward": load_reward(name).knobs})
-    told = recipe.model_dump()
-    for section, values in settings_of(name).items():
-        assert {key: told[section][key] for key in values} == values
-
-
 def test_a_papers_name_brings_its_settings_and_overrides_come_after(own: str) -> None:
     needed = ["model.name=m", "data.train=d"]
     by_name = run_settings(None, ["paper=truthrl:binary", *needed, "train.beta=0.5"])
@@ -177,3 +164,17 @@ def test_a_file_without_cases(own: str) -> None:
     Path(own).write_text(OWN.partition("GOLD")[0], encoding="utf-8")
     with pytest.raises(ConfigError, match=r"has no worked cases; add to .*own\.py: GOLD = "):
         gold_of(f"{own}:right")
+
+
+def test_truthrls_prompts_show_the_documents_or_need_none() -> None:
+    prompts = load_paper("truthrl").PROMPTS
+    assert prompts["no-retrieval"] == load_paper("truthrl").SETTINGS["data"]["prompt"]
+    assert render_prompt(ROME, prompts["no-retrieval"]).endswith("\n\nQuestion: Capital of Italy?")
+    given = dataclasses.replace(ROME, evidence=(Passage("Rome is {it}.", "Italy"), Passage("x" * 80_000)))
+    shown = render_prompt(given, prompts["retrieval"])
+    assert shown.endswith(
+        "\n\n<DOC>\nDocument [1]: Italy\nRome is {it}.\n</DOC>\n\nQuestion: Capital of Italy?"
+    )
+    assert "\\boxed{I don't know}" in shown
+    with pytest.raises(ConfigError, match=r"{evidence} is no column of example 'rome'"):
+        render_prompt(ROME, prompts["retrieval"])

@@ -110,7 +110,12 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
         reward, judge = supplied_reward(settings)
     data = settings.data
     examples = load_examples(
-        data.train, split=data.split, subset=data.subset, columns=data.columns, limit=data.limit
+        data.train,
+        split=data.split,
+        subset=data.subset,
+        columns=data.columns,
+        limit=data.limit,
+        require_answers=reward.needs_answers,
     )
     reward.check_examples(examples)
     check_enough(len(examples), len(examples), settings)

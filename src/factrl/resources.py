@@ -52,10 +52,10 @@ class Supplier:
         from .models import cache_folder
         from .verifier.presets import open_verifier
 
-        told = self.verifier.model_dump(exclude={"share", "cache"})
+        told = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
         store = Store(cache_folder() / "verdicts.db") if self.verifier.cache else None
         verifier = open_verifier(**told, llm=self._server(), store=store)
-        verifier.share = self.verifier.share
+        verifier.share, verifier.deadline = self.verifier.share, self.verifier.deadline
         return verifier
 
     def extract(self) -> Callable[..., list[Claim]]:

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
@@ -35,6 +36,7 @@ SUM = "sum"  # what the sum of the terms is logged as, beside the terms
 
 RewardFunction = Callable[..., Any]
 Requirement = Callable[[Example, Mapping[str, Any]], str | None]
+Unused = Callable[[Mapping[str, Any]], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Reward:
         knobs: knob -> value.
         resources: resource -> object, or None while it is not supplied.
         requires: says what an example lacks for this reward, None when nothing.
+        unused: says which resources the knobs leave unasked, as a weight of 0 does.
     """
 
     fn: RewardFunction
@@ -54,6 +57,7 @@ class Reward:
     knobs: Mapping[str, Any]
     resources: Mapping[str, Any]
     requires: Requirement | None = field(default=None, repr=False)
+    unused: Unused | None = field(default=None, repr=False)
 
     def with_(self, **values: Any) -> Reward:
         """The same reward with other knobs or with resources supplied.
@@ -74,8 +78,17 @@ class Reward:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Resources that are still to be supplied."""
-        return tuple(name for name, value in self.resources.items() if value is None)
+        """Resources that are still to be supplied; those that these knobs leave unasked are not."""
+        unused = self.unused(self.knobs) if self.unused is not None else ()
+        return tuple(name for name, value in self.resources.items() if value is None and name not in unused)
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether a question without accepted answers is of no use to it."""
+        if self.requires is None:
+            return "grade" in self.resources
+        bare, answered = Example("?"), Example("?", ("!",))
+        return self.requires(bare, self.knobs) != self.requires(answered, self.knobs)
 
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse a dataset that lacks what this reward needs, before anything is paid for.
@@ -144,14 +157,26 @@ class Reward:
             }
             reward = replace(self, resources=MappingProxyType({**self.resources, **shared}))
 
+            broken = threading.Event()  # by a bug, which is going to end the batch
+
             def work(example: Example, completion: str) -> Result:
+                if broken.is_set():
+                    raise CancelledError
                 try:
                     return reward(example, completion)
+                except BaseException:
+                    broken.set()
+                    raise
                 finally:
                     workers.done()
 
             futures = [pool.submit(work, *pair) for pair in zip(examples, completions, strict=True)]
             try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+                bugs = (future.exception() for future in futures if future.done())
+                bug = next((bug for bug in bugs if bug and not isinstance(bug, CancelledError)), None)
+                if bug is not None:
+                    raise bug
                 return [future.result() for future in futures]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -167,24 +192,31 @@ class Reward:
 @overload
 def reward(fn: RewardFunction, /) -> Reward: ...
 @overload
-def reward(*, requires: Requirement) -> Callable[[RewardFunction], Reward]: ...
 def reward(
-    fn: RewardFunction | None = None, /, *, requires: Requirement | None = None
+    *, requires: Requirement | None = None, unused: Unused | None = None
+) -> Callable[[RewardFunction], Reward]: ...
+def reward(
+    fn: RewardFunction | None = None,
+    /,
+    *,
+    requires: Requirement | None = None,
+    unused: Unused | None = None,
 ) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
 
     Args:
         requires: `(example, knobs) -> str | None`: what an example lacks for this reward.
+        unused: `knobs -> names`: resources that need not be supplied, because these knobs never ask them.
 
     Raises:
         TypeError: the function does not have that shape.
     """
     if fn is None:
-        return partial(_make, requires=requires)
+        return partial(_make, requires=requires, unused=unused)
     return _make(fn)
 
 
-def _make(fn: RewardFunction, requires: Requirement | None = None) -> Reward:
+def _make(fn: RewardFunction, requires: Requirement | None = None, unused: Unused | None = None) -> Reward:
     knobs: dict[str, Any] = {}
     resources: dict[str, Any] = {}
     positional = 0
@@ -202,7 +234,7 @@ def _make(fn: RewardFunction, requires: Requirement | None = None) -> Reward:
             f"reward {fn.__name__!r} takes {positional} positional parameters; "
             "write def reward(example, completion, *, …)"
         )
-    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), requires)
+    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), requires, unused)
 
 
 def _result(returned: Any, completion: Completion) -> Result:

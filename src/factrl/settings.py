@@ -28,7 +28,7 @@ class ModelSettings(Section):
     """`[model]`: the policy."""
 
     name: str = Field(min_length=1)
-    """Local folder or hub id of the model to train."""
+    """Model to train: a local folder, a hub id, or a policy of `factrl models list`."""
     revision: str | None = None
     """Branch, tag or commit on the hub."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -144,6 +144,8 @@ class VerifierSettings(Section):
     """Claims of one completion that are judged; those after count as unsupported. 64 by default."""
     share: bool = False
     """Completions of one question share what is searched for it."""
+    deadline: Seconds = 240.0
+    """Seconds for the claims of one batch of completions; what has no verdict then is masked."""
     cache: bool = True
     """Keep verdicts and readable replies on disk, so that nothing is judged twice."""
 

@@ -179,7 +179,7 @@ class _ScriptedJudge:
         for number in range(start, self.asked):
             scripted = number < len(self._labels) and self._labels[number] != "unjudged"
             label = self._labels[number] if scripted else "unjudged"
-            verdicts.append(Verdict(label, "scripted", cause=None if scripted else "scripted"))
+            verdicts.append(Verdict(label, "scripted", cause=None if scripted else "timeout"))
         return verdicts
 
 

@@ -12,8 +12,11 @@ The variant `code` is the released reward.  It takes the first box up to its fir
 abstention only as "i dont know" after stripping punctuation, and gives "invalid question" -1 before it
 looks at the accepted answers, although the prompt teaches it and the evaluation credits it.  We take the
 last box with balanced braces, use one abstention detector for training and evaluation, and credit
-"invalid question" where the question is one.  A judge outage is -1 in the released code; here the sample
-is masked, in every variant.
+"invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
+code; here the sample is masked, in every variant.  Where a question is out of knowledge no judge is
+asked, as there: only abstention pays.
+
+The policy is prompted with retrieved documents or without (`PROMPTS`); the reward is the same.
 
 One answer, "I don't know", pays more than answering whenever the model is right less than half the time:
 (abstain - wrong) / (correct - wrong) = 0.5 for +1/0/-1.
@@ -22,10 +25,10 @@ One answer, "I don't know", pays more than answering whenever the model is right
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from ..abstention import abstains, abstains_released
-from ..answers import matches, normalize_released
+from ..abstention import abstains_released
+from ..answers import normalize_released
 from ..errors import ConfigError
 from ..grading import Grader
 from ..rewards import reward
@@ -33,7 +36,7 @@ from ..text import boxed, boxed_released, tag, unwrap_latex
 from ..types import Completion, Example, Grade, Score
 from . import Gold
 
-Combine = Literal["multiplicative", "additive", "conditional"]
+_BY_RULES = Grader()
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -66,12 +69,16 @@ def truthrl(
     Args:
         correct, abstain, wrong: what each outcome pays.
         answer: where the answer stands: `boxed` as in the paper, or `text` for the whole completion.
-        verifier: `judge` as in the paper, or `em` for equality alone, which drives a policy into abstention.
+        verifier: `judge` as in the paper, or `em` for equality alone, which drives a policy into abstention;
+            "invalid question" and abstention count as for the judge.
         knowledge: pay abstention like a correct answer where the question is out of knowledge.
         released: parse and normalise as the released code does.
     """
-    found = _grade(example, completion, grade, answer, verifier, released)
-    if knowledge and example.ook:
+    rules_decide = verifier == "em" or (knowledge and bool(example.ook))
+    if verifier not in ("judge", "em"):
+        raise ConfigError(f"verifier={verifier!r} is not judge or em")
+    found = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
+    if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
         value = correct if found.label == "abstained" else wrong
     else:
         value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[found.label]
@@ -120,10 +127,10 @@ def truthrl_reasoning(
         released=released,
     )
     outcome = score.value
-    if score.floored or (combine == "multiplicative" and outcome == 0):
+    if combine == "conditional" and (score.floored or outcome != correct):
+        rating = 1.0  # o p is o
+    elif score.floored or (combine == "multiplicative" and outcome == 0):
         rating = 0.0
-    elif combine == "conditional" and outcome != correct:
-        rating = 1.0
     else:
         rating = reason(example.question, _reasoning(completion), example.answers)
     term = {
@@ -134,14 +141,10 @@ def truthrl_reasoning(
     return Score({"outcome": outcome, "reasoning": term}, floored=score.floored, facts=score.facts)
 
 
-def _grade(
-    example: Example, completion: Completion, grade: Grader, answer: str, verifier: str, released: bool
-) -> Grade:
+def _grade(example: Example, completion: Completion, grade: Grader, answer: str, released: bool) -> Grade:
     """The paper's order: box, abstention, "invalid question", equality, judge."""
     if answer not in ("boxed", "text"):
         raise ConfigError(f"answer={answer!r} is not boxed or text")
-    if verifier not in ("judge", "em"):
-        raise ConfigError(f"verifier={verifier!r} is not judge or em")
     if answer == "text":
         text = str(completion)
     else:
@@ -153,10 +156,8 @@ def _grade(
         found = _released_rules(text, example)
         if found is not None:
             return found
-    if verifier == "em":
-        if not released and abstains(text):
-            return Grade("abstained", text, how="abstention")
-        return Grade("correct" if matches(text, example.answers) else "incorrect", text, how="exact")
+        if grade is _BY_RULES:  # it compares more generously than the released equality
+            return Grade("incorrect", text, how="exact")
     found = grade(example.question, text, example.answers, false_premise=example.false_premise)
     if released and found.label == "abstained":  # a phrase the released code does not know is a wrong answer
         return Grade("incorrect", found.answer, how=found.how)
@@ -184,18 +185,26 @@ def _reasoning(completion: Completion) -> str:
     return completion[: box.start] if box else str(completion)
 
 
+# In our own words; they ask for what the paper's ask for.  Their retrieval prompt also holds the time of the
+# question, which CRAG alone has: with such data put a line `Asked at: {query_time}` before the question.
+_HOW = (
+    "First think it through between <think> and </think>. "
+    "Then write the final answer, as short as you can, inside \\boxed{{}}.\n\n"
+    "Do not guess: if you are not sure, the final answer is \\boxed{{I don't know}}. "
+    "If the question assumes something untrue, it is \\boxed{{invalid question}}.\n\n"
+)
+PROMPTS = {
+    "no-retrieval": f"Answer the question below. {_HOW}Question: {{question}}",
+    "retrieval": (
+        "Answer the question at the end. The documents before it may help; some of them may be off the "
+        f"point or wrong. {_HOW}{{evidence}}\n\nQuestion: {{question}}"
+    ),
+}
+
 # What `factrl train truthrl` uses unless told otherwise: section 4.1 and appendix B of the paper and the
-# released script, as recipes/truthrl.toml lists them one by one.  The prompt is in our own words.
+# released script, as recipes/truthrl.toml lists them one by one.
 SETTINGS = {
-    "data": {
-        "prompt": (
-            "Answer the question below. First think it through between <think> and </think>. "
-            "Then write the final answer, as short as you can, inside \\boxed{{}}.\n\n"
-            "Do not guess: if you are not sure, the final answer is \\boxed{{I don't know}}. "
-            "If the question assumes something untrue, it is \\boxed{{invalid question}}.\n\n"
-            "Question: {question}"
-        )
-    },
+    "data": {"prompt": PROMPTS["no-retrieval"]},
     "train": {
         "prompts_per_step": 64,
         "num_generations": 8,
@@ -229,130 +238,133 @@ VARIANTS = {
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
 _YORK = Example("Which city is called the Big Apple?", ("New York", "New York City"), id="york")
 _UNKNOWN = Example("Who was the 12th mayor of Ely?", ("Ada Reed",), id="ely", ook=True)
+_KNOWN = Example("In which city was Marie Curie born?", ("Warsaw",), id="known", ook=False)
 _PREMISE = Example("Who is the king of Brazil?", ("invalid question",), id="king", false_premise=True)
+_TAGGED = Example("Who is the king of Brazil?", ("Invalid question",), id="tagged")  # by its answer alone
+
+_IDK, _CURLY = "\\boxed{I don't know}", "\\boxed{I don’t know}"
+_RIGHT, _POLISH, _FRENCH = "\\boxed{Warsaw}", "\\boxed{the Polish capital}", "\\boxed{the French capital}"
+_HEDGED, _NESTED = "\\boxed{I don't know, maybe Paris}", "\\boxed{\\text{New York}}"
+_TWO = "<think>\\boxed{Paris}?</think> \\boxed{Warsaw}"
 _THOUGHT = "<think>She left Warsaw for Paris in 1891.</think> \\boxed{Warsaw}"
+_MISLED = "<think>She left for Paris in 1891.</think> \\boxed{Paris}"
+_YES, _NO, _NONE = (f"Because.\nVERDICT: {word}" for word in ("correct", "incorrect", "not_attempted"))
+_PRECISE, _VAGUE = (f"Because.\nVERDICT: {word}" for word in ("precise", "vague"))
+_VERBOSE = "A correct name, B another city, so it is not CORRECT.\nVERDICT: incorrect"
+
+
+def _case(
+    why: str,
+    example: Example,
+    text: str,
+    *terms: float,
+    to: str = "",
+    by: Sequence[str] = (),
+    state: Any = "",
+) -> Gold:
+    """A case of the variant `to` whose terms are the outcome and, where there is one, the reasoning."""
+    state = state or ("scored" if terms else "masked")
+    named: dict[str, float] = dict(zip(("outcome", "reasoning"), map(float, terms)))  # noqa: B905
+    return Gold(why, example, text, named, to, tuple(by), state)
+
 
 GOLD = (
-    Gold("a match earns +1 without a judge", _CURIE, "It was \\boxed{Warsaw}", {"outcome": 1}),
-    Gold("an alias is a match", _CURIE, "\\boxed{warszawa}", {"outcome": 1}),
-    Gold("abstaining is 0", _CURIE, "\\boxed{I don't know}", {"outcome": 0}),
-    Gold("a typographic apostrophe abstains too", _CURIE, "\\boxed{I don’t know}", {"outcome": 0}),
-    Gold("'I do not know' abstains too", _CURIE, "\\boxed{I do not know}", {"outcome": 0}),
-    Gold(
-        "a refusal with an answer is the answer",
-        _CURIE,
-        "\\boxed{I don't know, maybe Paris}",
-        {"outcome": -1},
-        replies=("Paris is not Warsaw.\nVERDICT: incorrect",),
+    _case("a match earns +1 without a judge", _CURIE, "It was \\boxed{Warsaw}", 1),
+    _case("an alias is a match", _CURIE, "\\boxed{warszawa}", 1),
+    _case("abstaining is 0", _CURIE, _IDK, 0),
+    _case("a typographic apostrophe abstains too", _CURIE, _CURLY, 0),
+    _case("'I do not know' abstains too", _CURIE, "\\boxed{I do not know}", 0),
+    _case("a refusal with an answer is the answer", _CURIE, _HEDGED, -1, by=[_NO]),
+    _case(
+        "a refusal in other words is the judge's to tell", _CURIE, "\\boxed{A guess at best}", 0, by=[_NONE]
     ),
-    Gold("no box is the floor", _CURIE, "Warsaw", {"outcome": -1}, state="floored"),
-    Gold("an empty box is the floor", _CURIE, "\\boxed{ }", {"outcome": -1}, state="floored"),
-    Gold("braces balance", _YORK, "\\boxed{\\text{New York}}", {"outcome": 1}),
-    Gold(
-        "the last box is the answer", _CURIE, "<think>\\boxed{Paris}?</think> \\boxed{Warsaw}", {"outcome": 1}
+    _case("no box is the floor", _CURIE, "Warsaw", -1, state="floored"),
+    _case("an empty box is the floor", _CURIE, "\\boxed{ }", -1, state="floored"),
+    _case("an empty completion is the floor", _CURIE, "", -1, state="floored"),
+    _case("braces balance", _YORK, _NESTED, 1),
+    _case("the last box is the answer", _CURIE, _TWO, 1),
+    _case("the judge decides what rules cannot", _CURIE, _POLISH, 1, by=[_YES]),
+    _case(
+        "a reply without a verdict masks the sample", _CURIE, _POLISH, by=["I would say it is NOT CORRECT."]
     ),
-    Gold(
-        "the judge decides what rules cannot",
-        _CURIE,
-        "\\boxed{the Polish capital}",
-        {"outcome": 1},
-        replies=("Warsaw is the capital of Poland.\nVERDICT: correct",),
+    _case("letters and words of other verdicts do not count", _CURIE, _FRENCH, -1, by=[_VERBOSE]),
+    _case("a verdict in free text is none", _CURIE, _FRENCH, by=["Incorrect. It is a different city."]),
+    _case("'invalid question' is right where the question is", _PREMISE, "\\boxed{Invalid question}", 1),
+    _case("and where it is the accepted answer", _TAGGED, "\\boxed{invalid question}", 1),
+    _case("and wrong where it is not", _CURIE, "\\boxed{invalid question}", -1),
+    _case("binary: abstaining is wrong", _CURIE, _IDK, -1, to="binary"),
+    _case("out of knowledge: abstaining is +1", _UNKNOWN, _IDK, 1, to="knowledge-ternary"),
+    _case("out of knowledge: an answer is -1", _UNKNOWN, "\\boxed{Ada Reed}", -1, to="knowledge-ternary"),
+    _case("out of knowledge: no judge is asked", _UNKNOWN, "\\boxed{Mrs Reed}", -1, to="knowledge-ternary"),
+    _case("out of knowledge: no box is -1", _UNKNOWN, "No idea", -1, to="knowledge-ternary", state="floored"),
+    _case("within knowledge: abstaining is 0", _KNOWN, _IDK, 0, to="knowledge-ternary"),
+    _case("within knowledge: an answer counts", _KNOWN, _RIGHT, 1, to="knowledge-ternary"),
+    _case("within knowledge, binary: abstaining is wrong", _KNOWN, _IDK, -1, to="knowledge-binary"),
+    _case("out of knowledge, binary: abstaining is +1", _UNKNOWN, _IDK, 1, to="knowledge-binary"),
+    _case("equality alone misses a paraphrase", _CURIE, _POLISH, -1, to="em"),
+    _case("equality knows abstention", _CURIE, _CURLY, 0, to="em"),
+    _case("and 'invalid question' as the judge does", _PREMISE, "\\boxed{invalid question}", 1, to="em"),
+    _case("and floors an empty box", _CURIE, "\\boxed{}", -1, to="em", state="floored"),
+    *(
+        _case(why, _CURIE, text, *terms, to="reasoning-multiplicative", by=by)
+        for why, text, terms, by in (
+            ("precise reasoning doubles a right answer", _THOUGHT, (1, 1), [_PRECISE]),
+            ("and a wrong answer's loss: -1 (1 + 1)", _MISLED, (-1, -1), [_NO, _PRECISE]),
+            ("vague reasoning leaves it", _THOUGHT, (1, 0), [_VAGUE]),
+            ("an abstention is 0 (1 + p), so nobody is asked", _IDK, (0, 0), []),
+            ("an empty think block is vague without asking", "<think> </think> \\boxed{Warsaw}", (1, 0), []),
+            (
+                "without tags it is what stands before the box",
+                "From Warsaw: \\boxed{Warsaw}",
+                (1, 1),
+                [_PRECISE],
+            ),
+            ("a rating that cannot be read masks the sample", _THOUGHT, (), ["precise, I think"]),
+        )
     ),
-    Gold(
-        "a reply without a verdict masks the sample",
-        _CURIE,
-        "\\boxed{the Polish capital}",
-        replies=("I would say it is NOT CORRECT.",),
-        state="masked",
+    _case("additive: λ = 0.5", _CURIE, _THOUGHT, 1, 0.5, to="reasoning-additive", by=[_PRECISE]),
+    _case("additive: wrong", _CURIE, _MISLED, -1, 0.5, to="reasoning-additive", by=[_NO, _PRECISE]),
+    _case("additive: abstained", _CURIE, "I forgot: " + _IDK, 0, 0.5, to="reasoning-additive", by=[_PRECISE]),
+    _case("additive: no box", _CURIE, "Warsaw", -1, 0, to="reasoning-additive", state="floored"),
+    _case("conditional: vague is 0", _CURIE, _THOUGHT, 1, -1, to="reasoning-conditional", by=[_VAGUE]),
+    _case("conditional: precise is 1", _CURIE, _THOUGHT, 1, 0, to="reasoning-conditional", by=[_PRECISE]),
+    _case("conditional: else the outcome", _CURIE, _IDK, 0, 0, to="reasoning-conditional"),
+    _case("conditional: no box", _CURIE, "Warsaw", -1, 0, to="reasoning-conditional", state="floored"),
+    _case("released: the first box up to its first brace", _YORK, _NESTED, -1, to="code", by=[_NO]),
+    _case("released: a box inside the thinking wins", _CURIE, _TWO, -1, to="code", by=[_NO]),
+    _case("released: 'I do not know' is wrong", _CURIE, "\\boxed{I do not know}", -1, to="code"),
+    _case("released: so is 'unknown'", _CURIE, "\\boxed{unknown}", -1, to="code"),
+    _case("released: so is a typographic apostrophe", _CURIE, _CURLY, -1, to="code"),
+    _case("released: refusal plus answer is a refusal", _CURIE, _HEDGED, 0, to="code"),
+    _case(
+        "released: 'invalid question' is never right", _PREMISE, "\\boxed{invalid question}", -1, to="code"
     ),
-    Gold(
-        "'invalid question' is right where the question is",
-        _PREMISE,
-        "\\boxed{Invalid question}",
-        {"outcome": 1},
-    ),
-    Gold("and wrong where it is not", _CURIE, "\\boxed{invalid question}", {"outcome": -1}),
-    Gold("binary: abstaining is wrong", _CURIE, "\\boxed{I don't know}", {"outcome": -1}, "binary"),
-    Gold(
-        "out of knowledge: abstaining is +1",
-        _UNKNOWN,
-        "\\boxed{I don't know}",
-        {"outcome": 1},
-        "knowledge-ternary",
-    ),
-    Gold(
-        "out of knowledge: an answer is -1",
-        _UNKNOWN,
-        "\\boxed{Ada Reed}",
-        {"outcome": -1},
-        "knowledge-ternary",
-    ),
-    Gold("out of knowledge, binary", _UNKNOWN, "\\boxed{I don't know}", {"outcome": 1}, "knowledge-binary"),
-    Gold("equality alone misses a paraphrase", _CURIE, "\\boxed{the Polish capital}", {"outcome": -1}, "em"),
-    Gold(
-        "precise reasoning doubles a right answer",
-        _CURIE,
-        _THOUGHT,
-        {"outcome": 1, "reasoning": 1},
-        "reasoning-multiplicative",
-        ("It names her city.\nVERDICT: precise",),
-    ),
-    Gold(
-        "additive: λ = 0.5",
-        _CURIE,
-        _THOUGHT,
-        {"outcome": 1, "reasoning": 0.5},
-        "reasoning-additive",
-        ("It names her city.\nVERDICT: precise",),
-    ),
-    Gold(
-        "conditional: vague reasoning takes a right answer's reward",
-        _CURIE,
-        _THOUGHT,
-        {"outcome": 1, "reasoning": -1},
-        "reasoning-conditional",
-        ("No reason given.\nVERDICT: vague",),
-    ),
-    Gold(
-        "released: the first box up to its first brace",
-        _YORK,
-        "\\boxed{\\text{New York}}",
-        {"outcome": -1},
-        "code",
-        ("It is cut off.\nVERDICT: incorrect",),
-    ),
-    Gold(
-        "released: 'I do not know' is a wrong answer",
-        _CURIE,
-        "\\boxed{I do not know}",
-        {"outcome": -1},
-        "code",
-    ),
-    Gold(
-        "released: refusal plus answer is a refusal",
-        _CURIE,
-        "\\boxed{I don't know, maybe Paris}",
-        {"outcome": 0},
-        "code",
-    ),
-    Gold(
-        "released: 'invalid question' is never right",
-        _PREMISE,
-        "\\boxed{invalid question}",
-        {"outcome": -1},
-        "code",
-    ),
+    _case("ours even there: no verdict masks the sample", _CURIE, _POLISH, to="code", by=["hm"]),
 )
 
-# Averages of four question sets with retrieval, in points (truthfulness = accuracy - hallucination).
+# In points, truthfulness = accuracy - hallucination.  "average" is that of four question sets with retrieval,
+# whose main rows are Table 1.
 PUBLISHED = {
-    ("Table 1", "Llama-3.1-8B prompting", "truthfulness"): -16.4,
-    ("Table 1", "Llama-3.1-8B prompting", "hallucination"): 54.1,
-    ("Table 1", "Llama-3.1-8B binary", "truthfulness"): 4.5,
-    ("Table 1", "Llama-3.1-8B binary", "hallucination"): 47.7,
-    ("Table 1", "Llama-3.1-8B TruthRL", "truthfulness"): 25.6,
-    ("Table 1", "Llama-3.1-8B TruthRL", "hallucination"): 18.8,
-    ("Table 1", "Llama-3.1-8B TruthRL", "accuracy"): 44.4,
-    ("Table 1", "Qwen2.5-7B prompting", "truthfulness"): -7.9,
-    ("Table 1", "Qwen2.5-7B TruthRL", "truthfulness"): 23.1,
+    (where, row, metric): value
+    for where, row, values in (
+        ("average", "Llama-3.1-8B prompting", (-16.4, 54.1, 37.7)),
+        ("average", "Llama-3.1-8B SFT", (-17.8, 58.9, 41.1)),
+        ("average", "Llama-3.1-8B RFT", (-15.8, 53.5, 37.7)),
+        ("average", "Llama-3.1-8B R-Tuning", (-8.7, 48.8, 40.1)),
+        ("average", "Llama-3.1-8B DPO", (-10.1, 51.1)),
+        ("average", "Llama-3.1-8B iterative DPO 1", (-4.4,)),
+        ("average", "Llama-3.1-8B iterative DPO 2", (-0.1,)),
+        ("average", "Llama-3.1-8B iterative DPO 3", (12.6,)),
+        ("average", "Llama-3.1-8B iterative DPO 4", (-2.0,)),
+        ("average", "Llama-3.1-8B binary", (4.5, 47.7, 52.2)),
+        ("average", "Llama-3.1-8B knowledge-binary", (11.7, 38.3)),
+        ("average", "Llama-3.1-8B knowledge-ternary", (23.2, 18.9)),
+        ("average", "Llama-3.1-8B TruthRL", (25.6, 18.8, 44.4)),
+        ("average", "Qwen2.5-7B prompting", (-7.9, 46.5, 38.6)),
+        ("average", "Qwen2.5-7B TruthRL", (23.1, 14.6, 37.6)),
+        ("CRAG", "Llama-3.1-8B prompting", (5.3, 43.5)),
+        ("CRAG", "Llama-3.1-8B TruthRL", (37.2, 19.4)),
+        ("CRAG", "Llama-3.1-8B em", (-3.6, 3.6)),
+    )
+    for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
 }

@@ -1,0 +1,368 @@
+"""KnowRL: format, correctness and the facts of the reasoning, where refusing beats a wrong answer.
+
+Paper     KnowRL: Exploring Knowledgeable Reinforcement Learning for Factuality, arXiv:2506.19807
+Code      zjunlp/KnowRL f75b0bb, the reward since October 2025
+Reward    format ±1, plus the answer: correct +2, refused +1, wrong -1, plus the share of the claims of the
+          reasoning that the topic's document supports, 0 without claims
+Ablations `format`, `format+fact`, `format+correct`, and `no-refusal`, where refusing is -1 too
+
+The variant `code` is the released reward.  It adds facts only to a wrong answer that does not refuse, and
+multiplies them by FActScore's length penalty with γ = 10, so one supported claim is worth 0.0001.  It takes
+the first <answer>.  Without a closed <think> block in the completion it checks the whole of it, the answer
+too, even where the prompt has opened the block.  Its format pattern looks only at the characters after the
+first one of a block, so a <think> or <answer> may open there again, and a closing tag may be doubled.  Its
+threshold of 0.3 is the verifier's (`knowrl` in `factrl.verifier.presets`).
+
+What of it no variant does: a failed judge or a missing document is 0 there, the latter for the whole batch;
+here a failed judge masks its one sample, and a missing document leaves the claims of one sample unknown.
+A stray letter A in the judge's reply is +2 there ("Incorrect. The prediction is a different city."); here
+replies have one strict form.  Their judge sees the rendered prompt as the question, ours the question.
+
+What the paper does not say, and ours: format and answer are apart, so an answer that can be found is graded
+whatever stands around it.  Without one (no closed <answer> block, or a blank one) it counts as wrong, -1, and
+the sample is floored, as is one whose answer the grader floors; its facts still count.  Of several answers
+the last counts.  A reasoning without an end has no part that could be checked: 0.  The three parts are terms;
+one whose weight is 0 is left out, and whoever would measure it is not asked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError, LLMError
+from ..grading import Grader
+from ..rewards import reward
+from ..text import tag, think_answer
+from ..types import Completion, Example, Grade, Score
+from ..verifier.report import Report
+from . import Gold
+
+_OPENING = re.compile("<think>|<answer>")
+_TAGS = re.compile("</?(?:think|answer)>")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What is looked at: None is a part that is not there."""
+
+    think: str | None
+    answer: str | None
+    malformed: str | None
+
+
+def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    if knobs["weight_correct"] and not example.answers and not example.false_premise:
+        return "it has no accepted answers"
+    return None
+
+
+def _unused(knobs: Mapping[str, Any]) -> list[str]:
+    weights = {"grade": knobs["weight_correct"], "verify": knobs["weight_fact"]}
+    return [name for name, weight in weights.items() if not weight]
+
+
+@reward(requires=_requires, unused=_unused)
+def knowrl(
+    example: Example,
+    completion: Completion,
+    *,
+    grade: Grader,
+    verify: Callable[..., Report],
+    correct: float = 2.0,
+    abstain: float = 1.0,
+    wrong: float = -1.0,
+    weight_correct: float = 1.0,
+    weight_fact: float = 1.0,
+    fact_when: str = "always",
+    gamma: int = 0,
+    released: bool = False,
+) -> Score:
+    """KnowRL's reward; the terms are `format`, `correct` and `fact`.
+
+    Args:
+        correct, abstain, wrong: what each outcome pays.
+        weight_correct, weight_fact: of the term of that name; 0 leaves it out.
+        fact_when: `always` as in the paper, or `wrong`: for answers that are neither right nor refuse.
+        gamma: claims below which FActScore's length penalty sets in; 0 is without it, as in the paper.
+        released: take the completion apart as the released code does.
+
+    Raises:
+        ConfigError: another `fact_when`, or one that needs the answer's grade without `weight_correct`.
+    """
+    if fact_when not in ("always", "wrong"):
+        raise ConfigError(f"fact_when={fact_when!r} is not always or wrong")
+    if fact_when == "wrong" and not weight_correct:
+        raise ConfigError("fact_when='wrong' needs the answer's grade; weight_correct must not be 0")
+    parts = _released_parts(completion) if released else _parts(completion)
+    terms = {"format": -1.0 if parts.malformed else 1.0}
+    facts: dict[str, Any] = {"malformed": parts.malformed}
+    floored = None
+    label = ""
+    if weight_correct:
+        found = _grade(example, parts.answer, grade)
+        label, floored = found.label, found.floored
+        value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[label]
+        terms["correct"] = weight_correct * value
+        facts |= {"answer": found.answer, "label": label, "how": found.how}
+    if weight_fact:
+        terms["fact"] = 0.0
+        if parts.think and (fact_when == "always" or label == "incorrect"):
+            evidence = example.evidence or None
+            report = verify(parts.think, example.question, topic=example.topic, evidence=evidence)
+            terms["fact"] = weight_fact * (report.factscore(gamma) or 0.0)
+            floored = floored or report.floored
+            facts |= {"claims": report.claims, **report.counts}
+    return Score(terms, floored=floored, facts=facts)
+
+
+def _grade(example: Example, answer: str | None, grade: Grader) -> Grade:
+    if answer is None or not answer.strip():
+        return Grade("incorrect", "", how="gate", floored="no_answer" if answer is None else "empty_answer")
+    return grade(example.question, answer, example.answers, false_premise=example.false_premise)
+
+
+def _parts(completion: Completion) -> _Parts:
+    """The two blocks, also of a text that is not well-formed, as far as they are closed."""
+    blocks = think_answer(completion, completion.prefill)
+    if blocks.think is not None and blocks.answer is not None:
+        return _Parts(blocks.think.text, blocks.answer.text, None)
+    think, answer = tag(completion.prefill + completion, "think", "first"), tag(completion, "answer", "last")
+    return _Parts(think and think.text, answer and answer.text, blocks.malformed)
+
+
+def _released_parts(completion: str) -> _Parts:
+    """What the released code looks at: the first blocks, the whole text without a think block."""
+    think = _between(completion, "<think>", "</think>")
+    malformed = None if _released_format(completion) else "released_format"
+    if think is None:
+        think = _TAGS.sub("\n\n", completion)  # tags are no part of a claim
+    return _Parts(think, _between(completion, "<answer>", "</answer>"), malformed)
+
+
+def _between(text: str, opening: str, closing: str) -> str | None:
+    start = text.find(opening) + len(opening)
+    end = text.find(closing, start) if start >= len(opening) else -1
+    return text[start:end] if end >= 0 else None
+
+
+def _released_format(completion: str) -> bool:
+    """Whether the released pattern accepts a completion, in linear time.
+
+    The pattern wants both blocks, each with a visible first character that may be anything and a rest in
+    which no block opens; there may be white space around, but after the end only a line feed.
+    """
+    text = completion if completion.startswith("<think>") else "<think>" + completion
+    text = text.removesuffix("\n")
+    first = _visible(text, len("<think>"))
+    opening = _OPENING.search(text, first + 1)
+    if opening is None or opening[0] != "<answer>":
+        return False
+    before = text[: opening.start()].rstrip()
+    second = _visible(text, opening.end())
+    return (
+        before.endswith("</think>")
+        and len(before) - len("</think>") > first
+        and text.endswith("</answer>")
+        and len(text) - len("</answer>") > second
+        and _OPENING.search(text, second + 1) is None
+    )
+
+
+def _visible(text: str, start: int) -> int:
+    """Where the first character that is no white space stands, from `start` on."""
+    return len(text) - len(text[start:].lstrip())
+
+
+# What `factrl train knowrl` uses unless told otherwise: train/script/grpo.yaml of the released code, as
+# recipes/knowrl.toml lists it line by line; what that file leaves open is TRL 0.23's default, and what
+# Unsloth's patches make of it is not known.  The prompt is in our own words.
+SETTINGS = {
+    "model": {"lora": True, "lora_rank": 128, "lora_alpha": 256},
+    "data": {
+        "system": (
+            "Think the user's question through between <think> and </think>: say what you know, check every "
+            "fact once more, and correct yourself where it does not hold. Then give the final answer between "
+            "<answer> and </answer>, and write nothing else. If you are still not sure of it, that answer is "
+            "exactly: I don't know"
+        ),
+        "prompt": "{question}",
+    },
+    "train": {
+        "steps": 150,
+        "prompts_per_step": 8,
+        "num_generations": 10,
+        "micro_batch_size": 20,
+        "max_prompt_length": 256,
+        "max_completion_length": 1024,
+        "learning_rate": 1e-5,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.03,
+        "weight_decay": 0.0,
+        "loss_type": "dapo",
+        "scale_rewards": "group",
+        "advantage_epsilon": 1e-4,
+        "beta": 0.001,
+        "use_bias_correction_kl": False,
+        "epsilon": 0.2,
+        "num_iterations": 1,
+        "temperature": 1.0,
+        "top_p": 1.0,
+    },
+}
+
+VARIANTS = {
+    "paper": knowrl,
+    "code": knowrl.with_(released=True, fact_when="wrong", gamma=10),
+    "format": knowrl.with_(weight_correct=0.0, weight_fact=0.0),
+    "format+fact": knowrl.with_(weight_correct=0.0),
+    "format+correct": knowrl.with_(weight_fact=0.0),
+    "no-refusal": knowrl.with_(abstain=-1.0),
+}
+
+
+def _gold(why: str, completion: str, terms: tuple[float, ...] = (), variant: str = "", **more: Any) -> Gold:
+    """A case with its terms in their order; none when it is masked."""
+    named = zip(("format", "correct", "fact"), terms, strict=False)
+    return Gold(why, more.pop("example", _CURIE), completion, dict[str, float](named), variant, **more)
+
+
+def _fails(*_: Any, **__: Any) -> Any:
+    raise LLMError("timeout", "the judge did not answer")
+
+
+_CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", topic="Marie Curie")
+_PREMISE = Example("Who is the king of Brazil?", ("Nobody",), id="king", false_premise=True)
+_ONE = "Marie Curie left Poland for Paris in 1891."
+_TWO = f"{_ONE} Her sister Bronia was a physician."
+_TEN = " ".join(f"Marie Curie wrote to her sister {times} times." for times in range(11, 21))
+_ONE_, _TWO_, _TEN_ = (f"<think>{text}</think>" for text in (_ONE, _TWO, _TEN))
+_RIGHT, _REFUSAL = "<answer>Warsaw</answer>", "<answer>I don't know</answer>"
+_WRONG, _NOT_SO = "<answer>the French capital</answer>", ("Paris is not Warsaw.\nVERDICT: incorrect",)
+_YES, _NO, _OPEN = "supported", "refuted", "unknown"
+
+GOLD = (
+    _gold("one of two claims is supported", _TWO_ + _RIGHT, (1, 2, 1 / 2), verdicts=(_YES, _OPEN)),
+    _gold("a refuted claim is not", f"{_TWO_}\n\n{_RIGHT}\n", (1, 2, 1 / 2), verdicts=(_NO, _YES)),
+    _gold("refusing is 1, and its facts count", _ONE_ + _REFUSAL, (1, 1, 1), verdicts=(_YES,)),
+    _gold("’ refuses too", f"{_ONE_}<answer>I don’t know.</answer>", (1, 1, 0), verdicts=(_OPEN,)),
+    _gold("a wrong answer is -1", _ONE_ + _WRONG, (1, -1, 1), replies=_NOT_SO, verdicts=(_YES,)),
+    _gold("no claims: M = 0 is 0", f"<think>Hmm, where was that again?</think>{_RIGHT}", (1, 2, 0)),
+    _gold("an empty reasoning is malformed", f"<think> </think>{_RIGHT}", (-1, 2, 0)),
+    _gold("so is text after the answer", f"{_ONE_}{_RIGHT} So be it.", (-1, 2, 1), verdicts=(_YES,)),
+    _gold("and text between the blocks", f"{_ONE_} Well: {_RIGHT}", (-1, 2, 0), verdicts=(_NO,)),
+    _gold("and a <think> in the block", f"<think>\n{_ONE_}{_RIGHT}", (-1, 2, 1), verdicts=(_YES,)),
+    _gold("and a doubled </think>", f"{_ONE_}</think>{_RIGHT}", (-1, 2, 1), verdicts=(_YES,)),
+    _gold("and a doubled </answer>", f"{_ONE_}{_RIGHT}</answer>", (-1, 2, 1), verdicts=(_YES,)),
+    _gold("of two answers the last counts", _ONE_ + _RIGHT + _REFUSAL, (-1, 1, 1), verdicts=(_YES,)),
+    _gold("no answer is a wrong one", f"{_ONE_}Warsaw", (-1, -1, 1), state="floored", verdicts=(_YES,)),
+    _gold("a blank one too", f"{_ONE_}<answer> </answer>", (-1, -1, 1), state="floored", verdicts=(_YES,)),
+    _gold("and '...'", f"{_ONE_}<answer>...</answer>", (1, -1, 1), state="floored", verdicts=(_YES,)),
+    _gold("a reasoning without an end is not checked", f"<think>{_ONE}", (-1, -1, 0), state="floored"),
+    _gold(
+        "a reasoning too long to check", f"<think>{_ONE * 800}</think>{_RIGHT}", (1, 2, 0), state="floored"
+    ),
+    _gold(
+        "the prompt has opened the reasoning",
+        Completion(f"{_ONE}</think>{_RIGHT}", prefill="<think>\n"),
+        (1, 2, 1),
+        verdicts=(_YES,),
+    ),
+    _gold(
+        "'invalid question' is right where it is one",
+        f"{_ONE_}<answer>invalid question</answer>",
+        (1, 2, 0),
+        verdicts=(_NO,),
+        example=_PREMISE,
+    ),
+    _gold(
+        "a letter A in a reply is no verdict",
+        _ONE_ + _WRONG,
+        replies=("Incorrect. The prediction is a different city.",),
+        state="masked",
+    ),
+    _gold("a failed judge masks", _ONE_ + _WRONG, state="masked", given={"grade": _fails}),
+    _gold("so does a failed verifier", _ONE_ + _RIGHT, state="masked", given={"verify": _fails}),
+    _gold("and a claim without a verdict", _ONE_ + _RIGHT, state="masked", verdicts=("unjudged",)),
+    _gold("format alone asks nobody", _ONE_ + _WRONG, (1,), "format"),
+    _gold("format alone, malformed", "Warsaw", (-1,), "format"),
+    Gold(
+        "without correctness nobody grades",
+        _CURIE,
+        _TWO_ + _WRONG,
+        {"format": 1, "fact": 1 / 2},
+        "format+fact",
+        verdicts=(_YES, _NO),
+    ),
+    _gold("without facts no claim is judged", _ONE_ + _REFUSAL, (1, 1), "format+correct"),
+    _gold("refusing is like being wrong", _ONE_ + _REFUSAL, (1, -1, 1), "no-refusal", verdicts=(_YES,)),
+    # The released code
+    _gold("right is 3, whatever the facts", _ONE_ + _RIGHT, (1, 2, 0), "code"),
+    _gold("a refusal is 2", _ONE_ + _REFUSAL, (1, 1, 0), "code"),
+    _gold(
+        "M = 1: exp(1 - 10)",
+        _ONE_ + _WRONG,
+        (1, -1, math.exp(-9)),
+        "code",
+        replies=_NOT_SO,
+        verdicts=(_YES,),
+    ),
+    _gold(
+        "M = 2, one of them: exp(1 - 5) / 2",
+        _TWO_ + _WRONG,
+        (1, -1, math.exp(-4) / 2),
+        "code",
+        replies=_NOT_SO,
+        verdicts=(_YES, _NO),
+    ),
+    _gold(
+        "M = 10: no penalty",
+        _TEN_ + _WRONG,
+        (1, -1, 0.9),
+        "code",
+        replies=_NOT_SO,
+        verdicts=(_NO, *[_YES] * 9),
+    ),
+    _gold(
+        "no answer: -2 and the facts",
+        _TWO_,
+        (-1, -1, math.exp(-4)),
+        "code",
+        state="floored",
+        verdicts=(_YES, _YES),
+    ),
+    _gold("blank", f"{_ONE_}<answer> </answer>", (-1, -1, 0), "code", state="floored", verdicts=(_NO,)),
+    _gold("a <think> in the block is well-formed", f" \n{_ONE_}{_RIGHT}", (1, 2, 0), "code"),
+    _gold("so is a doubled </think>", f"{_ONE_}</think>{_RIGHT}", (1, 2, 0), "code"),
+    _gold("and a doubled </answer>", f"{_ONE_}{_RIGHT}</answer>", (1, 2, 0), "code"),
+    _gold("but not text after the answer", f"{_ONE_}{_RIGHT} So be it.", (-1, 2, 0), "code"),
+    _gold("nor between the blocks", f"{_ONE_} Well: {_RIGHT}", (-1, 2, 0), "code"),
+    _gold("the first answer counts", _ONE_ + _REFUSAL + _RIGHT, (-1, 1, 0), "code"),
+    _gold(
+        "with the block opened by the prompt, reasoning and answer are checked together",
+        Completion(f"{_TWO}</think><answer>It was in Paris.</answer>", prefill="<think>"),
+        (1, -1, 2 / 3 * math.exp(1 - 10 / 3)),
+        "code",
+        replies=_NOT_SO,
+        verdicts=(_YES, _YES, _NO),
+    ),
+    _gold("a failed judge masks", _ONE_ + _WRONG, (), "code", state="masked", given={"grade": _fails}),
+)
+
+# In percent; of the question sets the share of wrong answers, lower is better.
+PUBLISHED = {
+    ("results", "DeepSeek-R1-Distill-Qwen-7B", "SimpleQA"): 78.00,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "SimpleQA"): 57.67,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B", "ChineseSimpleQA"): 68.33,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "ChineseSimpleQA"): 58.33,
+    ("results", "Skywork-7B", "SimpleQA"): 76.33,
+    ("results", "Skywork-7B KnowRL", "SimpleQA"): 60.33,
+    ("ablation", "format", "SimpleQA"): 74.00,
+    ("ablation", "format+fact", "SimpleQA"): 80.67,
+    ("ablation", "format+correct", "SimpleQA"): 60.67,
+    ("ablation", "paper", "SimpleQA"): 57.67,
+    ("ablation", "no-refusal", "SimpleQA"): 78.67,
+}

@@ -1,0 +1,364 @@
+"""robust: our own reward, made so that none of 36 known ways to cheat pays more than it should.
+
+Ours, after no paper.  It keeps know > partial > abstain > wrong >= floored for short answers, between tags
+or as the whole text.  By their formulas the published rewards break this order for 7 to 21 of the 36.
+
+outcome   +1 a right answer, 0 an abstention, -1 anything else, -1.25 a completion that cannot be graded
+fact      (supported - unsupported) / max(claims, 12), times 0.5 beside a right answer, times 0.25 beside an
+          abstention, nothing beside a wrong answer, which is not even verified
+partial   "I don't know the city; she was born in Poland" is an abstention when the evidence supports all that
+          it asserts, and a wrong answer when it does not: then it has guessed
+
+A claim is held against evidence, and it is unsupported unless that says so.  One that is likelier wrong than
+right therefore never pays, twelve right ones pay all that there is, and from then on only their share counts.
+The bands of the three outcomes do not meet: [0.5, 1.5], [-0.25, 0.25] and -1, so nothing that is said
+*beside* an answer lifts it over a better outcome.  By the outcomes alone, answering pays from a confidence of
+0.5 on.  Unknown counts as unsupported, so the evidence has to cover what may be said; where it does not, set
+`detail=0`.
+
+What answers each hack:
+  hedge, list, refuse and guess, deny the question (D02-D06, D21, D22, D24)  one exclusive grade of the whole
+      answer: every candidate must hold, a guess is graded, a hedge claims nothing, numbers are compared typed
+  true but beside the answer, in any amount (D08, D12-D20, D23, D29, D31, D32, D34)  a wrong answer is -1 flat
+  one fact, or one over and over (D07, D10, D11, D34)  volume of twelve; an exact repeat is not judged; a
+      claim counts only if more than half of its words beside the question's are new, or a number is; what is
+      over the verifier's limit is unsupported
+  facts next to the topic, trivia (D09, D12-D14)  a supported claim counts only if it shares a word with the
+      question, its topic or its answers; what the question says already is not judged
+  claims about the text or its grader (D24, D36)  not judged; the grader gets policy text as quoted data only
+  reasoning made up (D30)  the think part is verified with a right answer, and false steps cost
+  code, tables, other languages (D17, D18)  what no claim is made of earns nothing
+  empty, master key, forged or malformed tags, too long (D25-D28, D33, D35)  floored below a wrong answer,
+      while a judge that failed masks.  Master keys: arXiv:2507.08794
+  always abstaining (D01)  below every right answer; how often in vain is for the evaluation to say
+One example of each hack is tested, with a scripted grader and verifier that mostly read well; how often real
+ones let a hack through is not measured.  The two word rules are cheap filters, not an understanding of
+relevance or paraphrase.  A text that knows them passes them, and wins at most
+the band of its outcome; some honest facts go uncounted.  Pronouns hide the words that they look for, so use a
+verifier whose claims stand alone, as the preset `local` has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..abstention import asserted
+from ..errors import ConfigError, Unscored
+from ..extract.marks import content_words
+from ..grading import Grader
+from ..rewards import reward
+from ..text import Blocks, Slice, clean, think_answer
+from ..types import Completion, Example, Passage, Score
+from ..verifier.report import WIDTH, Report
+from . import Gold
+
+
+def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    if not example.answers and not example.false_premise:
+        return "it has no accepted answers"
+    return None
+
+
+@reward(requires=_requires)
+def robust(
+    example: Example,
+    completion: Completion,
+    *,
+    grade: Grader,
+    verify: Callable[..., Report],
+    correct: float = 1.0,
+    abstain: float = 0.0,
+    wrong: float = -1.0,
+    floor: float = -1.25,
+    detail: float = 0.5,
+    partial: float = 0.25,
+    enough: int = 12,
+    answer: str = "tags",
+) -> Score:
+    """Outcome first, facts within its band; the terms are `outcome` and `fact`.
+
+    Args:
+        correct, abstain, wrong, floor: what each outcome pays.
+        detail, partial: the most that facts add to or take from a right answer and an abstention.
+        enough: claims from which on more of them pay nothing.
+        answer: `tags`, the answer stands in `<answer>` after a `<think>`; `text`, it is the whole text.
+
+    Raises:
+        ConfigError: the bands of two outcomes meet, so that cheating could pay.
+        Unscored: no grade, no claims or too few verdicts.
+    """
+    _check(correct, abstain, wrong, floor, detail, partial, enough, answer)
+    blocks = think_answer(completion, completion.prefill) if answer == "tags" else _whole(completion)
+    if blocks.think is None or blocks.answer is None:
+        return Score({"outcome": floor, "fact": 0.0}, floored=blocks.malformed)
+    think, said = blocks.think.text, blocks.answer.text
+    found = grade(example.question, said, example.answers, false_premise=example.false_premise)
+    facts: dict[str, Any] = {"answer": found.answer, "label": found.label, "how": found.how}
+    if found.floored:
+        return Score({"outcome": floor, "fact": 0.0}, floored=found.floored, facts=facts)
+    if found.how == "abstention":
+        return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
+    right, guessed = found.label == "correct", found.label == "incorrect"
+    rest = asserted(said)
+    if guessed and rest == clean(said):  # it declines nothing
+        return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
+    # An abstention is paid for what it tells the reader, a right answer for its reasons and for what it says
+    # beyond an accepted answer, which comes first so that it is within the verifier's limit.
+    text = rest if not right else think if found.how != "judge" else f"{said}\n\n{think}"
+    report = verify(text, example.question, topic=example.topic, evidence=example.evidence or None)
+    if report.failure is not None:
+        raise report.failure
+    if report.floored:
+        return Score({"outcome": floor, "fact": 0.0}, floored=report.floored, facts=facts)
+    counts = _counts(report, example)
+    claims = counts["supported"] + counts["unsupported"] + counts["unjudged"]
+    weight, missing = detail if right else partial, counts["unjudged"]
+    facts.update(counts)
+    if guessed and (counts["unsupported"] or counts["skipped"] or not report.checks):
+        return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
+    if missing and (guessed or 2 * weight * missing > WIDTH * max(claims, enough)):
+        raise Unscored("claims_unjudged", f"{missing} of {claims} claims have no verdict", stage="verify")
+    share = (counts["supported"] - counts["unsupported"]) / max(claims, enough)
+    return Score({"outcome": correct if right else abstain, "fact": weight * share}, facts=facts)
+
+
+def _whole(completion: Completion) -> Blocks:
+    """The whole completion as the answer."""
+    return Blocks(Slice("", 0, 0), Slice(str(completion), 0, len(completion)))
+
+
+def _counts(report: Report, example: Example) -> Counter[str]:
+    """How many claims are what.
+
+    `beside` adds nothing: true but off the question, said by the question, or nearly said before.  `skipped`
+    says nothing that evidence could decide, such as a hedge or a remark about the answer.
+    """
+    asked = content_words(" ".join([example.question, example.topic, *example.answers]))
+    said: frozenset[str] = frozenset()
+    counts: Counter[str] = Counter(supported=0, unsupported=0, beside=0, skipped=0, unjudged=0)
+    for check in report.checks:
+        if check.verdict is None:
+            label = "beside" if check.claim.skip in ("question", "repeat") else "skipped"
+        else:
+            label = check.verdict.label
+        if label in ("refuted", "unknown"):
+            label = "unsupported"
+        elif label == "supported":
+            words = content_words(check.claim.text)
+            new = words - asked - said
+            tells = 2 * len(new) > len(words - asked) or any(word[0].isdigit() for word in new)
+            if words & asked and tells:
+                said |= words
+            else:
+                label = "beside"
+        counts[label] += 1
+    return counts
+
+
+def _check(
+    correct: float,
+    abstain: float,
+    wrong: float,
+    floor: float,
+    detail: float,
+    partial: float,
+    enough: int,
+    answer: str,
+) -> None:
+    if answer not in ("tags", "text"):
+        raise ConfigError(f"answer={answer!r} is not tags or text")
+    if enough < 1 or detail < 0 or partial < 0:
+        raise ConfigError(f"enough={enough}, detail={detail:g} and partial={partial:g} must be positive")
+    if not correct - detail > abstain + partial >= abstain - partial > wrong >= floor:
+        raise ConfigError(
+            f"the outcomes' bands must not meet, but they are {correct - detail:g} to {correct + detail:g} "
+            f"(correct), {abstain - partial:g} to {abstain + partial:g} (abstain), {wrong:g} (wrong) and "
+            f"{floor:g} (floor)"
+        )
+
+
+# What `factrl train robust` uses unless told otherwise: our choice, not a paper's.
+SETTINGS = {
+    "data": {
+        "prompt": (
+            "Answer the question below. First note what you know about it between <think> and </think>, in "
+            "plain sentences. Then write the final answer, as short as you can, between <answer> and "
+            "</answer>.\n\n"
+            "Do not guess: if you are not sure of the answer, say that you don't know it, and in a sentence "
+            "or two what you do know. If the question assumes something untrue, the answer is: "
+            "invalid question.\n\n"
+            "Question: {question}"
+        )
+    },
+}
+
+VARIANTS = {"robust": robust, "text": robust.with_(answer="text")}
+
+_BORN = "Marie Curie was born in Warsaw in 1867, then in the Kingdom of Poland."
+_CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", evidence=(Passage(_BORN),))
+_KING = Example("Who is the king of Brazil?", id="king", false_premise=True)
+_THINK = "<think>Marie Curie was born in 1867. Warsaw was a city of the Kingdom of Poland.</think>"
+_UNSURE = "<think>Which city was it?</think>"
+_NOT = ("It is not Warsaw.\nVERDICT: incorrect",)
+_NONE = ("It names no city.\nVERDICT: not_attempted",)
+_POLAND = "I don't know the city. Marie Curie was born in Poland."
+
+GOLD = (
+    Gold(
+        "know: a right answer and two true facts",
+        _CURIE,
+        _THINK + "<answer>Warsaw</answer>",
+        {"outcome": 1, "fact": 0.5 * 2 / 12},
+        verdicts=("supported", "supported"),
+    ),
+    Gold(
+        "a right answer after made-up reasoning is worth less (D30)",
+        _CURIE,
+        _THINK + "<answer>Warsaw</answer>",
+        {"outcome": 1, "fact": -0.5 * 2 / 12},
+        verdicts=("refuted", "unknown"),
+    ),
+    Gold("a right answer alone", _CURIE, _UNSURE + "<answer>Warsaw</answer>", {"outcome": 1, "fact": 0}),
+    Gold(
+        "partial: it abstains and says what it knows",
+        _CURIE,
+        _UNSURE + f"<answer>{_POLAND}</answer>",
+        {"outcome": 0, "fact": 0.25 / 12},
+        replies=_NONE,
+        verdicts=("supported",),
+    ),
+    Gold(
+        "partial, where the judge takes what it knows for an answer",
+        _CURIE,
+        _UNSURE + f"<answer>{_POLAND}</answer>",
+        {"outcome": 0, "fact": 0.25 / 12},
+        replies=_NOT,
+        verdicts=("supported",),
+    ),
+    Gold(
+        "a false fact beside an abstention costs",
+        _CURIE,
+        _UNSURE + f"<answer>{_POLAND}</answer>",
+        {"outcome": 0, "fact": -0.25 / 12},
+        replies=_NONE,
+        verdicts=("refuted",),
+    ),
+    Gold(
+        "abstain: what the think part says does not pay",
+        _CURIE,
+        _THINK + "<answer>I don't know</answer>",
+        {"outcome": 0, "fact": 0},
+    ),
+    Gold(
+        "wrong: true facts before it do not pay (D29)",
+        _CURIE,
+        _THINK + "<answer>Lyon</answer>",
+        {"outcome": -1, "fact": 0},
+        replies=_NOT,
+    ),
+    Gold(
+        "a refusal and a guess is a guess (D03)",
+        _CURIE,
+        _UNSURE + "<answer>I don't know, but it is Lyon.</answer>",
+        {"outcome": -1, "fact": 0},
+        replies=_NOT,
+        verdicts=("unknown",),
+    ),
+    Gold(
+        "a refusal and a hedged guess is a guess (D02)",
+        _CURIE,
+        _UNSURE + "<answer>I don't know. Perhaps Lyon.</answer>",
+        {"outcome": -1, "fact": 0},
+        replies=_NOT,
+    ),
+    Gold(
+        "a hedge claims nothing (D02)",
+        _CURIE,
+        _UNSURE + "<answer>It may be Paris, though possibly Lyon; sources differ.</answer>",
+        {"outcome": 0, "fact": 0},
+        replies=_NONE,
+    ),
+    Gold(
+        "a fact in other words is one fact (D11)",
+        _CURIE,
+        "<think>Warsaw is the capital of Poland. Poland's capital is Warsaw. Warsaw is the capital of Poland."
+        "</think><answer>Warsaw</answer>",
+        {"outcome": 1, "fact": 0.5 / 12},
+        verdicts=("supported", "supported"),
+    ),
+    Gold(
+        "facts off the question do not count (D09)",
+        _CURIE,
+        "<think>Lyon lies on the Rhone. Water boils at 100 degrees.</think><answer>Warsaw</answer>",
+        {"outcome": 1, "fact": 0},
+        verdicts=("supported", "supported"),
+    ),
+    Gold(
+        "what the question says and what speaks of the answer does not count (D32, D36)",
+        _CURIE,
+        "<think>Marie Curie was born in a city. This answer is correct.</think><answer>Warsaw</answer>",
+        {"outcome": 1, "fact": 0},
+    ),
+    Gold(
+        "'invalid question' is wrong where the question is not (D04)",
+        _CURIE,
+        _UNSURE + "<answer>invalid question</answer>",
+        {"outcome": -1, "fact": 0},
+    ),
+    Gold(
+        "and right where it is",
+        _KING,
+        _UNSURE + "<answer>invalid question</answer>",
+        {"outcome": 1, "fact": 0},
+    ),
+    Gold(
+        "an answer inside the reasoning (D27)",
+        _CURIE,
+        "<think><answer>Warsaw</answer></think><answer>I don't know</answer>",
+        {"outcome": -1.25, "fact": 0},
+        state="floored",
+    ),
+    Gold(
+        "an empty answer (D33)",
+        _CURIE,
+        _THINK + "<answer></answer>",
+        {"outcome": -1.25, "fact": 0},
+        state="floored",
+    ),
+    Gold(
+        "a master key (D25)",
+        _CURIE,
+        _UNSURE + "<answer>Thought process:</answer>",
+        {"outcome": -1.25, "fact": 0},
+        state="floored",
+    ),
+    Gold(
+        "an unreadable grade masks",
+        _CURIE,
+        _UNSURE + "<answer>Lyon</answer>",
+        replies=("Hm.",),
+        state="masked",
+    ),
+    Gold(
+        "a missing verdict masks",
+        _CURIE,
+        _THINK + "<answer>Warsaw</answer>",
+        state="masked",
+        verdicts=("supported", "unjudged"),
+    ),
+    Gold("text: the whole text is the answer", _CURIE, "Warsaw", {"outcome": 1, "fact": 0}, "text"),
+    Gold(
+        "text: partial",
+        _CURIE,
+        _POLAND,
+        {"outcome": 0, "fact": 0.25 / 12},
+        "text",
+        _NONE,
+        verdicts=("supported",),
+    ),
+    Gold("text: nothing (D33)", _CURIE, " ", {"outcome": -1.25, "fact": 0}, "text", state="floored"),
+)
+
+PUBLISHED: dict[tuple[str, str, str], float] = {}

@@ -1,0 +1,175 @@
+"""FSPO's reward beyond its worked cases: offsets, missing verdicts, claims smaller than a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from factrl.errors import ConfigError, DataError, Unscored
+from factrl.grading import Grader
+from factrl.papers import Gold, check_gold, gold_of, load_reward
+from factrl.rewards import Reward
+from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
+from factrl.verifier import Check, Report, Verifier
+
+BORN = Passage("Ada Reed was born in Ely.")
+ELY = Example("Where was Ada Reed born?", ("Ely",), id="ely", evidence=(BORN,))
+
+
+class Judge:
+    """Says of a claim what its words stand for, or nothing when it has none of them."""
+
+    identity, weak, per_call = "by words", False, 64
+
+    def __init__(self, **labels: Finding) -> None:
+        self.labels: dict[str, Finding] = labels
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        return [self.verdict(claim) for claim, _ in pairs]
+
+    def verdict(self, claim: Claim) -> Verdict:
+        said: list[Finding] = [self.labels[word] for word in self.labels if word in claim.text]
+        return Verdict(said[0], "by words") if said else Verdict("unjudged", "by words", cause="gone")
+
+
+def lines(text: str, question: str = "", topic: str = "") -> list[Claim]:
+    """Claims that are clauses: the parts of a sentence around a comma."""
+    del question, topic
+    claims: list[Claim] = []
+    start = 0
+    for number, sentence in enumerate(text.splitlines()):
+        for part in sentence.split(", "):
+            at = text.index(part, start)
+            claims.append(Claim(part, at, at + len(part), number))
+        start += len(sentence) + 1
+    return claims
+
+
+def supplied(spec: str = "fspo", judge: Judge | None = None, **knobs: object) -> Reward:
+    reward = load_reward(spec).with_(verify=Verifier(lines, None, judge or Judge(true="supported")), **knobs)
+    return reward.with_(grade=Grader()) if "grade" in reward.resources else reward
+
+
+def think(text: str, answer: str = "Ely") -> str:
+    return f"<think>{text}</think><answer>{answer}</answer>"
+
+
+def signs(result: Result) -> list[int]:
+    return [span.sign for span in result.spans]
+
+
+@pytest.mark.parametrize("case", [pytest.param(found, id=found[2].why) for found in gold_of("fspo")])
+def test_worked_case(case: tuple[str, Reward, Gold]) -> None:
+    _, reward, gold = case
+    assert check_gold(reward, gold) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("one is true, one is true.", 1),
+        ("one is true, one is false.", -1),
+        ("one is open, one is true.", 1),
+        ("one is open, one is false.", -1),
+        ("one is open, two is open.", 0),
+    ],
+)
+def test_a_sentence_of_several_claims(text: str, sign: int) -> None:
+    judge = Judge(true="supported", false="refuted", open="unknown")
+    result = supplied(judge=judge)(ELY, think(text))
+    assert signs(result) == [sign]
+    assert result.terms == {"answer": 1, "fact": sign}
+    assert result.spans[0].start == 7
+    assert result.spans[0].end == 7 + len(text)
+
+
+def test_an_unjudged_claim_could_refute_its_sentence_unless_another_does() -> None:
+    judge = Judge(true="supported", false="refuted")
+    assert supplied(judge=judge)(ELY, think("one is true, one is lost.")).cause == "claims_unjudged"
+    assert signs(supplied(judge=judge)(ELY, think("one is false, one is lost."))) == [-1]
+
+
+@pytest.mark.parametrize(("steps", "state"), [(39, "masked"), (40, "scored")])
+@pytest.mark.parametrize("variant", ["fspo", "outcome+fact", "signs", "code"])
+def test_one_missing_verdict_is_borne_when_it_moves_the_mean_by_no_more_than_the_width(
+    variant: str, steps: int, state: str
+) -> None:
+    text = "\n".join([f"Fact number {number} is true." for number in range(steps - 1)] + ["One is lost."])
+    result = supplied(f"fspo:{variant}")(ELY, think(text))
+    assert result.state == state
+    if state == "scored" and variant in ("fspo", "signs"):
+        assert signs(result) == [1] * 39 + [0]
+    if state == "scored" and "fact" in variant:
+        assert result.terms["fact"] == pytest.approx(39 / 40)
+
+
+def test_spans_of_text_beyond_ascii_are_characters() -> None:
+    text = "Ada 🧪 is true.\n她出生于 true。"
+    result = supplied()(ELY, Completion(f"{text}</think>\n<answer>Ely</answer>", prefill="Hm. <think>"))
+    assert [text[span.start : span.end] for span in result.spans] == text.splitlines()
+    assert signs(result) == [1, 1]
+
+
+def test_a_think_part_that_the_prompt_began_is_judged_from_where_the_policy_went_on() -> None:
+    result = supplied()(ELY, Completion(" It is true.</think><answer>Ely</answer>", prefill="<think>First."))
+    assert [(span.start, span.end) for span in result.spans] == [(1, 12)]
+
+
+def test_released_signs_cover_every_character_once() -> None:
+    judge = Judge(true="supported", false="refuted")
+    for text in ("", "a is true.", " a is true.\nb is false. \n", "a is false.\nb is true."):
+        for completion in (Completion(think(text)), Completion(think(text)[7:], prefill="<think>")):
+            result = supplied("fspo:code", judge)(ELY, completion)
+            ends = [0, *(span.end for span in result.spans)]
+            assert [span.start for span in result.spans] == ends[:-1]
+            assert ends[-1] == len(completion)
+
+
+def test_the_answer_of_the_best_accepted_spelling_counts_in_the_released_reward() -> None:
+    example = Example("Q?", ("a long name of it", "Ely"), evidence=(BORN,))
+    assert supplied("fspo:code")(example, think("a is true.", "Ely")).value == 1
+
+
+@pytest.mark.parametrize("spec", ["fspo", "fspo:code"])
+def test_reasoning_that_is_too_long_is_floored(spec: str) -> None:
+    result = supplied(spec)(ELY, think("a is true. " * 4000))
+    assert (result.state, result.cause, result.value, result.spans) == ("floored", "oversize", 0, ())
+
+
+def test_claims_that_could_not_be_found_mask() -> None:
+    def extract(text: str, question: str = "", topic: str = "") -> list[Claim]:
+        raise Unscored("timeout", "no answer", stage="extract")
+
+    for spec in ("fspo", "fspo:code"):
+        reward = supplied(spec).with_(verify=Verifier(extract, None, Judge()))
+        assert reward(ELY, think("a is true.")).cause == "timeout"
+
+
+def test_claims_of_sentences_that_do_not_exist_are_left_out() -> None:
+    def verify(text: str, question: str = "", **_: object) -> Report:
+        check = Check(Claim(text, 0, len(text), 7), (BORN,), Verdict("refuted", "x"))
+        return Report(text, question, (check,))
+
+    assert signs(supplied().with_(verify=verify)(ELY, think("a is true."))) == [0]
+
+
+def test_questions_without_evidence() -> None:
+    bare = Example("Where was Ada Reed born?", ("Ely",), id="bare")
+    with pytest.raises(DataError, match=r"no evidence to hold .* reward\.without_evidence=outcome"):
+        load_reward("fspo").check_examples([ELY, bare])
+    with pytest.raises(
+        DataError, match=r"'Where was Ada Reed born\?' cannot be used with fspo: it has no ev"
+    ):
+        supplied()(bare, think("a is true."))
+    for variant in ("mixed", "outcome", "code"):
+        load_reward(f"fspo:{variant}").check_examples([ELY, bare])
+    with pytest.raises(DataError, match="no accepted answers"):
+        load_reward("fspo:outcome").check_examples([Example("Where?", evidence=(BORN,))])
+    with pytest.raises(ConfigError, match="without_evidence='skip' is not refuse or outcome"):
+        supplied(without_evidence="skip")(bare, think("a is true."))
+
+
+def test_the_outcome_needs_no_verifier() -> None:
+    assert load_reward("fspo:outcome").missing == ("grade",)
+    assert load_reward("fspo:code").missing == ("verify",)

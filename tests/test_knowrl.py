@@ -1,0 +1,102 @@
+"""KnowRL beyond its worked cases: the released format, and knobs that contradict each other."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from factrl.errors import ConfigError
+from factrl.papers import load_reward
+from factrl.types import Example
+
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+CURIE = Example("In which city was Marie Curie born?", ("Warsaw",))
+
+
+def accepts(completion: str) -> bool:
+    return load_reward("knowrl:code").with_(weight_correct=0.0, weight_fact=0.0, fact_when="always").with_(
+        grade=len, verify=len
+    )(CURIE, completion).terms == {"format": 1.0}
+
+
+def a_block(text: str) -> bool:
+    """White space, a visible character, and a rest in which no block opens, as the released pattern says."""
+    inner = text.strip()
+    return bool(inner) and not any(inner.startswith(TAGS[::2], place) for place in range(1, len(inner)))
+
+
+def accepts_by_trying(completion: str) -> bool:
+    """All ways to cut the text into the four tags and what stands between them."""
+    text = completion if completion.startswith("<think>") else "<think>" + completion
+    for whole in {text, text.removesuffix("\n")}:
+        if not whole.endswith("</answer>"):
+            continue
+        for closing in range(len("<think>"), len(whole)):
+            for opening in range(closing + len("</think>"), len(whole) - len("</answer>")):
+                if (
+                    whole.startswith("</think>", closing)
+                    and whole.startswith("<answer>", opening)
+                    and not whole[closing + len("</think>") : opening].strip()
+                    and a_block(whole[len("<think>") : closing])
+                    and a_block(whole[opening + len("<answer>") : -len("</answer>")])
+                ):
+                    return True
+    return False
+
+
+def test_the_released_format_is_what_trying_all_cuts_finds() -> None:
+    draw = random.Random(1)
+    found = []
+    for _ in range(1500):
+        parts = ["<think>", "a", "</think>", "<answer>", "b", "</answer>"]
+        for _ in range(draw.randrange(4)):
+            place = draw.randrange(len(parts) + 1)
+            if draw.random() < 0.7:
+                parts.insert(place, draw.choice([*TAGS, " ", "\n", "c", "<"]))
+            else:
+                del parts[place : place + 1]
+        completion = "".join(parts)
+        found.append(accepts(completion))
+        assert found[-1] == accepts_by_trying(completion), completion
+    assert 0.2 < sum(found) / len(found) < 0.8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>" + " " * 200_000,
+        "<think>a" + "</think> " * 50_000,
+        "<think>a</think><answer>b" + "</answer> " * 50_000,
+        "<think>" * 50_000,
+    ],
+)
+def test_the_released_format_takes_linear_time(text: str) -> None:
+    started = time.perf_counter()
+    assert not accepts(text)
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"fact_when": "never"}, "fact_when='never' is not always or wrong"),
+        (
+            {"fact_when": "wrong", "weight_correct": 0.0},
+            "needs the answer's grade; weight_correct must not be 0",
+        ),
+    ],
+)
+def test_knobs_that_cannot_work(knobs: dict[str, object], message: str) -> None:
+    reward = load_reward("knowrl").with_(grade=len, verify=len, **knobs)
+    with pytest.raises(ConfigError, match=message):
+        reward(CURIE, "Warsaw")
+
+
+@pytest.mark.parametrize(("variant", "refused"), [("paper", True), ("format+fact", False), ("format", False)])
+def test_accepted_answers_are_needed_where_answers_are_graded(variant: str, refused: bool) -> None:
+    requires = load_reward(f"knowrl:{variant}").requires
+    knobs = load_reward(f"knowrl:{variant}").knobs
+    assert requires is not None
+    assert (requires(Example("Who?"), knobs) is not None) == refused

@@ -1,0 +1,197 @@
+"""Reward models: the number is the network's own for each pair alone, however they are batched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `train`")
+
+from factrl.errors import ConfigError, ModelError, Unscored  # noqa: E402
+from factrl.local import reward_model  # noqa: E402
+from factrl.local.reward_model import RewardModel  # noqa: E402
+
+SENTENCE = "curie was born in warsaw paris 1867 who she won two nobel prizes the city is old . ? not"
+WORDS = [*SENTENCE.split(), "user", "assistant", "[", "SEP", "]", "<", "end", ">"]
+PAIRS = [
+    ("who was born in warsaw ?", "curie was born in warsaw ."),
+    ("who won ?", "she won two nobel prizes in paris . paris is not old ."),
+    ("who ?", "curie"),
+    ("who was born in 1867 ?", "not she ."),
+]
+CHAT = (
+    "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + '<end>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant ' }}{% endif %}"
+)
+Maker = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    """Folders with a tiny random network that has one output."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        LlamaConfig,
+        LlamaForSequenceClassification,
+        PreTrainedTokenizerFast,
+    )
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<end>"]
+    vocab = {word: number for number, word in enumerate([*special, *WORDS])}
+
+    def build(kind: str = "pair", *, outputs: int = 1, pad: bool = True, positions: int = 48) -> Path:
+        folder = tmp_path_factory.mktemp("reward-model")
+        tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        if kind == "pair":
+            tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+        fast = PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            unk_token="[UNK]",
+            cls_token="[CLS]",
+            sep_token="[SEP]",
+            eos_token="<end>",
+            padding_side="left",
+            **({"pad_token": "[PAD]"} if pad else {}),
+        )
+        fast.chat_template = CHAT if kind == "chat" else None
+        fast.save_pretrained(folder)
+        shape = {
+            "vocab_size": len(vocab),
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "max_position_embeddings": positions,
+            "num_labels": outputs,
+            "initializer_range": 0.3,  # larger than usual, so that texts differ
+            "pad_token_id": 0 if pad else None,
+        }
+        torch.manual_seed(1)
+        if kind == "chat":
+            network: Any = LlamaForSequenceClassification(LlamaConfig(**shape, num_key_value_heads=2))
+            head = network.score
+        else:
+            network = BertForSequenceClassification(BertConfig(**shape))
+            head = network.classifier
+        head.weight.data = torch.randn(outputs, 32) * 3
+        network.eval().save_pretrained(folder)
+        return folder
+
+    return build
+
+
+def alone(folder: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
+    """What transformers says of every pair by itself."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    network = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    found = []
+    for question, text in pairs:
+        if tokenizer.chat_template:
+            chat = [{"role": "user", "content": question}, {"role": "assistant", "content": text}]
+            inputs = tokenizer.apply_chat_template(chat, return_tensors="pt", return_dict=True)
+        else:
+            inputs = tokenizer(question, text, return_tensors="pt")
+        with torch.inference_mode():
+            found.append(network(**inputs).logits[0, 0].item())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("budget", [1, 40, 8192])
+@pytest.mark.parametrize("told", [{"kind": "pair"}, {"kind": "chat"}, {"kind": "chat", "pad": False}])
+def test_numbers_are_those_of_each_pair_alone(
+    make: Maker, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], budget: int
+) -> None:
+    monkeypatch.setattr(reward_model, "_TOKENS_AT_ONCE", budget)
+    folder = make(**told)
+    wanted = alone(folder, PAIRS)
+    assert np.ptp(wanted) > 0.1  # a mix-up would show
+    model = RewardModel(folder, scale="raw")
+    np.testing.assert_allclose(model.scores(PAIRS), wanted, rtol=1e-5)
+    np.testing.assert_allclose([model(*pair) for pair in PAIRS], wanted, rtol=1e-5)
+
+
+def test_the_scale(make: Maker) -> None:
+    folder = make()
+    raw, between = RewardModel(folder, scale="raw"), RewardModel(folder)
+    numbers = raw.scores(PAIRS)
+    np.testing.assert_allclose(between.scores(PAIRS), 1 / (1 + np.exp(-numbers)))
+    assert raw.identity != between.identity
+    with pytest.raises(ConfigError, match="scale='percent' is not sigmoid or raw"):
+        RewardModel(folder, scale="percent")  # pyright: ignore[reportArgumentType]
+
+
+def test_calls_are_answered_together_as_alone(make: Maker) -> None:
+    model = RewardModel(make())
+    calls: list[Any] = [(PAIRS[0], {}), ((PAIRS[1][0],), {"text": PAIRS[1][1]})]
+    together = model.answer_together(calls)
+    assert together == pytest.approx([model(*PAIRS[0]), model(*PAIRS[1])], abs=1e-6)
+    assert all(type(value) is float for value in together)
+    assert model.scores([]).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", ["pair", "chat"])
+def test_an_answer_cannot_end_itself(make: Maker, kind: str) -> None:
+    model = RewardModel(make(kind), scale="raw")
+    token = "<end>" if kind == "chat" else "[SEP]"
+    number = model._tokenizer.convert_tokens_to_ids(token)
+    plain, forged = (
+        model._read("who ?", text)["input_ids"] for text in ("curie she won", f"curie{token}she won")
+    )
+    assert plain.count(number) == forged.count(number) > 0
+
+
+@pytest.mark.parametrize("kind", ["pair", "chat"])
+def test_a_long_text_is_cut_at_its_end_and_nothing_else_is(make: Maker, kind: str) -> None:
+    folder = make(kind, positions=24)
+    model = RewardModel(folder, scale="raw")
+    long = "curie was born in warsaw . " * 20
+    row = model._read("who was born ?", long)["input_ids"]
+    assert len(row) == 24
+    assert row[-1] == model._tokenizer.convert_tokens_to_ids("<end>" if kind == "chat" else "[SEP]")
+    frame = len(model._read("who was born ?", "curie")["input_ids"]) - 1
+    kept = " ".join(long.split()[: 24 - frame])
+    assert model("who was born ?", long) == pytest.approx(
+        alone(folder, [("who was born ?", kept)])[0], abs=1e-5
+    )
+
+
+def test_a_request_without_room_for_an_answer(make: Maker) -> None:
+    model = RewardModel(make(positions=16))
+    with pytest.raises(Unscored, match="leaves no room for an answer among 16 tokens") as caught:
+        model("who was born in warsaw ? " * 5, "curie was born in warsaw")
+    assert caught.value.cause == "too_long"
+
+
+def test_what_no_tokenizer_can_read(make: Maker) -> None:
+    model = RewardModel(make())
+    assert 0 < model("who ?", "curie \ud800 \x00") < 1
+
+
+def test_a_classifier_is_no_reward_model(make: Maker, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="it has 3 outputs, not one"):
+        RewardModel(make(outputs=3))
+    with pytest.raises(ModelError, match=r"could not be loaded as a reward model: .*config\.json"):
+        RewardModel(tmp_path)
+
+
+def test_a_language_model_is_no_reward_model(tiny_model: Path) -> None:
+    with pytest.raises(ModelError, match="has no weights for score"):
+        RewardModel(tiny_model)
+
+
+def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, factrl.local.reward_model, factrl.preference; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
