@@ -17,7 +17,7 @@ import pytest
 
 import factrl
 from factrl.cli import main
-from factrl.cli.show import answering_pays_above, knob_help
+from factrl.cli.describe import knob_help
 from factrl.config import dump_toml, settable
 from factrl.errors import TooManyMasked
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
@@ -25,7 +25,9 @@ from factrl.plan import Plan, make_plan, run_settings
 from factrl.settings import RunSettings, TrainSettings
 from fault_server import FaultServer, answers, closed_port, says
 
-VERBS = ["demo", "verify", "index", "train", "eval", "show", "check", "models", "doctor"]
+VERBS = [
+    *("demo", "verify", "index", "score", "train", "eval", "show", "check", "describe", "models", "doctor")
+]
 SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [
@@ -299,7 +301,7 @@ def test_a_reader_who_leaves_is_no_error() -> None:
 
 
 def test_a_terminal_without_the_letters_is_no_error() -> None:
-    command = ["-m", "factrl", "show", "truthrl:reasoning-additive"]
+    command = ["-m", "factrl", "describe", "truthrl:reasoning-additive"]
     done = process(*command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u03bb of the additive form" in done.stdout
@@ -588,25 +590,22 @@ def test_show_lists_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [*paper_names()]
-    assert "a ternary outcome reward" in lines[0]
+    assert any("a ternary outcome reward" in line for line in lines)
 
 
 def test_show_explains_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "truthrl:binary"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("TruthRL: a ternary outcome reward")
-    assert "Its outcome alone: answering always pays, by" in out
-    assert "It needs grade, which --judge supplies." in out
-    assert re.search(r"^abstain +-1\.0 +what each outcome pays", out, re.M)
     assert re.search(r"^reasoning-additive +truthrl_reasoning, combine=\"additive\"", out, re.M)
-    assert re.search(r"^Table 1 +Llama-3.1-8B TruthRL +truthfulness +25\.6", out, re.M)
+    assert re.search(r"^average +Llama-3.1-8B TruthRL +truthfulness +25\.6", out, re.M)
 
 
 def test_show_explains_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "own.py:short"]) == 0
     out = capsys.readouterr().out
     assert "own.py:short" in out
-    assert "outcome alone:" not in out
+    assert "setting" not in out
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -615,29 +614,13 @@ def test_every_knob_is_explained(spec: str) -> None:
     assert {*knob_help(reward, load_paper(spec.partition(":")[0]))} == {*reward.knobs}
 
 
-@pytest.mark.parametrize(
-    ("knobs", "above"),
-    [
-        ({"correct": 1.0, "abstain": 0.0, "wrong": -1.0}, 0.5),
-        ({"correct": 2, "abstain": 1, "wrong": -1}, 2 / 3),
-        ({"correct": 1.0, "abstain": -1.0, "wrong": -1.0}, 0.0),
-        ({"correct": 1.0, "abstain": 2.0, "wrong": -1.0}, 1.5),
-        ({"correct": -1.0, "abstain": 0.0, "wrong": -1.0}, None),
-        ({"correct": 1.0, "wrong": -1.0}, None),
-        ({"correct": "yes", "abstain": 0.0, "wrong": -1.0}, None),
-    ],
-)
-def test_confidence_from_which_answering_pays(knobs: dict[str, Any], above: float | None) -> None:
-    assert answering_pays_above(knobs) == (None if above is None else pytest.approx(above))
-
-
 @pytest.mark.parametrize("spec", [*paper_names(), *SPECS, "own.py:short"])
 def test_a_printed_recipe_is_one(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     assert main(["show", spec, "--toml"]) == 0
     Path("printed.toml").write_text(capsys.readouterr().out, encoding="utf-8")
     settings = run_settings("printed.toml", [])
     assert settings.paper == spec
-    assert settings.reward == dict(load_reward(spec).knobs)
+    assert settings.reward == {k: v for k, v in load_reward(spec).knobs.items() if v is not None}
     named = [f"paper={spec}", f"model.name={settings.model.name}", "data.train=questions.jsonl"]
     assert settings == run_settings(None, named)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .bench.metrics import compare, short_form
     from .bench.shortqa import evaluate_file, grade_completions
+    from .bridges.trl import to_trl
     from .data import load_examples
     from .errors import FactrlError, LLMError, SetupError, Unscored
     from .grading import Grader, reasoning_judge
@@ -63,6 +64,7 @@ _HOME = {
     "reward": "rewards",
     "short_form": "bench.metrics",
     "supply": "resources",
+    "to_trl": "bridges.trl",
     "verify": "verifier.presets",
 }
 
@@ -101,6 +103,7 @@ __all__ = [
     "reward",
     "short_form",
     "supply",
+    "to_trl",
     "verify",
 ]
 __version__ = "0.1.0"

@@ -127,10 +127,19 @@ def render_prompt(example: Example, template: str) -> str:
     return template.format_map(values)
 
 
-def documents(passages: Sequence[Passage]) -> str:
-    """Passages as TruthRL shows them to the policy: each in a `<DOC>` block, numbered from 1."""
-    shown = ("\n".join(filter(None, (passage.title, passage.text))) for passage in passages)
-    return "\n".join(f"<DOC>\nDocument [{number}]: {text}\n</DOC>" for number, text in enumerate(shown, 1))
+def documents(passages: Sequence[Passage], limit: int = 80_000) -> str:
+    """Passages as TruthRL shows them to the policy: each in a `<DOC>` block, numbered from 1.
+
+    Args:
+        limit: characters of all blocks, TruthRL's number; the passages after it are left out, and the first
+            is cut to it.
+    """
+    shown = ("\n".join(filter(None, (passage.title, passage.text)))[:limit] for passage in passages)
+    blocks = [f"<DOC>\nDocument [{number}]: {text}\n</DOC>" for number, text in enumerate(shown, 1)]
+    ends = itertools.accumulate(len(block) + 1 for block in blocks)
+    return "\n".join(
+        block for n, (block, end) in enumerate(zip(blocks, ends, strict=True)) if not n or end <= limit
+    )
 
 
 def to_example(row: Row, columns: Mapping[ColumnName, str] | None = None) -> Example:

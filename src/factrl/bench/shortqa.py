@@ -16,7 +16,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from factrl.bench.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
-from factrl.data import load_examples
+from factrl.data import ColumnName, load_examples
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from factrl.escape import one_line
 from factrl.text import Slice, boxed, tag
@@ -133,20 +133,26 @@ def evaluate_file(
     Raises:
         DataError: a column or an accepted answer is missing; nothing has been graded then.
     """
-    return summarise(
-        grade_completions(load_completions(path, column, limit), grader, extract, workers), weights
-    )
+    completions = load_completions(path, column, limit)
+    check_gradable([example for example, _ in completions], path)
+    return summarise(grade_completions(completions, grader, extract, workers), weights)
 
 
 def load_completions(
-    path: str | Path, column: str = "", limit: int | None = None
+    path: str | Path,
+    column: str = "",
+    limit: int | None = None,
+    columns: Mapping[ColumnName, str] | None = None,
 ) -> list[tuple[Example, str | None]]:
-    """The examples and completions of a file, see `evaluate_file`.
+    """The examples and completions of a file, see `evaluate_file`; accepted answers may be missing.
+
+    Args:
+        columns: what the file calls its other columns, as for `load_examples`.
 
     Raises:
-        DataError: a column or an accepted answer is missing.
+        DataError: a column is missing.
     """
-    examples = load_examples(path, limit=limit, require_answers=False)
+    examples = load_examples(path, limit=limit, columns=columns, require_answers=False)
     present = dict.fromkeys(name for example in examples for name in example.meta)
     chosen = column or next((name for name in _COLUMNS if name in present), "")
     if chosen not in present:
@@ -158,7 +164,6 @@ def load_completions(
         if not isinstance(example.meta.get(chosen), (str, NoneType)):
             kind = type(example.meta[chosen]).__name__
             raise DataError(f"{path}, row {number}: {chosen} is a {kind}, not text or null")
-    check_gradable(examples, path)
     return [(example, example.meta.get(chosen)) for example in examples]
 
 

@@ -90,6 +90,7 @@ def _eval(args: argparse.Namespace) -> int:
         answered, judge, extract = _ask(args)
     else:
         answered = load_completions(args.file, args.column, args.limit)
+        check_gradable([example for example, _ in answered], args.file)
         extract = args.extract or "text"
         judge = open_judge(JudgeSettings(url=args.judge))
         if judge is not None:

@@ -1,13 +1,13 @@
-"""`factrl show` and `factrl check`: what the papers' rewards are, and that they do what they say."""
+"""`factrl show` and `factrl check`: what the papers are, and that their rewards do what they say."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import json
-import re
-from collections.abc import Mapping, Sequence
-from types import ModuleType, NoneType, UnionType
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import tomli_w
@@ -27,8 +27,17 @@ from ..papers import (
 )
 from ..rewards import Reward
 from ..settings import RunSettings
+from .describe import knob_help, show_rows, shown
 from .options import Verbs, add_verb
-from .terminal import say, show_table
+from .terminal import say
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+_PACKAGE = Path(__file__).parents[1]
+_RECIPES = (_PACKAGE / "recipes", _PACKAGE.parents[1] / "recipes")  # in a wheel; in a checkout
 
 _KINDS = {
     int: "whole number",
@@ -55,7 +64,7 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "show",
         _show,
-        about="list the papers, or explain one: its reward, knobs, variants and published numbers",
+        about="list the papers, or one paper's settings with their sources, variants and published numbers",
         example="examples:\n  factrl show truthrl:binary\n  factrl show truthrl --toml > recipe.toml",
     )
     parser.add_argument("paper", nargs="?", metavar="PAPER", help="truthrl, truthrl:binary or my.py:reward")
@@ -66,10 +75,10 @@ def add_verbs(verbs: Verbs) -> None:
         "check",
         _check,
         about="run a reward on its worked cases, with the real grader and a scripted judge",
-        example="example:\n  factrl check truthrl",
+        example="examples:\n  factrl check truthrl\n  factrl check all",
     )
     parser.add_argument(
-        "paper", metavar="PAPER", help="truthrl, truthrl:binary or my.py:reward with a GOLD list"
+        "paper", metavar="PAPER", help="truthrl, truthrl:binary, my.py:reward with a GOLD list, or all papers"
     )
 
 
@@ -91,8 +100,9 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    failed = 0
-    cases = gold_of(args.paper)
+    if args.paper == "all":
+        return int(sum(_check_paper(name) for name in paper_names()) > 0)
+    cases, failed = gold_of(args.paper), 0
     for variant, reward, case in cases:
         problem = check_gold(reward, case)
         failed += bool(problem)
@@ -101,6 +111,19 @@ def _check(args: argparse.Namespace) -> int:
             say(f"{'':<6}{one_line(problem)}")
     say(f"{len(cases) - failed} of {len(cases)} cases pass")
     return 1 if failed else 0
+
+
+def _check_paper(name: str) -> int:
+    """One line for a whole paper, and those that fail; returns how many do."""
+    cases = gold_of(name)
+    problems = [(variant, case.why, check_gold(reward, case)) for variant, reward, case in cases]
+    wrong = [found for found in problems if found[2]]
+    variants = len({variant for variant, _, _ in cases})
+    passed = f"{len(cases) - len(wrong)} of {len(cases)} cases pass, {variants} variants"
+    say(f"{'FAIL' if wrong else 'ok':<6}{name:<12}{passed}")
+    for variant, why, problem in wrong:
+        say(f"{'':<6}{variant}: {one_line(why)}: {one_line(problem)}")
+    return len(wrong)
 
 
 def recipe(spec: str) -> str:
@@ -116,7 +139,7 @@ def recipe(spec: str) -> str:
     }
     for section, told in settings_of(spec).items():  # a recipe wins over them, so it repeats them
         values[section] = {**values.get(section, {}), **told}
-    helps = {key: field.description or "" for key, field in fields.items()}
+    helps = {key: " ".join((field.description or "").split()) for key, field in fields.items()}
     helps |= {
         f"reward.{name}": text for name, text in knob_help(reward, load_paper(split_spec(spec)[0])).items()
     }
@@ -126,47 +149,13 @@ def recipe(spec: str) -> str:
             section = line.strip("[]") + "."
         about = helps.get(section + line.partition(" = ")[0], "")
         lines.append(f"{line}  # {about}" if about and not line.endswith("[") else line)
-    url = 'url = "http://localhost:8000/v1#Qwen/Qwen3-8B"'
-    return "\n".join([*lines, "", "[judge]", f"# {url}  # {helps['judge.url']}"])
-
-
-def answering_pays_above(knobs: Mapping[str, Any]) -> float | None:
-    """The confidence above which answering is worth more than abstaining; None where that is undefined.
-
-    With confidence p an answer is worth `p correct + (1 - p) wrong`, which equals `abstain` at
-    (abstain - wrong) / (correct - wrong).
-    """
-    values = [knobs.get(name) for name in ("correct", "abstain", "wrong")]
-    if not all(isinstance(value, (int, float)) for value in values):
-        return None
-    correct, abstain, wrong = (float(value) for value in values if value is not None)
-    return (abstain - wrong) / (correct - wrong) if correct > wrong else None
-
-
-def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
-    """What the docstrings say about the knobs; the reward's own comes before that of its siblings."""
-    found: dict[str, str] = {}
-    for other in (reward, *rewards_of(module).values()):
-        for name, text in _args_of(inspect.getdoc(other.fn) or "").items():
-            found.setdefault(name, text)
-    return {name: found[name] for name in reward.knobs if name in found}
-
-
-def _args_of(docstring: str) -> dict[str, str]:
-    """`name, other: help` entries of the section `Args:`; deeper lines go on with the entry above."""
-    _, _, section = docstring.partition("\nArgs:\n")
-    entries: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        match = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.*)", line)
-        if match:
-            names = match[1].split(", ")
-            entries |= dict.fromkeys(names, match[2])
-        elif line.startswith("     ") and names:
-            entries |= dict.fromkeys(names, f"{entries[names[0]]} {line.strip()}")
-        else:
-            break
-    return entries
+    hints = {"judge": ("url", "http://localhost:8000/v1#Qwen/Qwen3-8B")}
+    if "verify" in reward.resources:
+        hints["verifier"] = ("index", "wiki.index")
+    for section, (key, value) in hints.items():
+        if section not in values:
+            lines += ["", f"[{section}]", f'# {key} = "{value}"  # {helps[f"{section}.{key}"]}']
+    return "\n".join(lines)
 
 
 def kind(annotation: Any) -> str:
@@ -186,35 +175,78 @@ def _explain(spec: str) -> None:
     rewards = rewards_of(module)
     main = next(iter(rewards.values()))
     say((module.__doc__ or inspect.getdoc(reward.fn) or "").strip())
-    say(f"\n{spec}")
-    if _advice(reward):
-        say(f"Its outcome alone: {_advice(reward)}, by (abstain - wrong) / (correct - wrong).")
-    if reward.resources:
-        say(f"It needs {' and '.join(reward.resources)}, which --judge supplies.")
-    helps = knob_help(reward, module)
-    _table(("knob", "value", ""), [(name, _toml(v), helps.get(name, "")) for name, v in reward.knobs.items()])
-    _table(
-        ("variant", "what differs", "its outcome alone"),
-        [(name, _difference(other, main), _advice(other)) for name, other in rewards.items()],
+    _explain_settings(spec)
+    show_rows(
+        ("variant", "what differs"), [(name, _difference(other, main)) for name, other in rewards.items()]
     )
     published: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
     if published:
         rows = [(where, row, metric, f"{value:g}") for (where, row, metric), value in published.items()]
-        _table(("published", "", "metric", ""), rows)
+        show_rows(("published", "", "metric", ""), rows)
+    say(f"\nWhat it pays, its knobs and what it needs: factrl describe {spec}")
 
 
-def _advice(reward: Reward) -> str:
-    above = answering_pays_above(reward.knobs)
-    if above is None:
-        return ""
-    if not 0 < above < 1:
-        return "answering always pays" if above <= 0 else "answering never pays more than abstaining"
-    return f"answering pays above {above:.0%} confidence"
+def _explain_settings(spec: str) -> None:
+    """Every setting of the paper's recipe beside where it is from; without a recipe, the paper's own."""
+    path = recipe_path(spec)
+    if path is not None:
+        rows = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
+        show_rows(("setting", "value", "source"), rows)
+        return
+    told = [
+        (f"{part}.{key}", value) for part, keys in settings_of(spec).items() for key, value in keys.items()
+    ]
+    if told:
+        show_rows(("setting", "value"), [(key, shown(value)) for key, value in told])
+
+
+def recipe_path(spec: str) -> Path | None:
+    """The recipe of a paper's variant, else that of the paper; None for a file of one's own."""
+    name, variant = split_spec(spec)
+    names = [f"{name}-{variant}.toml", f"{name}.toml"] if name in paper_names() else []
+    paths = (folder / file for file in names for folder in _RECIPES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def sourced(recipe: str) -> Iterator[tuple[str, Any, str]]:
+    """The settings of a recipe with the comment behind each, which says where its value is from.
+
+    Texts of several lines are left out: they are prompts.
+
+    Args:
+        recipe: TOML.
+
+    Yields:
+        `train.beta`, its value, and the comment without its `#`.
+    """
+    document, section = tomllib.loads(recipe), ""
+    for line in recipe.splitlines():
+        if line.startswith("["):
+            section = line.partition("]")[0].strip("[")
+        key, equals, rest = line.partition("=")
+        table = document.get(section, {}) if section else document
+        if not equals or key.strip() not in table:
+            continue
+        value, comment = _split_comment(rest)
+        if value is not None and value == table[key.strip()]:
+            yield f"{section}.{key.strip()}" if section else key.strip(), value, comment
+
+
+def _split_comment(text: str) -> tuple[Any, str]:
+    """Value and comment of `value  # comment`; a None value where that is not on one line."""
+    ends = [place for place, char in enumerate(text) if char == "#"]
+    for end in [*ends, len(text)]:  # the first that leaves TOML before it
+        try:
+            value = tomllib.loads(f"value ={text[:end]}")["value"]
+        except tomllib.TOMLDecodeError:
+            continue
+        return value, text[end + 1 :].strip()
+    return None, ""
 
 
 def _difference(reward: Reward, main: Reward) -> str:
     """What of a variant is not as in the main one."""
-    changed = [f"{k}={_toml(v)}" for k, v in reward.knobs.items() if v != main.knobs.get(k)]
+    changed = [f"{k}={shown(v)}" for k, v in reward.knobs.items() if v != main.knobs.get(k)]
     return ", ".join([*([reward.name] if reward.fn is not main.fn else []), *changed])
 
 
@@ -222,23 +254,7 @@ def _list_settings() -> None:
     for key, field in settable(RunSettings).items():
         default = field.get_default(call_default_factory=True)
         usual = (
-            "required" if field.is_required() else f"default {'none' if default is None else _toml(default)}"
+            "required" if field.is_required() else f"default {'none' if default is None else shown(default)}"
         )
         say(f"{key}: {kind(field.annotation)}, {usual}")
         say(f"    {' '.join((field.description or '').split())}")
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*map(one_line, row))
-    say("")
-    show_table(table)
-
-
-def _toml(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=repr)

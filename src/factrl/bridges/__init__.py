@@ -1,0 +1,1 @@
+"""Bridges: factrl's rewards in the hands of other trainers."""

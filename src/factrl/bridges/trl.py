@@ -1,0 +1,182 @@
+"""factrl's rewards for a plain `trl.GRPOTrainer`, in Python or on TRL's command line.
+
+    trainer = GRPOTrainer(model, reward_funcs=to_trl(reward), train_dataset=dataset, args=config)
+
+    FACTRL_JUDGE_BASE_URL=http://localhost:8000/v1 trl grpo --reward_funcs factrl.bridges.trl.truthrl ...
+
+Every paper and variant is an attribute of this module, `truthrl` or `truthrl_binary`, with whatever is not a
+letter, a digit or `_` written as `_`.  Its judge is FACTRL_JUDGE_BASE_URL with FACTRL_JUDGE_MODEL and
+FACTRL_JUDGE_API_KEY; everything else that a recipe can say about a reward, such as
+`verifier.index=wiki.index reward.wrong=-2`, stands in FACTRL_SETTINGS.
+
+A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
+advantage 0.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
+keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..data import ColumnName, to_example
+from ..errors import ConfigError, nearest
+from ..papers import load_paper, paper_names, rewards_of
+from ..plan import run_settings, supplied_reward
+from ..rewards import Reward
+from ..train.metrics import reward_metrics
+from ..types import Completion, Example, Result
+
+Column = Sequence[Any]
+RewardFunction = Callable[..., list[float | None]]
+
+
+def to_trl(
+    reward: Reward, *, prefill: str = "", columns: Mapping[ColumnName, str] | None = None
+) -> RewardFunction:
+    """A reward function for `trl.GRPOTrainer(reward_funcs=...)`; its `__name__` is the reward's.
+
+    The columns of the dataset become the example, under the names that `factrl.data` recognises: `question`,
+    `answers`, `evidence`, `topic`, `ook` and so on.  Without a question column it is the prompt, of a
+    conversation the last thing that the user says.
+
+    It logs the metrics of docs/metrics.md about terms, states and causes, and beside each completion its
+    state, cause, terms and facts.
+
+    Args:
+        reward: its resources supplied.
+        prefill: what the chat template puts at the start of the answer, e.g. `<think>`.  A conversation that
+            ends with the assistant's words brings its own.
+        columns: our name -> the dataset's column; `""` means that the dataset has none.
+
+    Raises:
+        ConfigError: a resource of the reward is missing.
+    """
+    if reward.missing:
+        name = reward.missing[0]
+        raise ConfigError(
+            f"reward {reward.name!r} needs the resource {name!r}; supply it with .with_({name}=…)"
+        )
+
+    def score(
+        prompts: Column,
+        completions: Column,
+        completion_ids: Column | None = None,
+        *,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **others: Any,
+    ) -> list[float | None]:
+        examples = [_example(n, prompt, others, columns, len(prompts)) for n, prompt in enumerate(prompts)]
+        reward.check_examples(examples)
+        ids = completion_ids if completion_ids is not None else [None] * len(completions)
+        written = [
+            Completion(_said(text, "assistant"), prefill=_opened(prompt) or prefill, tokens=_length(tokens))
+            for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
+        ]
+        results = reward.batch(examples, written)
+        if log_metric is not None:
+            for metric, value in reward_metrics(_of_all_processes(results)).items():
+                log_metric(metric, value)
+        if log_extra is not None:
+            for column, values in _beside(results).items():
+                log_extra(f"{reward.name}_{column}", values)
+        return [result.value for result in results]
+
+    score.__name__ = reward.name
+    return score
+
+
+def __getattr__(name: str) -> RewardFunction:
+    if name.startswith("_"):  # what the import system and inspection look for
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    specs = _specs()
+    if name not in specs:
+        raise AttributeError(f"{__name__} has no reward {name!r}{nearest(name, specs)}")
+    url, model = (os.environ.get(f"FACTRL_JUDGE_{part}", "") for part in ("BASE_URL", "MODEL"))
+    settings = run_settings(
+        None,
+        [
+            f"paper={specs[name]}",
+            *(["model.name=none", "data.train=none"]),  # TRL's own
+            *([f"judge.url={url}#{model}" if model else f"judge.url={url}"] if url else []),
+            *shlex.split(os.environ.get("FACTRL_SETTINGS", "")),
+        ],
+    )
+    reward, _ = supplied_reward(settings)
+    function = to_trl(reward, prefill=settings.data.prefill, columns=settings.data.columns)
+    function.__name__ = name
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_specs()])
+
+
+def _specs() -> dict[str, str]:
+    """Attribute -> spec of every paper and variant."""
+    specs = {name: name for name in paper_names()}
+    for paper in paper_names():
+        for variant in rewards_of(load_paper(paper)):
+            specs[re.sub(r"\W", "_", f"{paper}_{variant}")] = f"{paper}:{variant}"
+    return specs
+
+
+def _example(
+    number: int,
+    prompt: Any,
+    others: Mapping[str, Any],
+    columns: Mapping[ColumnName, str] | None,
+    rows: int,
+) -> Example:
+    """The example of one row; beside the columns TRL passes things of its own, which are no lists."""
+    row = {"prompt": _said(prompt, "user")}
+    for name, values in others.items():
+        if isinstance(values, (list, tuple)) and len(values) == rows:
+            row[name] = values[number]
+    return to_example(row, columns)
+
+
+def _said(text: Any, role: str) -> str:
+    """The last words of a role in a conversation; plain text is itself."""
+    if isinstance(text, str):
+        return text
+    words = [message.get("content") or "" for message in text if message.get("role") == role]
+    last = words[-1] if words else ""
+    if isinstance(last, str):
+        return last
+    return "".join(part.get("text") or "" for part in last if part.get("type") == "text")
+
+
+def _opened(prompt: Any) -> str:
+    """What a conversation that ends with the assistant's turn has put in its mouth."""
+    if isinstance(prompt, str) or not prompt or prompt[-1].get("role") != "assistant":
+        return ""
+    return _said(prompt, "assistant")
+
+
+def _length(tokens: Sequence[int] | None) -> int | None:
+    return None if tokens is None else len(tokens)
+
+
+def _of_all_processes(results: Sequence[Result]) -> Sequence[Result]:
+    """TRL averages a metric over the processes that log it, and not all see every cause or term."""
+    try:
+        from accelerate.utils import gather_object
+    except ImportError:  # not in a trainer
+        return results
+    return gather_object(list(results))
+
+
+def _beside(results: Sequence[Result]) -> dict[str, list[Any]]:
+    """Columns for the table of completions; always the same ones, as TRL keeps the last values of each."""
+    return {
+        "state": [result.state for result in results],
+        "cause": [result.cause or "" for result in results],
+        "terms": [json.dumps(dict(result.terms)) for result in results],
+        "facts": [json.dumps(dict(result.facts), ensure_ascii=False) for result in results],
+    }

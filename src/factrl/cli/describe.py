@@ -1,0 +1,366 @@
+"""`factrl describe`: what a reward pays, measured on a right, an abstaining, a wrong and a broken answer.
+
+The numbers come from calling the reward, not from reading its knobs, with judges that say what we want to
+know about: the answer is what it is, and everything else that the reward has checked (reasoning, claims,
+preference) comes out well in one column and badly in another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from ..abstention import abstains
+from ..answers import is_contentless
+from ..errors import RewardBug
+from ..escape import one_line
+from ..extract import SentenceClaims
+from ..papers import load_paper, load_reward, rewards_of, split_spec
+from ..plan import run_settings
+from ..rewards import Reward
+from ..search import Given
+from ..types import Claim, Completion, Example, Finding, Grade, Passage, Result, Verdict
+from ..verifier import Verifier
+from .options import Verbs, add_settings, add_verb
+from .terminal import say, show_table
+
+OUTCOMES = ("correct", "abstained", "wrong", "malformed", "empty")
+
+# What makes a resource when the user gives settings alone, as `factrl.resources` has it.
+SUPPLIED_BY = {
+    "grade": "rules, and judge.url for what they cannot decide",
+    "reason": "judge.url",
+    "verify": "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
+    "extract": "verifier.preset",
+    "compare": "judge.url",
+    "rate": "judge.reward_model, else judge.url",
+    "checklist": "judge.url, else verifier.judge",
+    "truthfulness": "judge.truthfulness_model, else the small model in this process",
+}
+
+_RIGHT, _WRONG = "Warsaw", "Paris"
+_QUESTION = Example(
+    "In which city was Marie Curie born?",
+    (_RIGHT,),
+    id="probe",
+    topic="Marie Curie",
+    ook=False,
+    evidence=(Passage("Marie Curie was born in Warsaw.", title="Marie Curie"),),
+    checklist=("Marie Curie was born in Warsaw.",),
+)
+_THOUGHT = "Her father taught physics in the town where the family lived."
+_FORMS = (
+    f"<think>{_THOUGHT}</think><answer>{{}}</answer>",
+    f"<think>{_THOUGHT}</think> \\boxed{{{{{{}}}}}}",
+    "{}",
+)
+_ANSWERS = (
+    (_RIGHT, "I don't know", _WRONG),
+    (f"Marie Curie was born in {_RIGHT}.", "I don't know.", f"Marie Curie was born in {_WRONG}."),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Payoff:
+    """What the outcomes of one question earn.
+
+    Attributes:
+        when: what is supposed beside the answer; empty where nothing else counts.
+        results: outcome -> what the reward made of it.
+    """
+
+    when: str
+    results: Mapping[str, Result]
+
+    def value(self, outcome: str) -> float | None:
+        """The reward of an outcome; None where it cannot be had."""
+        return self.results[outcome].value
+
+    @property
+    def answering_pays_above(self) -> float | None:
+        """See `answering_pays_above`."""
+        return answering_pays_above(*(self.value(outcome) for outcome in OUTCOMES[:3]))
+
+    @property
+    def broken(self) -> list[str]:
+        """What of `correct > abstained > wrong >= malformed` does not hold."""
+        pairs = [("correct", "abstained"), ("abstained", "wrong"), ("wrong", "malformed"), ("wrong", "empty")]
+        found = []
+        for better, worse in pairs:
+            high, low = self.value(better), self.value(worse)
+            strictly = better != "wrong"
+            if high is not None and low is not None and (high <= low if strictly else high < low):
+                found.append(f"{better} is not above {worse}" if strictly else f"{worse} is above {better}")
+        return found
+
+
+def answering_pays_above(correct: float | None, abstained: float | None, wrong: float | None) -> float | None:
+    """The confidence above which answering is worth more than abstaining; None where that is undefined.
+
+    With confidence p an answer is worth `p correct + (1 - p) wrong`, which equals `abstained` at
+    (abstained - wrong) / (correct - wrong).
+    """
+    if correct is None or abstained is None or wrong is None or correct <= wrong:
+        return None
+    return (abstained - wrong) / (correct - wrong)
+
+
+def payoffs(reward: Reward) -> list[Payoff]:
+    """What a reward pays: one `Payoff`, or several where more than the answer counts.
+
+    Raises:
+        ConfigError: a knob without which the reward does not work.
+        RewardBug: the reward needs what the probes do not have.
+    """
+    form, answers = _form(reward)
+    best = _probe(reward, _QUESTION, form, answers, good=True)
+    worst = _probe(reward, _QUESTION, form, answers, good=False)
+    beyond = _probe(reward, dataclasses.replace(_QUESTION, ook=True), form, answers, good=True)
+    found = [Payoff("", best)]
+    if _values(worst) != _values(best):
+        found = [Payoff("all else at best", best), Payoff("all else at worst", worst)]
+    if _values(beyond) != _values(best):
+        found = [Payoff(payoff.when or "within knowledge", payoff.results) for payoff in found]
+        found.append(Payoff("out of knowledge", beyond))
+    return found
+
+
+def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
+    """What the docstrings say about the knobs; the reward's own comes before that of its siblings."""
+    found: dict[str, str] = {}
+    for other in (reward, *rewards_of(module).values()):
+        for name, text in _args_of(inspect.getdoc(other.fn) or "").items():
+            found.setdefault(name, text)
+    return {name: found[name] for name in reward.knobs if name in found}
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "describe",
+        _describe,
+        about="say what a reward pays for right, abstaining, wrong and broken answers, and what it needs",
+        example="examples:\n  factrl describe truthrl:binary\n  factrl describe truthrl reward.wrong=-3",
+    )
+    parser.add_argument("paper", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_settings(parser, "knobs, e.g. reward.wrong=-3")
+
+
+def _describe(args: argparse.Namespace) -> int:
+    needed = [f"paper={args.paper}", "model.name=none", "data.train=none"]  # neither is used
+    settings = run_settings(None, [*needed, *args.settings])
+    reward = load_reward(args.paper).with_(**settings.reward)
+    why_not, found = "", []
+    unknown = [name for name in reward.missing if name not in _resources(good=True)]
+    if unknown:
+        why_not = f"what it pays depends on {' and '.join(unknown)}, which nothing here can stand in for"
+    else:
+        try:
+            found = payoffs(reward)
+        except RewardBug as error:
+            why_not = f"what it pays could not be found out: {error}"
+    if args.json:
+        say(json.dumps(_document(args.paper, reward, found, why_not), indent=2))
+    else:
+        _tell(args.paper, reward, found, why_not)
+    return 0
+
+
+def _tell(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) -> None:
+    about = (inspect.getdoc(reward.fn) or "").partition("\n")[0]
+    say(f"{spec}: {about}" if about else spec)
+    if why_not:
+        say(f"\n{one_line(why_not)}")
+    else:
+        rows = [(name, *(_cell(payoff.results[name]) for payoff in found)) for name in OUTCOMES]
+        show_rows(("it pays", *(payoff.when for payoff in found)), rows)
+        say("")
+        for payoff in found:
+            for line in _advice(payoff):
+                say(f"{payoff.when}: {line}" if payoff.when else line)
+        for line in _across(found):
+            say(line)
+    helps = knob_help(reward, load_paper(split_spec(spec)[0]))
+    if reward.knobs:
+        show_rows(("knob", "value", ""), [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()])
+    if reward.resources:
+        needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.resources]
+        show_rows(("it needs", "which comes from"), needs)
+
+
+def _advice(payoff: Payoff) -> list[str]:
+    """The confidence above which answering pays, and the order of the outcomes."""
+    above = payoff.answering_pays_above
+    if above is None:
+        first = "a right answer pays no more than a wrong one"
+    elif not 0 < above < 1:
+        first = "answering always pays" if above <= 0 else "answering never pays more than abstaining"
+    else:
+        first = f"answering pays above {above:.0%} confidence"
+    order = "correct > abstained > wrong >= malformed"
+    broken = payoff.broken
+    return [first, f"{order} does not hold: {', '.join(broken)}" if broken else f"{order} holds"]
+
+
+def _across(found: Sequence[Payoff]) -> list[str]:
+    """Where what else is checked weighs more than the outcome."""
+    by_name = {payoff.when: payoff for payoff in found}
+    best, worst = by_name.get("all else at best"), by_name.get("all else at worst")
+    lines = []
+    if best is not None and worst is not None:
+        for better, other in (("correct", "abstained"), ("abstained", "wrong")):
+            low, high = worst.value(better), best.value(other)
+            if low is not None and high is not None and low <= high:
+                lines.append(f"{better} at worst ({low:g}) is not above {other} at best ({high:g})")
+    return lines
+
+
+def _document(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) -> dict[str, Any]:
+    return {
+        "paper": spec,
+        "reward": reward.name,
+        "knobs": dict(reward.knobs),
+        "resources": {name: SUPPLIED_BY.get(name) for name in reward.resources},
+        "not_probed": why_not or None,
+        "pays": [
+            {
+                "when": payoff.when,
+                "outcomes": {
+                    name: {"value": of.value, "state": of.state, "cause": of.cause, "terms": dict(of.terms)}
+                    for name, of in payoff.results.items()
+                },
+                "answering_pays_above": payoff.answering_pays_above,
+                "broken": payoff.broken,
+            }
+            for payoff in found
+        ],
+    }
+
+
+def _cell(result: Result) -> str:
+    if result.value is None:
+        return f"masked ({result.cause})"
+    terms = " + ".join(f"{name} {value:g}" for name, value in result.terms.items())
+    return f"{result.value:g} = {terms}" + (f" (floored: {result.cause})" if result.cause else "")
+
+
+# Probing
+
+
+def _form(reward: Reward) -> tuple[str, Sequence[str]]:
+    """The form of completion that this reward reads: it tells most outcomes apart, and by most."""
+    chosen, most = (_FORMS[0], _ANSWERS[0]), (0, 0.0)
+    for form in _FORMS:
+        for answers in _ANSWERS:
+            results = _probe(reward, _QUESTION, form, answers, good=True)
+            values = [results[name].value for name in OUTCOMES[:3] if results[name].state == "scored"]
+            told = [value for value in values if value is not None]
+            if len(told) == 3 and (len({*told}), told[0] - told[2]) > most:
+                chosen, most = (form, answers), (len({*told}), told[0] - told[2])
+    return chosen
+
+
+def _probe(
+    reward: Reward, example: Example, form: str, answers: Sequence[str], *, good: bool
+) -> dict[str, Result]:
+    texts = [*(form.format(answer) for answer in answers), f"<think>{_THOUGHT}", ""]
+    scripted = {name: made for name, made in _resources(good=good).items() if name in reward.resources}
+    ready = reward.with_(**scripted)
+    return {name: ready(example, Completion(text)) for name, text in zip(OUTCOMES, texts, strict=True)}
+
+
+def _values(results: Mapping[str, Result]) -> list[float | None]:
+    return [result.value for result in results.values()]
+
+
+def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
+    """Stand-ins: what they say of right and wrong answers is true, of everything else it is good or bad."""
+    one = float(good)
+    return {
+        "grade": _grade,
+        "reason": lambda question, reasoning, answers: one,
+        "verify": Verifier(SentenceClaims(), Given(_QUESTION.evidence), _Judge(good=good)),
+        "extract": SentenceClaims(),
+        "compare": lambda question, answer, **order: one,
+        "rate": lambda question, text: one,
+        "checklist": lambda question, text, items: [_item(text, good=good) for _ in items],
+        "truthfulness": lambda claims: [float(_finding(claim, good=good) == "supported") for claim in claims],
+    }
+
+
+def _grade(
+    question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
+) -> Grade:
+    if is_contentless(prediction):  # as the real grader
+        return Grade("incorrect", prediction, how="gate", floored="contentless")
+    if _RIGHT in prediction:
+        return Grade("correct", prediction, how="scripted")
+    return Grade("abstained" if abstains(prediction) else "incorrect", prediction, how="scripted")
+
+
+def _finding(claim: str, *, good: bool) -> Finding:
+    if _RIGHT in claim or _WRONG in claim:
+        return "supported" if _RIGHT in claim else "refuted"
+    return "supported" if good else "refuted"
+
+
+def _item(text: str, *, good: bool) -> str:
+    if _RIGHT in text or _WRONG in text:
+        return "consistent" if _RIGHT in text else "contradictory"
+    return "missing"
+
+
+class _Judge:
+    identity, weak, per_call = "scripted", False, 1_000
+
+    def __init__(self, *, good: bool) -> None:
+        self._good = good
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        return [Verdict(_finding(claim.text, good=self._good), self.identity) for claim, _ in pairs]
+
+
+# Words
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without lines, after an empty line."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(one_line, row))
+    say("")
+    show_table(table)
+
+
+def shown(value: Any) -> str:
+    """A value as a recipe has it; nothing for None."""
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _args_of(docstring: str) -> dict[str, str]:
+    """`name, other: help` entries of the section `Args:`; deeper lines go on with the entry above."""
+    _, _, section = docstring.partition("\nArgs:\n")
+    entries: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        match = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.*)", line)
+        if match:
+            names = match[1].split(", ")
+            entries |= dict.fromkeys(names, match[2])
+        elif line.startswith("     ") and names:
+            entries |= dict.fromkeys(names, f"{entries[names[0]]} {line.strip()}")
+        else:
+            break
+    return entries

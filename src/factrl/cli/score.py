@@ -1,0 +1,223 @@
+"""`factrl score`: what a reward gives to completions that are stored in a file, term by term."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ..bench.shortqa import load_completions
+from ..errors import ConfigError, TooManyMasked
+from ..escape import one_line
+from ..llm import preflight
+from ..plan import run_settings, supplied_reward
+from ..progress import Progress
+from ..rewards import SUM, THREADS, Reward
+from ..types import Completion, Example, Result
+from ..verifier import Verifier
+from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one
+from .terminal import say, show_table, tell
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+AT_ONCE = 4 * THREADS  # completions that are scored between two writes to the file of rows
+_STATES = ("scored", "masked", "floored")
+
+Stored = tuple[Example, str | None]
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "score",
+        _score,
+        about="score stored completions with a reward, term by term",
+        example=(
+            "examples:\n"
+            "  factrl score answers.jsonl --paper truthrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl score answers.jsonl --paper truthrl reward.wrong=-2 --output scores.jsonl\n"
+            "exit code: 0 there are scores; 2 something must be changed first; 3 nothing could be graded"
+        ),
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="rows with question, completion and what the reward needs: answers, evidence",
+    )
+    parser.add_argument("--paper", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
+    parser.add_argument(
+        "--config", metavar="RECIPE.toml", help="take reward, judge and evidence from a recipe"
+    )
+    parser.add_argument("--judge", metavar="URL", help="model server, e.g. http://host:8000/v1#model")
+    parser.add_argument("--column", metavar="NAME", default="", help="column of the completions in FILE")
+    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N rows")
+    parser.add_argument(
+        "--output", metavar="FILE.jsonl", help="write a row per completion as soon as it is known"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_settings(parser, "any setting of the reward, e.g. reward.wrong=-2 verifier.index=wiki.index")
+
+
+def _score(args: argparse.Namespace) -> int:
+    _check_output(args)
+    overrides = [
+        f"data.train={args.file}",
+        *([] if args.config else ["model.name=none"]),  # no model is asked
+        *as_overrides(args, {"paper": "paper", "judge": "judge.url"}),
+    ]
+    settings = run_settings(args.config, overrides)
+    reward, judge = supplied_reward(settings)
+    stored = load_completions(args.file, args.column, args.limit, settings.data.columns)
+    reward.check_examples([example for example, _ in stored])
+    if judge is not None:
+        preflight(judge)
+    elif "grade" in reward.resources:
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    verifier = reward.resources.get("verify")
+    if isinstance(verifier, Verifier) and verifier.judge.weak:
+        tell("No model judges claims: words, names and numbers are compared, which is no verification.")
+    with _rows(args.output) as file, Progress("score", len(stored)) as progress:
+        results = []
+        for start in range(0, len(stored), AT_ONCE):
+            chunk = stored[start : start + AT_ONCE]
+            new = score_stored(reward, chunk, settings.data.prefill)
+            if file is not None:
+                _write(file, chunk, new)
+            results += new
+            progress.advance(len(chunk))
+    summary = summarise(results)
+    about = {"file": args.file, "paper": settings.paper, "reward": dict(reward.knobs)}
+    if args.json:
+        say(json.dumps({**about, "output": args.output, **summary}, indent=2))
+    else:
+        show_table(_table(summary))
+    return _ending(summary, args.output)
+
+
+def score_stored(reward: Reward, stored: Sequence[Stored], prefill: str = "") -> list[Result]:
+    """What a reward makes of stored completions, in their order; a null completion is masked.
+
+    Args:
+        reward: its resources supplied.
+        stored: examples with what was written for them.
+        prefill: what the prompt had put at the start of the answer.  A completion that starts with it, or
+            with the tag that it ends with, was stored with it.
+    """
+    told = [(example, text) for example, text in stored if text is not None]
+    starts = (prefill.strip(), prefill[max(prefill.rfind("<"), 0) :].strip())
+    written = [
+        Completion(text, prefill="" if text.lstrip().startswith(starts) else prefill) for _, text in told
+    ]
+    scored = iter(reward.batch([example for example, _ in told], written))
+    nothing = Result("masked", None, cause="no_completion", detail="the file has no completion here")
+    return [nothing if text is None else next(scored) for _, text in stored]
+
+
+def summarise(results: Sequence[Result]) -> dict[str, Any]:
+    """Terms and states of results, as plain data.
+
+    Returns:
+        `terms`: per term, and for their sum, the mean over the completions that have it, and the share of
+        all completions that do.  `states`: how many completions are in each.  `causes`: of masked and
+        floored ones, by cause.
+    """
+    graded = [result for result in results if result.value is not None]
+    names = dict.fromkeys(name for result in graded for name in result.terms)
+    columns = {name: [r.terms[name] for r in graded if name in r.terms] for name in names}
+    columns[SUM] = [result.value for result in graded if result.value is not None]
+    return {
+        "completions": len(results),
+        "terms": {
+            name: {"mean": fmean(values) if values else None, "share": len(values) / len(results)}
+            for name, values in columns.items()
+        },
+        "states": {state: sum(result.state == state for result in results) for state in _STATES},
+        "causes": {
+            state: dict(Counter(r.cause or "" for r in results if r.state == state).most_common())
+            for state in ("masked", "floored")
+        },
+    }
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    n = summary["completions"]
+    table = Table("term", "mean", "completions", "")
+    for name, of in summary["terms"].items():
+        if name == SUM:
+            table.add_section()
+        mean = "–" if of["mean"] is None else f"{of['mean']:.3f}"
+        table.add_row(Text(one_line(name)), mean, f"{of['share']:.0%}", "")
+    table.add_section()
+    for state, count in summary["states"].items():
+        causes = summary["causes"].get(state, {})
+        told = ", ".join(f"{one_line(cause)} {number}" for cause, number in causes.items())
+        table.add_row(state, "", f"{count} of {n}", Text(told))  # as Text: causes are others' words
+    return table
+
+
+def _ending(summary: dict[str, Any], output: str | None) -> int:
+    n, masked = summary["completions"], summary["states"]["masked"]
+    if output is not None:
+        tell(f"one row per completion: {output}")
+    else:
+        tell("--output FILE.jsonl keeps the terms, cause, facts and spans of each completion")
+    if masked == n:
+        tally = ", ".join(f"{count} {cause}" for cause, count in summary["causes"]["masked"].items())
+        raise TooManyMasked(f"none of the {n} completions could be graded ({tally})")
+    if masked:
+        tell(f"{masked} of {n} completions could not be graded; the means are of the others.")
+    return 0
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    """A file that cannot be, before anything is read or paid for."""
+    if args.output is None:
+        return
+    output = Path(args.output)
+    if output.is_dir() or not output.parent.is_dir():
+        wrong = "is a folder" if output.is_dir() else f"is in {output.parent}, which does not exist"
+        raise ConfigError(f"--output {output} {wrong}")
+    if output.suffix != ".jsonl":
+        raise ConfigError(f"--output {output} must end in .jsonl")
+    if output.resolve() == Path(args.file).resolve():
+        raise ConfigError(f"--output {output} would replace the file that is scored")
+
+
+@contextlib.contextmanager
+def _rows(output: str | None) -> Iterator[TextIO | None]:
+    if output is None:
+        yield None
+        return
+    try:
+        with Path(output).open("w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        raise ConfigError(f"--output {output} cannot be written: {error.strerror}") from error
+
+
+def _write(file: TextIO, stored: Sequence[Stored], results: Sequence[Result]) -> None:
+    for (example, text), result in zip(stored, results, strict=True):
+        row = {
+            "id": example.id,
+            "state": result.state,
+            "value": result.value,
+            "terms": dict(result.terms),
+            "cause": result.cause,
+            "detail": result.detail,
+            "facts": dict(result.facts),
+            "spans": [asdict(span) for span in result.spans],
+            "completion": text,
+        }
+        file.write(json.dumps(row) + "\n")
+    file.flush()

@@ -1,0 +1,261 @@
+"""`factrl score`: the rewards of stored completions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.cli import main
+from factrl.cli.score import AT_ONCE, score_stored, summarise
+from factrl.papers import load_reward
+from factrl.rewards import Reward
+from factrl.types import Example, Result
+from fault_server import FaultServer, answers, closed_port, says
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "It is \\boxed{Lima}"},
+    {
+        "id": "2",
+        "question": "Capital of Chile?",
+        "answers": ["Santiago"],
+        "completion": "\\boxed{I don't know}",
+    },
+    {"id": "3", "question": "Capital of Norway?", "answers": ["Oslo"], "completion": "\\boxed{Bergen}"},
+    {"id": "4", "question": "Capital of Japan?", "answers": ["Tokyo"], "completion": "Tokyo"},
+    {"id": "5", "question": "Capital of Japan?", "answers": ["Tokyo"], "completion": None},
+]
+OWN = """
+from factrl import Example, Score, Span, Unscored, reward
+
+@reward
+def short(example, completion):
+    if completion == "?":
+        raise Unscored("too_odd\\x1b[31m", "nobody knows")
+    return Score({"short": float(len(completion) < 9)}, (Span(0, 1, 1),), facts={"n": len(completion)})
+
+@reward
+def opened(example, completion):
+    return {"prefill": float(completion.prefill.endswith("<think>"))}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write("stored.jsonl", *ROWS)
+    Path("own.py").write_text(OWN)
+    return tmp_path
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultServer]]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Any) -> FaultServer:
+        servers.append(FaultServer(*script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def write(name: str, *rows: dict[str, Any]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(name).read_text(encoding="utf-8").splitlines()]
+
+
+def cells(out: str) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for line in out.splitlines() if (row := re.split(r"\s*│\s*", line)[1:-1])}
+
+
+# What it prints and writes
+
+
+def test_a_table_of_terms_and_states(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "stored.jsonl", "--paper", "truthrl"]) == 0
+    out, err = capsys.readouterr()
+    rows = cells(out)
+    assert rows["outcome"][:2] == ["-0.250", "80%"]  # 1, 0, -1 and -1 of four
+    assert rows["sum"][:2] == ["-0.250", "80%"]
+    assert rows["scored"][1:] == ["3 of 5", ""]
+    assert rows["masked"][1:] == ["1 of 5", "no_completion 1"]
+    assert rows["floored"][1:] == ["1 of 5", "no_box 1"]
+    assert "No --judge: rules alone" in err
+    assert "1 of 5 completions could not be graded" in err
+    assert "--output FILE.jsonl keeps" in err
+
+
+def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["score", "stored.jsonl", "--paper", "truthrl", "--output", "out.jsonl", "reward.wrong=-2"]) == 0
+    )
+    rows = read("out.jsonl")
+    assert [(row["id"], row["state"], row["value"], row["cause"]) for row in rows] == [
+        ("1", "scored", 1.0, None),
+        ("2", "scored", 0.0, None),
+        ("3", "scored", -2.0, None),
+        ("4", "floored", -2.0, "no_box"),
+        ("5", "masked", None, "no_completion"),
+    ]
+    assert rows[0]["terms"] == {"outcome": 1.0}
+    assert rows[0]["facts"]["label"] == "correct"
+    assert rows[0]["completion"] == ROWS[0]["completion"]
+    assert "one row per completion: out.jsonl" in capsys.readouterr().err
+
+
+def test_json_is_all_of_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "stored.jsonl", "--paper", "truthrl:binary", "--json", "--limit", "3"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["file"], document["paper"], document["completions"]) == (
+        "stored.jsonl",
+        "truthrl:binary",
+        3,
+    )
+    assert document["reward"]["abstain"] == -1
+    assert document["terms"]["sum"] == {"mean": pytest.approx(-1 / 3), "share": 1.0}
+    assert document["states"] == {"scored": 3, "masked": 0, "floored": 0}
+
+
+def test_what_the_reward_does_not_need_may_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    write("bare.jsonl", {"question": "Say something", "text": "hello"}, {"question": "More", "text": "?"})
+    options = ["--paper", "own.py:short", "--column", "text", "--output", "out.jsonl"]
+    assert main(["score", "bare.jsonl", *options]) == 0
+    out, err = capsys.readouterr()
+    assert read("out.jsonl")[0]["spans"] == [{"start": 0, "end": 1, "sign": 1}]
+    assert cells(out)["masked"][2] == "too_odd⟨U+001B⟩[31m 1"
+    assert "No --judge" not in err
+    assert "\x1b" not in out + err
+
+
+def test_a_term_counts_where_it_occurs() -> None:
+    some = [Result("scored", 3.0, {"a": 1.0, "b": 2.0}), Result("floored", 2.0, {"a": 2.0}, cause="x")]
+    assert summarise([*some, Result("masked", None, cause="y")])["terms"] == {
+        "a": {"mean": 1.5, "share": 2 / 3},
+        "b": {"mean": 2.0, "share": 1 / 3},
+        "sum": {"mean": 2.5, "share": 2 / 3},
+    }
+
+
+def test_columns_of_another_name(capsys: pytest.CaptureFixture[str]) -> None:
+    write("other.jsonl", {"q": "Capital of Peru?", "a": "Lima", "response": "\\boxed{Lima}"})
+    names = ["data.columns.question=q", "data.columns.answers=a"]
+    assert main(["score", "other.jsonl", "--paper", "truthrl", "--json", *names]) == 0
+    assert json.loads(capsys.readouterr().out)["terms"]["sum"]["mean"] == 1
+
+
+def test_a_recipe_names_the_reward(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.toml").write_text(
+        'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "other"\n[reward]\nwrong = -3.0\n'
+    )
+    assert main(["score", "stored.jsonl", "--config", "mine.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["terms"]["sum"]["mean"] == pytest.approx((1 + 0 - 3 - 3) / 4)
+
+
+def test_the_judge_is_asked(serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve(says("ok"), says("Bergen is not Oslo.\nVERDICT: incorrect"))
+    assert main(["score", "stored.jsonl", "--paper", "truthrl", "--judge", f"{server.url}#j"]) == 0
+    assert len(server.requests) == 2  # the preflight, and the one answer that rules cannot decide
+    assert "No --judge" not in capsys.readouterr().err
+
+
+def test_claims_that_no_model_judges_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "<think>Lima lies in Peru.</think><answer>Lima</answer>"
+    write("steps.jsonl", {**ROWS[0], "completion": said, "evidence": ["Lima lies in Peru, on the coast."]})
+    options = ["--paper", "fspo", "verifier.judge=weak", "verifier.cache=false", "--output", "out.jsonl"]
+    assert main(["score", "steps.jsonl", *options]) == 0
+    assert "No model judges claims" in capsys.readouterr().err
+    (row,) = read("out.jsonl")
+    assert row["terms"] == {"answer": 1, "fact": 1}
+    assert row["spans"] == [{"start": 7, "end": 25, "sign": 1}]
+
+
+def test_where_nothing_could_be_graded(
+    serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("hard.jsonl", ROWS[2])
+    server = serve(says("ok"), answers(400, {"error": {"message": "gone"}}))
+    options = ["--judge", f"{server.url}#j", "--output", "out.jsonl"]
+    assert main(["score", "hard.jsonl", "--paper", "truthrl", *options]) == 3
+    out, err = capsys.readouterr()
+    assert "none of the 1 completions could be graded (1 http_400)" in err
+    assert cells(out)["sum"][0] == "–"
+    assert read("out.jsonl")[0]["state"] == "masked"
+
+
+def test_rows_are_on_disk_before_the_next_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("many.jsonl", *({"id": str(n), "question": "?", "completion": "x"} for n in range(AT_ONCE + 3)))
+    seen, batch = [], Reward.batch
+
+    def spied(self: Reward, *args: Any, **kwargs: Any) -> Any:
+        seen.append(len(read("out.jsonl")))
+        return batch(self, *args, **kwargs)
+
+    monkeypatch.setattr(Reward, "batch", spied)
+    assert main(["score", "many.jsonl", "--paper", "own.py:short", "--output", "out.jsonl"]) == 0
+    assert seen == [0, AT_ONCE]
+    assert [row["id"] for row in read("out.jsonl")] == [str(n) for n in range(AT_ONCE + 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "prefilled"),
+    [
+        ("so </think>", 1.0),
+        ("", 1.0),
+        ("<answer>so", 1.0),
+        ("<think>so </think>", 0.0),
+        ("\nStep by step.\n<think>so", 0.0),
+    ],
+)
+def test_a_completion_that_was_stored_with_the_prefill_gets_none(text: str, prefilled: float) -> None:
+    (result,) = score_stored(load_reward("own.py:opened"), [(Example("?"), text)], "Step by step.\n<think>")
+    assert result.terms == {"prefill": prefilled}
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("score stored.jsonl", "paper is required"),
+        ("score stored.jsonl --paper trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+        ("score stord.jsonl --paper truthrl", "stord.jsonl does not exist; did you mean 'stored.jsonl'?"),
+        (
+            "score stored.jsonl --paper truthrl reward.wrnog=1",
+            "unknown knob reward.wrnog; did you mean 'wrong'?",
+        ),
+        ("score stored.jsonl --paper truthrl --column text", "has no column text"),
+        ("score bare.jsonl --paper truthrl", "it has no accepted answers"),
+        ("score stored.jsonl --paper truthrl:knowledge-binary", "it has no out-of-knowledge flag"),
+        ("score stored.jsonl --paper truthrl:reasoning-additive", "needs a judge; give one with --judge"),
+        ("score stored.jsonl --paper truthrl --judge {closed}#m", "{closed} could not be reached: "),
+        ("score stored.jsonl --paper truthrl --output out", "--output out must end in .jsonl"),
+        ("score stored.jsonl --paper truthrl --output none/o.jsonl", "is in none, which does not exist"),
+        (
+            "score stored.jsonl --paper truthrl --output ./stored.jsonl",
+            "would replace the file that is scored",
+        ),
+        ("score", "the following arguments are required: FILE"),
+    ],
+)
+def test_a_mistake_gets_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    write("bare.jsonl", {"question": "Capital of Peru?", "completion": "x"})
+    before, closed = sorted(folder.iterdir()), closed_port()
+    assert main([word.format(closed=closed) if "{closed}" in word else word for word in line.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("factrl: ")
+    assert err.count("\n") == 1
+    assert message.replace("{closed}", closed) in err
+    assert sorted(folder.iterdir()) == before

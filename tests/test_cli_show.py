@@ -1,0 +1,293 @@
+"""`factrl show`, `check` and `describe`: where a paper's values are from, and what its reward pays."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl import resources
+from factrl.cli import main, show
+from factrl.cli.describe import OUTCOMES, SUPPLIED_BY, answering_pays_above, payoffs
+from factrl.cli.show import recipe_path, sourced
+from factrl.papers import load_paper, load_reward, paper_names, rewards_of
+from factrl.rewards import Reward, reward
+from factrl.types import Completion, Example, Score
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
+# Knobs that a variant leaves to the user.
+GIVEN = {"klcf:weights-required": {"alpha": 1.0, "beta": 1.0, "gamma": 1.0}}
+OWN = """
+from factrl import Example, reward
+from factrl.papers import Gold
+
+@reward
+def right(example, completion, *, grade, bonus=1.0):
+    '''Pays for right answers.
+
+    Args:
+        bonus: what a right answer pays.
+    '''
+    return {"right": bonus * (grade(example.question, completion, example.answers).label == "correct")}
+
+@reward
+def odd(example, completion, *, oracle):
+    return {"odd": oracle(completion)}
+
+@reward
+def mine(example, completion):
+    return {"mine": example.meta["mine"]}
+
+GOLD = [Gold("fits", Example("?", ("Rome",)), "Rome", {"right": 1.0}, variant="right")]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    return tmp_path
+
+
+def out_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*words]) == 0
+    return capsys.readouterr().out
+
+
+# show
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("beta = 0.1  # paper", ("train.beta", 0.1, "paper")),
+        ("beta = 0.1", ("train.beta", 0.1, "")),
+        ("beta=1#x # y", ("train.beta", 1, "x # y")),
+        ('name = "a # b"  # c', ("train.name", "a # b", "c")),
+        ("name = 'a'  # it's \"here\"", ("train.name", "a", 'it\'s "here"')),
+        ("list = [1, 2]  # c", ("train.list", [1, 2], "c")),
+        ("table = { a = 1 }  # c", ("train.table", {"a": 1}, "c")),
+        ("# beta = 0.1  # paper", None),
+        ("text = '''\nbeta = 3  # no\n'''", None),
+        ("list = [  # c\n 1]", None),
+    ],
+)
+def test_a_setting_and_its_source(line: str, found: tuple[str, Any, str] | None) -> None:
+    assert [*sourced(f"[train]\n{line}\n")] == ([] if found is None else [found])
+
+
+def test_settings_outside_and_in_several_sections() -> None:
+    text = 'paper = "p" # a\n\n[data] # b\nlimit = 3 # c\n[train]\nlimit = 4 # d\n'
+    assert [*sourced(text)] == [("paper", "p", "a"), ("data.limit", 3, "c"), ("train.limit", 4, "d")]
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    path = recipe_path(name)
+    assert path is not None
+    document = tomllib.loads(path.read_text("utf-8"))
+    told = {key: (value, source) for key, value, source in sourced(path.read_text("utf-8"))}
+    out = out_of(capsys, "show", name)
+    for key, value in document.get("train", {}).items():
+        assert told[f"train.{key}"][0] == value
+        assert told[f"train.{key}"][1], f"train.{key} has no source"
+        assert re.search(rf"^train\.{key} ", out, re.M)
+    assert f"factrl describe {name}" in out
+
+
+def test_without_a_recipe_the_papers_own_settings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show, "_RECIPES", ())
+    out = out_of(capsys, "show", "truthrl")
+    assert re.search(r"^train.beta +0\.001 *$", out, re.M)
+    assert "source" not in out
+
+
+def test_a_variants_own_recipe_comes_first(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(show, "_RECIPES", (folder / "none", folder))
+    for file in ("truthrl.toml", "truthrl-em.toml"):
+        (folder / file).touch()
+    specs = ("truthrl", "truthrl:em", "truthrl:code", "own.py:right")
+    assert [path and path.name for path in map(recipe_path, specs)] == [
+        "truthrl.toml",
+        "truthrl-em.toml",
+        "truthrl.toml",
+        None,
+    ]
+
+
+# check
+
+
+def test_check_all_is_a_line_for_each_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "check", "all")
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[:2] for line in lines] == [["ok", name] for name in paper_names()]
+    assert all(line[2] == line[4] and int(line[2]) >= 12 for line in lines)
+
+
+def test_check_all_shows_what_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show, "paper_names", lambda: ("truthrl",))
+    monkeypatch.setattr(show, "check_gold", lambda reward, case: "it\x1b fell" * ("alias" in case.why))
+    assert main(["check", "all"]) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("FAIL  truthrl ")
+    assert second == "      ternary: an alias is a match: it⟨U+001B⟩ fell"
+
+
+# describe
+
+
+def test_describe_in_words_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "describe", "truthrl")
+    assert re.search(r"^correct +1 = outcome 1 *$", out, re.M)
+    assert re.search(r"^malformed +-1 = outcome -1 \(floored: no_box\)", out, re.M)
+    assert "\nanswering pays above 50% confidence\ncorrect > abstained > wrong >= malformed holds\n" in out
+    assert re.search(r"^abstain +0\.0 +what each outcome pays", out, re.M)
+    assert re.search(r"^grade +rules, and judge\.url", out, re.M)
+
+
+def test_describe_follows_the_knobs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "answering pays above 75% confidence" in out_of(capsys, "describe", "truthrl", "reward.wrong=-3")
+    assert "answering always pays" in out_of(capsys, "describe", "truthrl:binary")
+    out = out_of(capsys, "describe", "truthrl", "abstain=2")
+    assert "answering never pays more than abstaining" in out
+    assert "does not hold: correct is not above abstained" in out
+
+
+def test_what_else_counts_has_columns_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "describe", "truthrl:reasoning-additive")
+    assert re.search(r"^it pays +all else at best +all else at worst", out, re.M)
+    assert re.search(r"^abstained +0\.5 = outcome 0 \+ reasoning 0\.5 +0 = outcome 0", out, re.M)
+    out = out_of(capsys, "describe", "truthrl:knowledge-ternary")
+    assert re.search(r"^it pays +within knowledge +out of knowledge", out, re.M)
+    assert "out of knowledge: a right answer pays no more than a wrong one" in out
+
+
+def test_describe_json(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(out_of(capsys, "describe", "truthrl:reasoning-conditional", "--json"))
+    best, worst = document["pays"]
+    assert (best["answering_pays_above"], best["broken"]) == (0.5, [])
+    assert worst["broken"] == ["correct is not above abstained"]
+    assert best["outcomes"]["empty"] == {
+        "value": -1,
+        "state": "floored",
+        "cause": "no_box",
+        "terms": {"outcome": -1, "reasoning": 0},
+    }
+    assert document["knobs"]["combine"] == "conditional"
+
+
+def test_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "describe", "own.py:right", "reward.bonus=2")
+    assert out.startswith("own.py:right: Pays for right answers.\n")
+    assert re.search(r"^correct +2 = right 2", out, re.M)
+    assert re.search(r"^bonus +2(\.0)? +what a right answer pays\.", out, re.M)
+    assert "depends on oracle, which nothing here can stand in for" in out_of(
+        capsys, "describe", "own.py:odd"
+    )
+    assert "could not be found out: reward 'mine' failed" in out_of(capsys, "describe", "own.py:mine")
+    document = json.loads(out_of(capsys, "describe", "own.py:odd", "--json"))
+    assert (document["pays"], document["resources"]) == ([], {"oracle": None})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("describe", "the following arguments are required: SPEC"),
+        ("describe trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+        ("describe truthrl reward.wrnog=1", "unknown knob reward.wrnog; did you mean 'wrong'?"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    assert main(words.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_right_answer_never_earns_less_than_a_wrong_one(spec: str) -> None:
+    for payoff in payoffs(load_reward(spec).with_(**GIVEN.get(spec, {}))):
+        right, wrong = payoff.value("correct"), payoff.value("wrong")
+        assert {*payoff.results} == {*OUTCOMES}
+        assert right is not None
+        assert wrong is not None
+        assert right >= wrong
+
+
+@pytest.mark.parametrize(
+    ("values", "above"),
+    [
+        ((1.0, 0.0, -1.0), 0.5),
+        ((2.0, 1.0, -1.0), 2 / 3),
+        ((1.0, -1.0, -1.0), 0.0),
+        ((1.0, 2.0, -1.0), 1.5),
+        ((-1.0, 0.0, -1.0), None),
+        ((1.0, None, -1.0), None),
+    ],
+)
+def test_confidence_from_which_answering_pays(
+    values: tuple[float | None, float | None, float | None], above: float | None
+) -> None:
+    assert answering_pays_above(*values) == (None if above is None else pytest.approx(above))
+
+
+@pytest.mark.parametrize(
+    ("form", "read"),
+    [
+        ("tags", lambda text: text.partition("<answer>")[2].partition("<")[0]),
+        ("box", lambda text: text.partition("{")[2].partition("}")[0]),
+        ("text", lambda text: "" if "<" in text else text),
+        ("sentence", lambda text: text if text.endswith(".") and "<" not in text else ""),
+    ],
+)
+def test_the_form_that_a_reward_reads_is_found(form: str, read: Callable[[str], str]) -> None:
+    @reward
+    def reads(example: Example, completion: Completion, *, grade: Any) -> Score:
+        grade = grade(example.question, read(completion), example.answers)
+        value = {"correct": 3.0, "abstained": 1.0, "incorrect": -1.0}[grade.label]
+        return Score({form: value}, floored=grade.floored)
+
+    (payoff,) = payoffs(reads)
+    assert [payoff.value(outcome) for outcome in OUTCOMES] == [3, 1, -1, -1, -1]
+    assert payoff.answering_pays_above == 0.5
+    assert payoff.broken == []
+
+
+def test_malformed_text_that_pays_is_told() -> None:
+    @reward
+    def lax(example: Example, completion: Completion, *, grade: Any) -> dict[str, float]:
+        label = grade(example.question, completion, example.answers).label
+        return {"lax": 0.0 if not completion or "<" in completion else {"correct": 2.0}.get(label, -1.0)}
+
+    (payoff,) = payoffs(lax)
+    assert payoff.broken == [
+        "abstained is not above wrong",
+        "malformed is above wrong",
+        "empty is above wrong",
+    ]
+
+
+def test_every_resource_has_a_word_on_where_it_comes_from() -> None:
+    assert {*SUPPLIED_BY} == {*resources._MAKERS}
+    needed = {name for spec in SPECS for name in load_reward(spec).resources}
+    assert needed <= {*SUPPLIED_BY}
+
+
+def test_probing_leaves_the_reward_alone() -> None:
+    before = load_reward("truthrl")
+    payoffs(before)
+    assert isinstance(before, Reward)
+    assert before.missing == ("grade",)

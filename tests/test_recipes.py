@@ -1,0 +1,207 @@
+"""Every recipe: it resolves, names its sources, and plans its run without a network, a model or torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl import models
+from factrl.cli import main
+from factrl.config import load_settings
+from factrl.data import load_examples, render_prompt
+from factrl.errors import ConfigError
+from factrl.papers import load_reward, paper_names, settings_of
+from factrl.plan import make_plan, run_settings
+from factrl.settings import RunSettings
+from factrl.types import Example
+
+ROOT = Path(__file__).parent.parent
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+SMALL = sorted((ROOT / "recipes" / "small").glob("*.toml"))
+SAMPLES = sorted((ROOT / "recipes" / "small").glob("*.jsonl"))
+PUBLISHED = ["factreason", "fspo", "klcf", "knowrl", "truthrl"]
+QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "topics"))
+# What a recipe leaves to the user, and questions of this repository instead of those on the hub.
+GIVEN = {
+    "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4"],
+    "fspo": [f"data.train={QUESTIONS}"],
+    "klcf": [
+        f"data.train={TOPICS}",
+        "prompts_per_step=4",
+        "reward.alpha=0.4",
+        "reward.beta=0.2",
+        "gamma=0.4",
+    ],
+    "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia"],
+    "robust": ["model.name=policy", f"data.train={QUESTIONS}", "prompts_per_step=4"],
+    "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
+}
+ULYSSES = Example("Who wrote Ulysses?", ("James Joyce",), topic="Ulysses")
+
+
+def given(recipe: Path) -> list[str]:
+    return [] if recipe in SMALL else GIVEN[recipe.stem]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_there_is_a_recipe_for_every_paper_and_a_small_one_for_every_published_one() -> None:
+    assert [recipe.stem for recipe in RECIPES] == list(paper_names())
+    assert [recipe.stem for recipe in SMALL] == PUBLISHED
+    assert set(PUBLISHED) <= set(paper_names())
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, *SMALL], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(recipe.relative_to(ROOT)), *given(recipe), "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    settings = run_settings(recipe, given(recipe))
+    assert settings.paper == recipe.stem
+    (tmp_path / "config.toml").write_text(shown.out, encoding="utf-8")
+    assert run_settings(tmp_path / "config.toml", []) == settings
+    told = settings.train
+    assert f" of {told.prompts_per_step} questions with {told.num_generations} completions" in shown.err
+    prompt = render_prompt(ULYSSES, settings.data.prompt)
+    assert prompt.count("Who wrote Ulysses?") == 1
+    assert "{" not in prompt.replace("\\boxed{", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("factreason", ["model.name", "data.train"]),
+        ("klcf", ["data.train"]),
+        ("robust", ["model.name", "data.train"]),
+    ],
+)
+def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run_settings(ROOT / "recipes" / f"{name}.toml", [])
+    assert [line.split(": ")[1].split(" is required")[0] for line in str(caught.value).splitlines()] == keys
+
+
+def test_weights_that_are_lost_are_asked_for() -> None:
+    settings = run_settings(ROOT / "recipes" / "klcf.toml", [f"data.train={TOPICS}"])
+    with pytest.raises(ConfigError, match="alpha"):
+        make_plan(settings, only_show=True)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_a_papers_recipe_says_how_to_run_it_and_where_its_numbers_come_from(recipe: Path) -> None:
+    text = recipe.read_text(encoding="utf-8")
+    header = text.split("\n\n")[0]
+    assert f"factrl train recipes/{recipe.name}" in header
+    assert "arXiv:" in header
+    section = re.split(r"^\[(\w+)\]\n", text, flags=re.M)
+    train = section[section.index("train") + 1] if "train" in section else ""
+    assert [line for line in train.splitlines() if "=" in line and "#" not in line] == []
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_a_papers_settings_are_those_of_its_recipe(name: str) -> None:
+    needed = ["model.name=policy", "data.train=questions"]
+    knobs = {"reward": load_reward(name).knobs}
+    told = load_settings(RunSettings, ROOT / "recipes" / f"{name}.toml", needed, knobs=knobs).model_dump()
+    for section, values in settings_of(name).items():
+        assert {key: told[section][key] for key in values} == values
+
+
+@pytest.mark.parametrize("recipe", SMALL, ids=lambda path: path.stem)
+def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None:
+    settings = run_settings(recipe, [])
+    assert f"factrl train recipes/small/{recipe.name}" in recipe.read_text(encoding="utf-8").split("\n\n")[0]
+    assert settings.model.name in models.names()
+    assert settings.judge.url == "local"
+    assert settings.data.train in (QUESTIONS, TOPICS)
+    told = settings.train
+    assert (told.steps, told.num_generations) == (8, 4)
+    assert told.prompts_per_step * told.num_generations * told.max_completion_length <= 1024
+    assert told.beta == 0
+    assert not told.use_vllm
+
+
+# Their questions
+
+
+def test_samples_are_small() -> None:
+    assert [sample.name for sample in SAMPLES] == ["questions.jsonl", "topics.jsonl"]
+    assert sum(sample.stat().st_size for sample in SAMPLES) < 40_000
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_samples_hold_what_their_evidence_says(sample: Path) -> None:
+    for example in load_examples(sample, require_answers=False):
+        evidence = " ".join(passage.text for passage in example.evidence)
+        assert {passage.title for passage in example.evidence} == {example.topic}
+        assert example.answers or 5 <= len(example.checklist) <= 8
+        assert not example.answers or example.answers[0].lower() in evidence.lower()
+        for fact in example.checklist:
+            names = set(re.findall(r"\d[\d,]*\d|[A-Z]\w+", fact)) - {
+                "She",
+                "He",
+                "Her",
+                "His",
+                "It",
+                "The",
+                "About",
+            }
+            assert [name for name in names if name not in f"{example.topic} {evidence}"] == []
+
+
+@pytest.mark.data
+@pytest.mark.skipif("FACTRL_DATA" not in os.environ, reason="needs FACTRL_DATA")
+@pytest.mark.parametrize(
+    ("name", "data", "count", "with_evidence"),
+    [
+        ("truthrl", "knowrl_rl", 3177, 0),
+        ("truthrl", "hotpotqa_2wiki_fspo", 3460, 3460),
+        ("knowrl", "knowrl_rl", 3177, 0),
+        ("knowrl", "hotpotqa_2wiki_fspo", 3460, 3460),
+        ("fspo", "hotpotqa_2wiki_fspo", 3460, 3460),
+        ("factreason", "longfact/objects.jsonl", 1140, 0),
+    ],
+)
+def test_public_data_fits_a_small_recipe(name: str, data: str, count: int, with_evidence: int) -> None:
+    source = Path(os.environ["FACTRL_DATA"]) / data
+    plan = make_plan(
+        run_settings(ROOT / "recipes" / "small" / f"{name}.toml", [f"data.train={source}"]), only_show=True
+    )
+    assert len(plan.examples) == count
+    assert sum(bool(example.evidence) for example in plan.examples) == with_evidence
+    assert plan.examples[0].question in plan.prompt
+
+
+def test_rows_as_the_papers_released_them_fit_their_recipes(tmp_path: Path) -> None:
+    """Columns of KnowRL's JSON list and of FSPO's parquet rows, and of KLCF's as we take them to be."""
+    rows: dict[str, dict[str, Any]] = {
+        "knowrl": {"question": "Where is Ely?", "answers": "England", "title": "Ely;Ely, Cambridgeshire"},
+        "fspo": {
+            "_id": "a1",
+            "data_source": "hotpot",
+            "question": "Where is Ely?",
+            "answer": "England",
+            "knowledge": "Ely is a city in England.",
+            "prompt": [{"role": "user", "content": "rendered"}],
+            "reward_model": {"ground_truth": "England", "style": "rule"},
+        },
+        "klcf": {"query": "Where is Ely?", "checklist": ["Ely is in England."]},
+    }
+    for name, row in rows.items():
+        source = tmp_path / f"{name}.json"
+        source.write_text(json.dumps([row]), encoding="utf-8")
+        overrides = [*GIVEN[name], f"data.train={source}", "train.prompts_per_step=1", "micro_batch_size=1"]
+        plan = make_plan(run_settings(ROOT / "recipes" / f"{name}.toml", overrides), only_show=True)
+        (example,) = plan.examples
+        assert example.question == "Where is Ely?"
+        assert example.answers == (() if name == "klcf" else ("England",))
+        assert example.topic == row.get("title", "")
+        assert [passage.text for passage in example.evidence] == [*filter(None, [row.get("knowledge")])]
+        assert example.checklist == tuple(row.get("checklist", ()))

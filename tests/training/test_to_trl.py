@@ -1,0 +1,279 @@
+"""`to_trl`: factrl's rewards in a plain TRL trainer and on TRL's own command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from factrl.bridges import trl as bridge
+from factrl.bridges.trl import to_trl
+from factrl.errors import ConfigError, DataError, Unscored
+from factrl.grading import Grader
+from factrl.papers import load_paper, load_reward, paper_names, rewards_of
+from factrl.rewards import reward
+from factrl.types import Completion, Example, Passage, Score
+from fault_server import FaultServer, says
+
+SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
+TRUTHRL = load_reward("truthrl").with_(grade=Grader())
+SEEN: list[tuple[Example, Completion]] = []
+
+
+@reward
+def watched(example: Example, completion: Completion) -> Score:
+    """Keeps what it is given; cannot grade a "?"."""
+    SEEN.append((example, completion))
+    if completion == "?":
+        raise Unscored("odd")
+    return Score({"length": float(len(completion))}, facts={"n": 1})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    SEEN.clear()
+    for name in ("FACTRL_JUDGE_BASE_URL", "FACTRL_JUDGE_MODEL", "FACTRL_JUDGE_API_KEY", "FACTRL_SETTINGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultServer]]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Any) -> FaultServer:
+        servers.append(FaultServer(*script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def examples() -> list[Example]:
+    return sorted((example for example, _ in SEEN), key=lambda example: example.question)
+
+
+# What the function makes of its arguments
+
+
+def test_values_in_order_and_none_for_masked() -> None:
+    score = to_trl(watched)
+    assert score.__name__ == "watched"
+    assert score(["a", "b", "c"], ["one", "?", "three"]) == [3.0, None, 5.0]
+
+
+def test_columns_become_the_example() -> None:
+    to_trl(watched)(
+        prompts=["Answer: Capital of Peru?"],
+        completions=["Lima"],
+        completion_ids=[[5, 6, 7]],
+        question=["Capital of Peru?"],
+        answers=[["Lima"]],
+        evidence=[[{"text": "Lima is the capital.", "title": "Peru"}]],
+        topic=["Peru"],
+        checklist=[["Lima is the capital."]],
+        ook=[False],
+        id=["peru"],
+        level=["easy"],
+        trainer_state=SimpleNamespace(global_step=1),
+    )
+    ((example, completion),) = SEEN
+    assert (example.question, example.answers, example.id) == ("Capital of Peru?", ("Lima",), "peru")
+    assert example.evidence == (Passage("Lima is the capital.", "Peru"),)
+    assert (example.topic, example.ook, example.checklist) == ("Peru", False, ("Lima is the capital.",))
+    assert example.meta["level"] == "easy"
+    assert completion.tokens == 3
+
+
+def test_columns_of_another_name() -> None:
+    to_trl(watched, columns={"question": "q"})(["P"], ["x"], q=["Capital of Peru?"], question=["no"])
+    assert SEEN[0][0].question == "Capital of Peru?"
+
+
+def test_the_question_is_what_the_user_says_last() -> None:
+    chat = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Capital of Peru?"}]},
+    ]
+    said = [[{"role": "assistant", "content": "Lima"}], [{"role": "assistant", "content": None}], []]
+    assert to_trl(watched)([chat, chat, "Capital of Chile?"], said) == [4.0, 0.0, 0.0]
+    assert [example.question for example in examples()] == ["Capital of Chile?", *["Capital of Peru?"] * 2]
+
+
+def test_prefill_is_given_or_the_start_of_the_assistants_turn() -> None:
+    opened = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "<think>Hm"}]
+    to_trl(watched, prefill="<think>")([opened, "Q?"], [[{"role": "assistant", "content": "x"}], "y"])
+    assert {str(text): text.prefill for _, text in SEEN} == {"x": "<think>Hm", "y": "<think>"}
+
+
+def test_rows_may_repeat_as_trl_repeats_them() -> None:
+    scores = to_trl(TRUTHRL)(["p"] * 2, ["\\boxed{Lima}", "Lima"], answers=[["Lima"]] * 2, id=["1"] * 2)
+    assert scores == [1.0, -1.0]
+
+
+def test_what_is_logged() -> None:
+    metrics: dict[str, float] = {}
+    extra: dict[str, list[Any]] = {}
+    to_trl(watched)(
+        ["a", "b"], ["one", "?"], log_metric=metrics.__setitem__, log_extra=lambda k, v: extra.update({k: v})
+    )
+    assert metrics["rewards/length/mean"] == 3
+    assert (metrics["reward/masked_frac"], metrics["masked/odd"]) == (0.5, 0.5)
+    assert extra["watched_state"] == ["scored", "masked"]
+    assert extra["watched_cause"] == ["", "odd"]
+    assert [json.loads(terms) for terms in extra["watched_terms"]] == [{"length": 3}, {}]
+    assert json.loads(extra["watched_facts"][0]) == {"n": 1}
+
+
+def test_what_is_missing_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"needs the resource 'grade'; supply it with \.with_\(grade"):
+        to_trl(load_reward("truthrl"))
+    with pytest.raises(DataError, match=r"1 of 1 examples cannot be used .* it has no accepted answers"):
+        to_trl(TRUTHRL)(["Capital of Peru?"], ["Lima"])
+
+
+# A plain trainer
+
+
+def plain_trainer(
+    model: Path, folder: Path, functions: Sequence[Any], rows: Sequence[Mapping[str, Any]]
+) -> Any:
+    config = GRPOConfig(
+        output_dir=str(folder),
+        max_steps=2,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=4,
+        learning_rate=1e-3,
+        logging_steps=1,
+        bf16=False,
+        use_cpu=True,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        gradient_checkpointing=False,
+    )
+    return GRPOTrainer(
+        str(model), reward_funcs=[*functions], args=config, train_dataset=Dataset.from_list([*rows])
+    )
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_two_steps_of_a_plain_trainer(tiny_model: Path, questions: Path, tmp_path: Path, chat: bool) -> None:
+    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
+    for row in rows:
+        row["prompt"] = [{"role": "user", "content": row["question"]}] if chat else row["question"]
+        if chat:
+            del row["question"]
+
+    @reward
+    def vowels(example: Example, completion: Completion) -> dict[str, float]:
+        assert example.question.startswith("where is ")
+        assert example.answers
+        if len(completion) % 3 == 0:
+            raise Unscored("odd")
+        return {"e": float(completion.count("e")), "o": float(completion.count("o"))}
+
+    trainer = plain_trainer(tiny_model, tmp_path, [to_trl(vowels)], rows)
+    kept: list[Any] = []
+    inner = trainer._generate_and_score_completions
+    trainer._generate_and_score_completions = lambda inputs: kept.append(inner(inputs)) or kept[-1]
+    trainer.train()
+    logs = [line for line in trainer.state.log_history if "rewards/vowels/mean" in line]
+    assert len(logs) == 2
+    for line, batch in zip(logs, kept, strict=True):
+        states = line["reward/scored_frac"], line["reward/masked_frac"]
+        assert sum(states) == pytest.approx(1)
+        if states[0]:
+            both = line["rewards/e/mean"] + line["rewards/o/mean"]
+            assert line["rewards/vowels/mean"] == pytest.approx(both, abs=1e-6)
+        assert (batch["advantages"] == 0).sum() >= round(4 * states[1])
+    assert 0 < sum(line["reward/masked_frac"] for line in logs) < len(logs)
+    assert math.isfinite(trainer.state.log_history[-1]["train_loss"])
+    table = trainer._logs["extra"]
+    assert {*table} == {"vowels_state", "vowels_cause", "vowels_terms", "vowels_facts"}
+    advantages = trainer._logs["advantages"]
+    masked = [state == "masked" for state in table["vowels_state"]]
+    assert len(masked) == len(advantages)
+    assert all(value == 0 for value, out in zip(advantages, masked, strict=True) if out)
+
+
+# TRL's command line
+
+
+def test_every_variant_is_an_attribute() -> None:
+    specs = {re.sub(r"\W", "_", spec): spec for spec in (*paper_names(), *SPECS)}
+    assert len(specs) == len(paper_names()) + len(SPECS)
+    assert {*specs} <= {*dir(bridge)}
+    with pytest.raises(AttributeError, match=r"has no reward 'trutrhl'; did you mean 'truthrl'\?"):
+        bridge.trutrhl  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute '_nothing'"):
+        bridge._nothing  # noqa: B018
+
+
+def test_settings_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., FaultServer]
+) -> None:
+    server = serve(says("Paris is not Lima.\nVERDICT: incorrect"))
+    monkeypatch.setenv("FACTRL_JUDGE_BASE_URL", server.url)
+    monkeypatch.setenv("FACTRL_JUDGE_MODEL", "j")
+    monkeypatch.setenv("FACTRL_SETTINGS", "reward.wrong=-3 data.columns.question=q")
+    function = bridge.truthrl_binary
+    assert function.__name__ == "truthrl_binary"
+    assert function(["p"], ["\\boxed{Paris}"], q=["Capital of Peru?"], answers=[["Lima"]]) == [-3.0]
+    assert len(server.requests) == 1
+    monkeypatch.setenv("FACTRL_SETTINGS", "reward.wrnog=-3")
+    with pytest.raises(ConfigError, match="did you mean 'wrong'"):
+        bridge.truthrl  # noqa: B018
+
+
+def test_trls_script_finds_it_by_its_dotted_path(
+    tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trl.scripts import grpo
+
+    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
+    data = tmp_path / "data"
+    data.mkdir()
+    lines = (json.dumps({**row, "prompt": row["question"]}) + "\n" for row in rows)
+    (data / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+    monkeypatch.setenv("FACTRL_SETTINGS", "reward.answer=text")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    words = [
+        *("--model_name_or_path", str(tiny_model), "--dataset_name", str(data)),
+        *("--reward_funcs", "factrl.bridges.trl.truthrl", "--output_dir", str(tmp_path / "out")),
+        *("--max_steps", "1", "--per_device_train_batch_size", "4", "--num_generations", "4"),
+        *("--max_completion_length", "3", "--bf16", "False", "--use_cpu", "True", "--report_to", "none"),
+        *("--save_strategy", "no", "--disable_tqdm", "True", "--gradient_checkpointing", "False"),
+        *("--logging_steps", "1", "--dataset_train_split", "train"),
+    ]
+    seen: list[Any] = []
+
+    class Spied(GRPOTrainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            seen.append(self)
+
+        def save_model(self, *args: Any, **kwargs: Any) -> None:
+            """Nothing to keep."""
+
+    monkeypatch.setattr("trl.GRPOTrainer", Spied)
+    parser = grpo.make_parser()
+    script, training, model, dataset, _ = parser.parse_args_and_config(
+        args=words, return_remaining_strings=True
+    )
+    grpo.main(script, training, model, dataset)
+    (trainer,) = seen
+    (line,) = (line for line in trainer.state.log_history if "rewards/truthrl/mean" in line)
+    assert -1 <= line["rewards/truthrl/mean"] <= 1
+    assert line["rewards/outcome/mean"] == pytest.approx(line["rewards/truthrl/mean"])
