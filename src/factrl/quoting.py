@@ -59,7 +59,7 @@ def _broken_in(value: Any) -> Any:
     if isinstance(value, str):
         return broken(value)
     if isinstance(value, dict):
-        return {key: _broken_in(item) for key, item in value.items()}
+        return {key: broken(i) if isinstance(i, str) else _broken_in(i) for key, i in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_broken_in(item) for item in value]
+        return [broken(item) if isinstance(item, str) else _broken_in(item) for item in value]
     return value

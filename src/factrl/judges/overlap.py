@@ -203,7 +203,7 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
 def nearest_pieces(claim: str, pieces: Sequence[Piece], most: int) -> list[Piece]:
     """The sentences that cover most of `claim`, at most `most` of them, the best first."""
     covers = _covers(words_of(claim))
-    return sorted(pieces, key=lambda piece: -covers(piece))[:most]
+    return sorted(pieces, key=lambda piece: -covers(piece.words))[:most]
 
 
 def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
@@ -213,7 +213,7 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
         lacks = float(bool(said.numbers)), float(bool(said.names or said.subject))
         return Overlap(None, None, 0.0, 0.0, *lacks, negation=said.negated, conflict=False)
     covers = _covers(said)
-    index = max(range(len(pieces)), key=lambda i: covers(pieces[i]))
+    index = max(range(len(pieces)), key=lambda i: covers(pieces[i].words))
     best = pieces[index]
     around = [piece for piece in pieces[max(index - 1, 0) : index + 2] if piece.passage == best.passage]
     near = {stem for piece in around for stem in piece.words.stems} | {*words_of(best.title).stems}
@@ -240,15 +240,22 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
 def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
     """Where the sentence stands that covers most of the claim: passage, start and end; None without one."""
     said = words_of(claim)
-    best = max(_pieces(passages), key=_covers(said), default=None)
-    return None if best is None else _quote(said, best)
+    covers, most = _covers(said), -1.0
+    best: tuple[int, int, int] | None = None
+    for number, parts in _cut_all(passages):
+        for start, end, _, words in parts:
+            covered = covers(words)
+            if covered > most:
+                most = covered
+                best = None if {*said.stems}.isdisjoint(words.stems) else (number, start, end)
+    return best
 
 
 def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
     return None if {*said.stems}.isdisjoint(best.words.stems) else (best.passage, best.start, best.end)
 
 
-def _covers(said: Words) -> Callable[[Piece], float]:
+def _covers(said: Words) -> Callable[[Words], float]:
     """How much of a claim a sentence covers.
 
     What the claim is about weighs less, because other sentences of the evidence are about it too and say
@@ -256,10 +263,10 @@ def _covers(said: Words) -> Callable[[Piece], float]:
     """
     weights = [(stem, 0.4 if place < said.subject else 1.0) for place, stem in enumerate(said.stems)]
 
-    def covers(piece: Piece) -> float:
-        held = piece.words.stems
-        words = sum(weight for stem, weight in weights if stem in held)
-        return words + 0.3 * bool(said.numbers and piece.words.numbers)
+    def covers(words: Words) -> float:
+        held = words.stems
+        shared = sum([weight for stem, weight in weights if stem in held])
+        return shared + 0.3 * bool(said.numbers and words.numbers)
 
     return covers
 
@@ -269,12 +276,18 @@ def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
 
 
 def _pieces(passages: Sequence[Passage]) -> Iterator[Piece]:
+    for number, parts in _cut_all(passages):
+        for start, end, said, words in parts:
+            yield Piece(number, start, end, said, words, passages[number].title)
+
+
+def _cut_all(passages: Sequence[Passage]) -> Iterator[tuple[int, tuple[tuple[int, int, str, Words], ...]]]:
+    """The number of each passage and its sentences, of the first `MAX_EVIDENCE` characters."""
     left = MAX_EVIDENCE
     for number, passage in enumerate(passages):
         text = passage.text[:left]
         left -= len(text)
-        for start, end, said, words in _cut(text):
-            yield Piece(number, start, end, said, words, passage.title)
+        yield number, _cut(text)
 
 
 @lru_cache(maxsize=4096)  # claims of one group share their evidence
