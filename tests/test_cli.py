@@ -26,7 +26,20 @@ from factrl.settings import RunSettings, TrainSettings
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = [
-    *("demo", "verify", "index", "score", "train", "eval", "show", "check", "describe", "models", "doctor")
+    *(
+        "demo",
+        "verify",
+        "index",
+        "score",
+        "train",
+        "report",
+        "eval",
+        "show",
+        "check",
+        "describe",
+        "models",
+        "doctor",
+    )
 ]
 SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
 SMALL = ["--model", "m", "train.prompts_per_step=1"]

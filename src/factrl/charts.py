@@ -7,7 +7,7 @@ All sizes are in the units of the SVG's own view box.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from factrl.bench.metrics import Interval
 from factrl.escape import attribute
@@ -31,8 +31,10 @@ _CHARACTER = (6.9, 16.0)  # of the 12 px bold labels
 class _Panel:
     """Turns data into positions, and draws the frame that both charts share."""
 
-    def __init__(self, x: tuple[float, float], y: tuple[float, float], right: float) -> None:
-        self.x_range, self.y_range = x, y
+    def __init__(
+        self, x: tuple[float, float], y: tuple[float, float], right: float, *, whole: bool = True
+    ) -> None:
+        self.x_range, self.y_range, self.whole = x, y, whole  # whole: y has ticks at whole numbers only
         self.right, self.floor = _WIDTH - right, _HEIGHT - _BOTTOM
 
     def x(self, value: float) -> float:
@@ -46,9 +48,10 @@ class _Panel:
     def frame(self, x_title: str, y_title: str, x_ticks: Sequence[float]) -> list[str]:
         parts = [f'<text class="axis" x="0" y="12">{attribute(y_title)}</text>']
         parts.append(_text("axis", (_LEFT + self.right) / 2, _HEIGHT - 4, x_title, "middle"))
-        for tick in _ticks(*self.y_range):
+        for tick in _ticks(*self.y_range, whole=self.whole):
             parts.append(_line("grid" if tick else "zero", _LEFT, self.y(tick), self.right, self.y(tick)))
-            parts.append(_text("tick", _LEFT - 6, self.y(tick) + 4, _number(tick), "end"))
+            told = _number(tick) if self.whole else f"{tick:.6g}".replace("-", "−")
+            parts.append(_text("tick", _LEFT - 6, self.y(tick) + 4, told, "end"))
         parts += [_text("tick", self.x(tick), self.floor + 18, _number(tick), "middle") for tick in x_ticks]
         return parts
 
@@ -108,6 +111,31 @@ def steps_chart(arm: str, points: Sequence[Point]) -> str:
     return _svg(f"Outcomes of {arm} over the steps", parts)
 
 
+def series_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Several quantities over the steps, each line with its own marker and its name and last value.
+
+    Args:
+        title: what the numbers are, with their unit.
+        lines: name -> (step, value) in the order of steps; none of them empty.
+    """
+    values = [value for points in lines.values() for _, value in points]
+    steps = [step for points in lines.values() for step, _ in points]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.08 * ((high - low) or 1.0)
+    panel = _Panel((min(steps), max(steps)), (low - room * (low < 0), high + room), right=126, whole=False)
+    parts = panel.frame("step", title, _ticks(*panel.x_range))
+    heights = spread([panel.y(points[-1][1]) for points in lines.values()], 18)
+    for index, ((name, points), height) in enumerate(zip(lines.items(), heights, strict=True)):
+        parts.append(panel.line(_arm_class(index), points))
+        for step, value in points:
+            x, y = panel.x(step), panel.y(value)
+            mark = _marker(arm_style(index)[1], x, y, 3.5)
+            parts.append(_hover(_arm_class(index), mark, x, y, f"{name} {value:.3g} at step {step:g}"))
+        told = f"{name} {points[-1][1]:.3g}".replace("-", "−")
+        parts.append(_text(f"name {_arm_class(index)}", panel.right + 12, height + 4, told))
+    return _svg(title, parts)
+
+
 def whisker(difference: Interval, reach: float, tone: str) -> str:
     """A difference and its interval as a dot on a line, zero in the middle of `-reach` to `reach`."""
 
@@ -162,10 +190,10 @@ def _arm_class(index: int) -> str:
     return f"a{index % 5}"  # the style sheet has a0 to a4
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float, *, whole: bool = True) -> list[float]:
     """At most eight round numbers from low to high."""
-    rough = max(high - low, 7) / 7  # whole numbers only
-    scale = 10 ** math.floor(math.log10(rough))
+    rough = max(high - low, 7 if whole else 1e-9) / 7
+    scale = 10.0 ** math.floor(math.log10(rough))
     step = next(scale * nice for nice in (1, 2, 5, 10) if scale * nice >= rough)
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 

@@ -179,7 +179,7 @@ def _read(
         draft.merge({table: _without_none(known)}, "")
     draft.merge(defaults or {}, "paper's settings: ")
     if source is not None:
-        draft.merge(_parse_file(Path(source)), f"{source}: ")
+        draft.merge(read_toml(Path(source)), f"{source}: ")
     names = [*keys, *(f"{table}.{name}" for table, known in knobs.items() for name in known)]
     for override in overrides:
         try:
@@ -193,7 +193,12 @@ def _read(
     return draft
 
 
-def _parse_file(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as it stands, without what it stands for being checked.
+
+    Raises:
+        ConfigError: it is missing or is not TOML.
+    """
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from .llm import connect
 from .papers import load_reward, settings_of
 from .resources import Supplier, check_resources, supply
 from .rewards import Reward
-from .settings import JudgeSettings, RunSettings
+from .settings import LOCAL, JudgeSettings, RunSettings
 from .types import Example
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .openai_compatible import OpenAICompatible
 
 
-LOCAL = "local"  # `judge.url` of the model in this process
 _LIMITS = ("max_concurrency", "timeout_attempt", "timeout_call", "max_attempts")
 
 

@@ -70,7 +70,7 @@ def write_training_report(
         raise ValueError(f"a report needs points for every arm and for {main!r}; got {list(curves)}")
     short = {name: value for name, value in facts.items() if _is_short(value)}
     body = [
-        f'<p class="eyebrow">factrl training report</p><h1>{markup(title)}</h1>{_facts(short)}',
+        f'<p class="eyebrow">factrl training report</p><h1>{markup(title)}</h1>{facts_list(short)}',
         overview(table),
         changes_table(table),
         _curves(curves, main) if curves else "",
@@ -78,8 +78,20 @@ def write_training_report(
         _masked(masked),
         _notes(notes),
         _long_facts({name: value for name, value in facts.items() if name not in short}),
-        _FOOTER,
     ]
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(html_page(title, [*body, _FOOTER]), encoding="utf-8")
+    return path
+
+
+def html_page(title: str, body: Sequence[str]) -> str:
+    """A self-contained page without scripts.
+
+    Args:
+        title: plain text.
+        body: HTML, every text in it escaped; empty parts are left out.
+    """
     style = files("factrl").joinpath("report.css").read_text(encoding="utf-8")
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -88,10 +100,7 @@ def write_training_report(
         f"<title>{attribute(title)}</title>\n<style>\n{style}</style>"
     )
     page = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n'
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page + "\n".join(filter(None, body)) + "\n</main></body></html>\n", encoding="utf-8")
-    return path
+    return page + "\n".join(filter(None, body)) + "\n</main></body></html>\n"
 
 
 # Header and end of the page
@@ -101,7 +110,8 @@ def _is_short(value: str) -> bool:
     return len(value) <= _SHORT_FACT and "\n" not in value
 
 
-def _facts(facts: Mapping[str, str]) -> str:
+def facts_list(facts: Mapping[str, str]) -> str:
+    """The header of a page: what it is about, in short words, as name and value."""
     items = (f"<div><dt>{markup(name)}</dt><dd>{linked(value)}</dd></div>" for name, value in facts.items())
     return f'<dl class="facts">{"".join(items)}</dl>' if facts else ""
 

@@ -15,7 +15,7 @@ from .errors import ConfigError
 from .grading import Grader, reasoning_judge
 from .llm import LLM
 from .rewards import Reward
-from .settings import JudgeSettings, VerifierSettings
+from .settings import LOCAL, JudgeSettings, VerifierSettings
 from .types import Claim
 
 
@@ -42,7 +42,7 @@ class Supplier:
         return self.judge
 
     def grade(self) -> Grader:
-        return Grader(self.judge)
+        return Grader(self.judge, probe=self.models.url == LOCAL)  # a small model too often says yes
 
     def reason(self) -> Any:
         return reasoning_judge(self.asked("a reward for reasoning"))
@@ -99,7 +99,7 @@ class Supplier:
 
     def _server(self) -> LLM | None:
         """The judge where it is asked in words; the small local one judges better by its letters."""
-        return None if self.models.url == "local" else self.judge
+        return None if self.models.url == LOCAL else self.judge
 
 
 _MAKERS: Mapping[str, Callable[[Supplier], Any]] = {

@@ -154,7 +154,7 @@ class Run:
         """Write the completions of one step, replacing what an earlier attempt at it wrote.
 
         Columns: step, id, prompt, completion, state, cause, detail, value, advantage, `term/<name>` for
-        each term, and facts as JSON.
+        each term, facts and spans (start, end, sign) as JSON.
         """
         import pyarrow
         import pyarrow.parquet
@@ -168,7 +168,7 @@ class Run:
                 for name in ("id", "prompt", "completion", "state", "cause", "detail")
             ]
             + [(name, pyarrow.float64()) for name in ("value", "advantage", *terms)]
-            + [("facts", pyarrow.string())]
+            + [("facts", pyarrow.string()), ("spans", pyarrow.string())]
         )
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
@@ -307,6 +307,7 @@ def _row(rollout: Rollout) -> dict[str, Any]:
         "detail": result.detail,
         "advantage": _plain(rollout.advantage),
         "facts": json.dumps(_plain(result.facts), allow_nan=False),
+        "spans": json.dumps([[span.start, span.end, span.sign] for span in result.spans]),
         **{f"term/{name}": _plain(value) for name, value in result.terms.items()},
     }
     for key, value in row.items():

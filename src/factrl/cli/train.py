@@ -11,6 +11,7 @@ from ..config import dump_toml
 from ..errors import ConfigError, nearest
 from ..escape import one_line
 from ..plan import Plan, make_plan, run_settings
+from ..run_page import write_run_page
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, tell
 
@@ -70,7 +71,7 @@ def _train(args: argparse.Namespace) -> int:
         return 0
     needs_extra("train.quiet", "train").quiet_libraries()
     folder: Path = needs_extra("train.online", "train").train(plan)
-    tell(_what_next(folder))
+    tell(_what_next(folder, write_run_page(folder)))
     say(str(folder))
     return 0
 
@@ -116,9 +117,10 @@ def _described(plan: Plan) -> str:
     return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
 
 
-def _what_next(folder: Path) -> str:
+def _what_next(folder: Path, page: Path) -> str:
     model, recipe = shlex.quote(str(folder / "model")), shlex.quote(str(folder / "config.toml"))
     return (
+        f"look at it: {page}\n"
         f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after.json\n"
         f"train on:   factrl train --resume {shlex.quote(str(folder))} --steps MORE"
     )

@@ -1,0 +1,239 @@
+"""The folder of a training run as one HTML page: its curves by step, and what the policy wrote on the way.
+
+It is made from the folder alone, also while the run goes on, and says nothing of held-out questions: that is
+`factrl eval`.  Like every page of factrl it runs no script, and every text in it is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from .charts import series_chart
+from .config import read_toml
+from .errors import DataError
+from .escape import attribute, markup
+from .report import facts_list, html_page
+from .run import read_metrics
+
+PAGE = "report.html"
+_SHOWN_STEPS, _SHOWN_GROUPS = 3, 2
+_SIGNS = {1: ("S", "supported"), -1: ("C", "contradicted"), 0: ("N", "neutral")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """Which metrics one chart shows.
+
+    Attributes:
+        names: metric -> what its line is called; `rewards/*/mean` stands for every term.
+        share: the values are shares, shown in percent.
+    """
+
+    title: str
+    names: Mapping[str, str]
+    share: bool = False
+
+
+_CHARTS = (
+    _Chart("reward and its terms", {"rewards/sum/mean": "sum", "rewards/*/mean": ""}),
+    _Chart("states, %", {"reward/masked_frac": "masked", "reward/floored_frac": "floored"}, share=True),
+    _Chart(
+        "answers, %",
+        {"abstain/rate": "abstained", "answer/correct_given_attempt": "right if tried"},
+        share=True,
+    ),
+    _Chart(
+        "tokens by step, %",
+        {f"credit/{name}": name for name in ("supported", "contradicted", "flipped")},
+        share=True,
+    ),
+    _Chart("tokens of a completion", {"completions/mean_length": "mean"}),
+    _Chart("entropy and KL", {"entropy": "entropy", "kl": "KL"}),
+)
+
+
+def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
+    """Write the page of a run.
+
+    Args:
+        folder: the run folder.
+        path: where to; by default `report.html` in the folder.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        DataError: the folder holds no run, or no step of it was logged yet.
+    """
+    folder = Path(folder)
+    if not (folder / "config.toml").is_file():
+        raise DataError(f"{folder} is not a run folder (no config.toml); give one that factrl train made")
+    metrics = [row for row in read_metrics(folder) if "reward" in row]
+    if not metrics:
+        raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
+    settings = read_toml(folder / "config.toml")
+    rollouts = sorted((folder / "rollouts").glob("step_*.parquet"))
+    title = f"{settings['paper']} on {settings['model']['name']}"
+    told = markup((folder / "config.toml").read_text("utf-8"))
+    body = [
+        f'<p class="eyebrow">factrl run report</p><h1>{markup(title)}</h1>',
+        facts_list(_facts(settings, metrics)),
+        _curves(metrics),
+        _masked(rollouts),
+        *(_step(file) for file in _first_middle_last(rollouts)),
+        f'<section><h2>Settings</h2><pre class="text tall">{told}</pre></section>',
+    ]
+    target = Path(path) if path is not None else folder / PAGE
+    target.write_text(html_page(title, body), encoding="utf-8")
+    return target
+
+
+def _facts(settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    told = settings.get("train", {})
+    seconds = sum(row.get("step_time") or 0.0 for row in metrics)
+    return {
+        "reward": str(settings["paper"]),
+        "model": str(settings["model"]["name"]),
+        "questions": str(settings["data"]["train"]),
+        "steps": str(metrics[-1]["step"]),
+        "completions per step": f"{told.get('prompts_per_step')} × {told.get('num_generations')}",
+        "learning rate": f"{told.get('learning_rate'):g}",
+        "loss": str(told.get("loss_type")),
+        "seed": str(settings.get("run", {}).get("seed", 0)),
+        "time in steps": f"{seconds / 60:.1f} min",
+    }
+
+
+# -- Curves -------------------------------------------------------------------------------------------
+
+
+def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
+    drawn: list[str] = []
+    for chart in _CHARTS:
+        lines = dict(_lines(chart, metrics))
+        if lines:
+            drawn.append(f"<div>{series_chart(chart.title, lines)}</div>")
+    names = [name for name in dict.fromkeys(key for row in metrics for key in row) if name != "step"]
+    head = "".join(f"<th>{markup(name)}</th>" for name in ("step", *names))
+    rows = "".join(
+        f"<tr><th>{row['step']}</th>{''.join(f'<td>{_number(row.get(name))}</td>' for name in names)}</tr>"
+        for row in metrics
+    )
+    return (
+        "<section><h2>By step</h2><p>Means over the completions of a step, on what it trained on.</p>"
+        f'<div class="charts">{"".join(drawn)}</div><details><summary>Every logged number</summary>'
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        "</details></section>"
+    )
+
+
+def _lines(
+    chart: _Chart, metrics: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    for name, called in chart.names.items():
+        before, star, after = name.partition("*")
+        for key in [key for key in _keys(metrics) if key.startswith(before) and key.endswith(after)]:
+            label = called or key[len(before) : len(key) - len(after)]
+            scale = 100.0 if chart.share else 1.0
+            points = [(row["step"], scale * row[key]) for row in metrics if row.get(key) is not None]
+            if points and (key == name or (star and label != "sum")):
+                yield label, points
+
+
+def _keys(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in metrics for key in row))
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else markup(str(value))
+
+
+# -- Rollouts -----------------------------------------------------------------------------------------
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(file).to_pylist()
+
+
+def _masked(rollouts: Sequence[Path]) -> str:
+    import pyarrow.parquet
+
+    columns = [pyarrow.parquet.read_table(file, columns=["state", "cause"]).to_pylist() for file in rollouts]
+    rows = [row for column in columns for row in column]
+    causes = Counter((row["state"], row["cause"]) for row in rows if row["state"] != "scored")
+    if not causes:
+        return f"<section><h2>Not scored</h2><p>All {len(rows)} completions were scored.</p></section>"
+    lines = "".join(
+        f'<tr><th scope="row">{state}</th><td>{markup(cause or "")}</td><td>{count}</td></tr>'
+        for (state, cause), count in causes.most_common()
+    )
+    return (
+        f"<section><h2>Not scored: {sum(causes.values())} of {len(rows)} completions</h2><p>Masked: our side "
+        "failed, and the completion took no part in the update. Floored: its own text was ungradable.</p>"
+        '<table class="causes"><thead><tr><th>state</th><th>cause</th><th>completions</th></tr></thead>'
+        f"<tbody>{lines}</tbody></table></section>"
+    )
+
+
+def _first_middle_last(files: Sequence[Path]) -> list[Path]:
+    if len(files) <= _SHOWN_STEPS:
+        return list(files)
+    return [files[0], files[len(files) // 2], files[-1]]
+
+
+def _step(file: Path) -> str:
+    rows = _rows(file)
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row["id"])]
+    shown = "".join(map(_group, groups[:_SHOWN_GROUPS]))
+    more = len(groups) - _SHOWN_GROUPS
+    rest = f'<p class="muted">and {more} more questions in {markup(file.name)}</p>' if more > 0 else ""
+    return f"<section><h2>What it wrote at step {rows[0]['step']}</h2>{shown}{rest}</section>"
+
+
+def _group(rows: Sequence[Mapping[str, Any]]) -> str:
+    prompt = rows[0]["prompt"]
+    short = prompt if len(prompt) <= 300 else f"…{prompt[-300:]}"
+    answers = "".join(map(_completion, rows))
+    head = f'<h3 dir="auto">{markup(short)}</h3>'
+    return f'<article class="example">{head}<div class="answers">{answers}</div></article>'
+
+
+def _completion(row: Mapping[str, Any]) -> str:
+    terms = ", ".join(
+        f"{key.removeprefix('term/')} {value:+.3g}"
+        for key, value in row.items()
+        if key.startswith("term/") and value is not None
+    )
+    edge = {"scored": "c", "floored": "w"}.get(row["state"], "m")
+    value = "no reward" if row["value"] is None else f"{row['value']:+.3g}"
+    advantage = "" if row["advantage"] is None else f"advantage {row['advantage']:+.2f}"
+    told = ", ".join(filter(None, (row["state"], row["cause"])))
+    tall = " tall" if len(row["completion"]) > 600 else ""
+    return (
+        f'<div class="answer edge-{edge}"><header><span>{markup(told)}</span><b>{value}</b>'
+        f"<span>{markup(terms)}</span><span>{advantage}</span></header>"
+        f'<div class="text{tall}" dir="auto">{_credited(row)}</div></div>'
+    )
+
+
+def _credited(row: Mapping[str, Any]) -> str:
+    """The completion with every judged step marked by a letter and a line, never by colour alone."""
+    text, parts, position = row["completion"], [], 0
+    for start, end, sign in json.loads(row.get("spans") or "[]"):
+        letter, word = _SIGNS[sign]
+        parts.append(markup(text[position:start]))
+        inside = markup(text[start:end])
+        parts.append(
+            f'<span class="step s{sign + 1}" title="{attribute(word)}"><i>{letter}</i>{inside}</span>'
+        )
+        position = end
+    parts.append(markup(text[position:]))
+    return "".join(parts) or '<span class="muted">(empty)</span>'
