@@ -11,7 +11,7 @@ from ..config import dump_toml
 from ..errors import ConfigError, nearest
 from ..escape import one_line
 from ..plan import Plan, make_plan, run_settings
-from ..run_page import write_run_page
+from ..run_page import PAGE
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, tell
 
@@ -71,7 +71,7 @@ def _train(args: argparse.Namespace) -> int:
         return 0
     needs_extra("train.quiet", "train").quiet_libraries()
     folder: Path = needs_extra("train.online", "train").train(plan)
-    tell(_what_next(folder, write_run_page(folder)))
+    tell(_what_next(folder))
     say(str(folder))
     return 0
 
@@ -117,10 +117,10 @@ def _described(plan: Plan) -> str:
     return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
 
 
-def _what_next(folder: Path, page: Path) -> str:
+def _what_next(folder: Path) -> str:
     model, recipe = shlex.quote(str(folder / "model")), shlex.quote(str(folder / "config.toml"))
     return (
-        f"look at it: {page}\n"
+        f"look at it: {shlex.quote(str(folder / PAGE))}\n"
         f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after.json\n"
         f"train on:   factrl train --resume {shlex.quote(str(folder))} --steps MORE"
     )

@@ -23,6 +23,7 @@ from ..plan import Plan, check_enough
 from ..progress import Progress
 from ..rewards import Reward
 from ..run import Run
+from ..run_page import write_run_page
 from ..settings import RunSettings
 from ..types import Example
 from .answering import evaluator, extraction
@@ -71,6 +72,7 @@ def train(plan: Plan) -> Path:
         trainer = optimise(settings, model, tokenizer, plan.reward, examples, prompts, run, evaluate)
         trainer.save_model(str(run.path / "model"))
         tokenizer.save_pretrained(str(run.path / "model"))
+        write_run_page(run.path)
     return run.path
 
 
