@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import factrl as fx
-from factrl.errors import LLMError, RewardBug
+from factrl.errors import LLMError, RewardBug, Unscored
 from factrl.together import Call
 from factrl.types import Example
 
@@ -80,6 +80,20 @@ def test_one_that_is_busy_elsewhere_does_not_hold_up_the_others() -> None:
     results = batch(slow.with_(double=doubler), range(4))
     assert [result.value for result in results] == [0, 2, 4, 6]
     assert sum(doubler.batches) == 4
+
+
+def test_a_call_that_cannot_be_answered_masks_its_own_sample_alone() -> None:
+    class Picky(Doubler):
+        def answer_together(self, calls: Sequence[Call]) -> list[Any]:
+            answers = super().answer_together(calls)
+            return [Unscored("too_long", "") if answer == 3 else answer for answer in answers]
+
+    results = batch(doubled.with_(double=Picky()), range(3))
+    assert [(result.value, result.cause) for result in results] == [
+        (1.0, None),
+        (None, "too_long"),
+        (5.0, None),
+    ]
 
 
 def test_an_outage_masks_every_sample_that_asked() -> None:

@@ -146,7 +146,8 @@ def test_a_real_model_gives_probabilities_of_its_own(llama: LlamaModel) -> None:
     truthfulness = LetterTruthfulness(llama)
     claims = ["Paris is the capital of France.", "Paris is the capital of Norway.", "\U0001f600" * 2_000]
     odds = truthfulness(claims)
-    assert all(0 < p < 1 for p in odds)
+    assert all(0 < p < 1 for p in odds[:2])
+    assert odds[2] == 0.0  # too long to be read whole
     assert odds[0] != odds[1]
     rows = llama.letter_logprobs(
         truthfulness._before, claims[:1], ("True", "False"), suffix=truthfulness._after

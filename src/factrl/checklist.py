@@ -30,6 +30,7 @@ from factrl.types import Claim, Finding, Passage, Verdict
 Item = Literal["consistent", "contradictory", "missing"]
 
 MAX_TEXT = 32_768  # bytes of a response that are compared, as in factrl.grading
+MAX_ITEMS = 100  # of one call: with many more, which may be claims of the policy, no reply has room for all
 _WORDS: Mapping[str, Item] = {word: word for word in get_args(Item)}
 _MEANS: Mapping[Finding, Item] = {"supported": "consistent", "refuted": "contradictory", "unknown": "missing"}
 _TOKENS_PER_ITEM = 40  # an id and a verdict as JSON
@@ -107,11 +108,13 @@ class Checklist:
             return ["missing"] * len(items)
         forged = forges(text) or any(map(forges, items))
         try:
-            return self._asked(question, text, items, probe=self.probe or forged)
+            parts = [items[start : start + MAX_ITEMS] for start in range(0, len(items), MAX_ITEMS)]
+            probe = self.probe or forged
+            return [word for part in parts for word in self._asked(question, text, part, probe=probe)]
         except LLMError:
             raise
         except Unscored:
-            if forged:  # it was the policy's text that confused the judge; masking would reward that
+            if forges(text):  # it was the policy's text that confused the judge; masking would reward that
                 return ["missing"] * len(items)
             raise
 

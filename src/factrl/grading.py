@@ -197,7 +197,11 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
         head = reasoning.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
         data = {"question": question, "accepted_answers": list(answers), "reasoning": head}
         try:
-            return _RATINGS[_ask(llm, REASONING_PROMPT, data, _RATINGS)[0]]
+            value = _RATINGS[_ask(llm, REASONING_PROMPT, data, _RATINGS)[0]]
+            if value and forges(head):
+                decoy = data | {"accepted_answers": [_DECOY]}
+                value = 1.0 - _RATINGS[_ask(llm, REASONING_PROMPT, decoy, _RATINGS)[0]]
+            return value
         except LLMError:
             raise
         except Unscored:

@@ -162,7 +162,7 @@ def _guarded(ask: Callable[[str, str], float], question: str, text: str) -> floa
     A text that imitates our format and does well is asked about again under a request that it was not written
     for; a judge whom it wins over there too was talked to, not convinced.
     """
-    if len(text) > MAX_PAYLOAD or is_contentless(text):
+    if len(text.encode("utf-8", "replace")) > MAX_PAYLOAD or is_contentless(text):
         return 0.0
     forged = forges(text)
     try:

@@ -28,7 +28,8 @@ class AnswersTogether(Protocol):
     """A resource that answers many calls at once."""
 
     def answer_together(self, calls: Sequence[Call]) -> Sequence[Any]:
-        """The answers to `calls`, in their order; what it raises, every one of these calls raises."""
+        """The answers to `calls`, in their order.  An exception among them is raised by that call alone; what
+        this method raises, every one of these calls raises."""
         ...
 
 
@@ -111,7 +112,8 @@ class Workers:
         with self._changed:  # none of them waits any more, also those that have yet to wake up
             self._waiting -= len(futures)
         for number, future in enumerate(futures):
-            if failure is None:
-                future.set_result(answers[number])
+            answer = failure or answers[number]
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
             else:
-                future.set_exception(failure)
+                future.set_result(answer)

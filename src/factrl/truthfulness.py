@@ -109,7 +109,7 @@ class LetterTruthfulness:
             return []
         rows = self.model.letter_logprobs(self._before, asked, self.answers, suffix=self._after).tolist()
         known = {claim: self._p(*row) for claim, row in zip(asked, rows, strict=True)}
-        return [known[claim] for claim in shown]
+        return [known[claim] if _fits(whole) else 0.0 for claim, whole in zip(shown, claims, strict=True)]
 
     def answer_together(self, calls: Sequence[Call]) -> list[list[float]]:
         """The answers to several calls at once, in their order: what the samples of a batch ask for."""
@@ -160,6 +160,11 @@ class TruthfulnessModel(LetterTruthfulness):
 def _claims(claims: Sequence[str]) -> Sequence[str]:
     """The one argument of a call."""
     return claims
+
+
+def _fits(claim: str) -> bool:
+    """Whether all of a claim is read: what could stand behind the cut is the policy's own doing."""
+    return len(broken(claim).encode("utf-8", "replace")) <= MAX_CLAIM
 
 
 def _shown(claim: str) -> str:

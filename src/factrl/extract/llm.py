@@ -52,7 +52,8 @@ class LLMClaims:
         style: whose definition of a claim: `factscore`, `veriscore` or `knowrl`.
         per: one call per `response` or per `sentence`; None takes the style's own (a sentence for
         `veriscore`).
-        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence.
+        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence, and more for long
+            texts: a wordy one could hide behind a list that is cut off.
 
     Attributes:
         found, planted: claims so far, and those dropped because their words are not in the text.
@@ -75,7 +76,7 @@ class LLMClaims:
             raise ConfigError(f"style {style!r} works per {known}, not per {self.per!r}")
         self.llm = llm
         self.style = style
-        self.max_tokens = max_tokens or _MAX_TOKENS[self.per]
+        self.max_tokens = max_tokens
         self.prompt = (
             (resources.files("factrl.extract") / "prompts" / _PROMPTS[style, self.per])
             .read_text("utf-8")
@@ -146,10 +147,12 @@ class LLMClaims:
 
     async def _facts(self, data: Mapping[str, Any]) -> list[str]:
         messages = quoted_message(self.prompt, data)
-        reply = await ask(self.llm, messages, temperature=0.0, max_tokens=self.max_tokens)
+        asked = len(messages[0]["content"]) - len(self.prompt)
+        room = self.max_tokens or max(_MAX_TOKENS[self.per], asked // 2)
+        reply = await ask(self.llm, messages, temperature=0.0, max_tokens=room)
         facts = {"stage": "extract", "attempts": reply.attempts, "request_id": reply.request_id}
         if reply.finish_reason == "length":
-            raise Unscored("truncated", f"the list of facts is longer than {self.max_tokens} tokens", **facts)
+            raise Unscored("truncated", f"the list of facts is longer than {room} tokens", **facts)
         return read_facts(reply.text, **facts)
 
 

@@ -35,7 +35,8 @@ class RewardModel:
     """A reward model: `rate(question, text)`; safe to use from several threads.
 
     The chat template of the model is used where it has one, else its way to read two texts.  Special tokens
-    in the texts are taken apart, so that an answer cannot end itself and start another turn.
+    in the texts are taken apart, so that an answer cannot end itself and start another turn.  What stands
+    behind the model's context is not rated: take one whose context holds the longest completion.
 
     Args:
         model: a hub name (`org/model`, `org/model@commit`) or a folder with safetensors weights.
@@ -77,9 +78,22 @@ class RewardModel:
         """How good `text` is as an answer to `question`; see `scores`."""
         return float(self.scores([(question, text)])[0])
 
-    def answer_together(self, calls: Sequence[Call]) -> list[float]:
-        """Many calls of this model as one batch; rewards ask this way."""
-        return self.scores([_pair(*args, **named) for args, named in calls]).tolist()
+    def answer_together(self, calls: Sequence[Call]) -> list[float | Unscored]:
+        """Many calls of this model as one batch; rewards ask this way.
+
+        A call that cannot be answered has its `Unscored` in its place, so that it masks no other sample.
+        """
+        pairs = [_pair(*args, **named) for args, named in calls]
+        try:
+            return self.scores(pairs).tolist()
+        except Unscored:
+            return [self._alone(*pair) for pair in pairs]
+
+    def _alone(self, question: str, text: str) -> float | Unscored:
+        try:
+            return self(question, text)
+        except Unscored as error:
+            return error
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """The model's number for each (question, text), float64 (pairs,).
@@ -104,11 +118,11 @@ class RewardModel:
         return found if self._scale == "raw" else 1 / (1 + np.exp(-found))
 
     def _read(self, question: str, text: str) -> _Row:
-        question, text = (self._plain(part) for part in (question, text))
+        question, text = (self._plain(part).strip() for part in (question, text))
         row = self._tokens(question, text)
         while (over := len(row["input_ids"]) - self._longest) > 0:
             cut = self._without_end(text, over)
-            if not cut.strip():
+            if not cut:
                 detail = f"a request of {len(question)} characters leaves no room for an answer"
                 raise Unscored("too_long", f"{detail} among {self._longest} tokens", stage="rate")
             text = cut

@@ -21,6 +21,10 @@ The judge's own answer comes about inside the comparison, as in the paper's appe
 
 The gate is a term of its own, `format`, which is 0 for a well-formed completion.  A term whose weight is 0 is
 left out, and whoever would measure it is not asked.
+
+Known weaknesses of the published reward, which `robust` closes: one safe claim earns 0.5, and claims off the
+request, of any kind, as much as those that answer it.  Claims over the verifier's limit (64) are unsupported,
+so F and the detail end there; VeriScore has no such limit.
 """
 
 from __future__ import annotations
@@ -92,7 +96,7 @@ def _claims(report: Report, weight: float) -> tuple[float, float]:
     most = least + report.counts["unjudged"]
     precision = least / (total + 1), most / (total + 1)
     detail = weight * math.log1p(least), weight * math.log1p(most)
-    if precision[1] + detail[1] - precision[0] - detail[0] > WIDTH:
+    if precision[1] + detail[1] - precision[0] - detail[0] > WIDTH + 1e-9:
         missing = f"{most - least} of {total} claims have no verdict"
         raise Unscored("claims_unjudged", missing, stage="verify")
     return sum(precision) / 2, sum(detail) / 2

@@ -17,9 +17,9 @@ the sign +1, so a wrong answer is reinforced, and with an empty think part all o
 reproduced: it lays the tokens of each sentence, tokenised anew, one after the other from the start of the
 completion, where our spans are where the sentences are.
 
-Known weaknesses of the published reward, which `robust` closes: a malformed completion (0) beats a wrong one
-with contradicted steps (below 0); neutral filler dilutes contradictions; one safe sentence earns the whole
-mean; steps pay although the answer is wrong.
+Known weaknesses of the published reward, which `robust` closes: a malformed completion (0), or an answer
+without content or of over 200 characters (0), beats a wrong one with contradicted steps (below 0); neutral
+filler dilutes contradictions; one safe sentence earns the whole mean; steps pay although the answer is wrong.
 """
 
 from __future__ import annotations
@@ -170,14 +170,19 @@ def _steps(
     for check in report.checks:
         spelling = normalised(check.claim.text)
         if check.verdict is not None:
-            label: Step = check.verdict.label
+            over = check.verdict.cause == "over_limit"  # or a flood of claims would hide false steps
+            label: Step = "refuted" if over else check.verdict.label
             first.setdefault(spelling, label)
         else:
             label = first.get(spelling, "neutral") if check.claim.skip == "repeat" else "neutral"
         labels.setdefault(check.claim.sentence, set()).add(label)
     steps: list[tuple[int, int, Step]] = []
+    known: dict[str, Step] = {}
     for number, sentence in enumerate(sentences(think.text)):
-        step: Step = min(labels.get(number, ("neutral",)), key=_ORDER.index)
+        spelling = normalised(think.text[sentence.start : sentence.end])
+        again = known.get(spelling, "neutral")  # an extractor may name what is said twice only once
+        step: Step = min(labels.get(number, (again,)), key=_ORDER.index)
+        known.setdefault(spelling, step)
         steps.append((think.start + sentence.start, think.start + sentence.end, step))
     missing = sum(step == "unjudged" for _, _, step in steps)
     if 2 * missing > WIDTH * len(steps):  # each of them lies between -1 and +1
@@ -207,7 +212,7 @@ def _released_blocks(completion: Completion) -> tuple[Slice, str] | None:
 def _released_f1(prediction: str, accepted: str) -> float:
     """Token F1 of SQuAD's normalised words; of yes and no, whether the word is there.
 
-    The second rule is reconstructed from what was measured: "yes or no" earns 1 against either.
+    The second rule is reconstructed from a reading of the code: "yes and no" earns 1 against either.
     """
     said, gold = normalize_released(prediction).split(), normalize_released(accepted).split()
     if gold in (["yes"], ["no"]):
@@ -273,6 +278,7 @@ _LONG = "So: <think></think> <answer>Warsaw in Poland</answer>"
 _HALF = "<think>3/6 is 1/2.</think><answer>1/2</answer>"
 _PREFILLED = Completion(_RIGHT.removeprefix("<think>"), prefill="Step by step.\n<think>")
 _RELEASED = ((0, 7, 1), (7, 32, 1), (32, 33, 1), (33, 52, -1), (52, 53, 1), (53, 73, 1), (73, 104, 1))
+_ENDLESS = _AGAIN.replace("Her", "Her city was Paris. " * 2000 + "Her", 1)
 _S, _R, _U, _GONE = "supported", "refuted", "unknown", "unjudged"
 _NOT = ("It is another city.\nVERDICT: incorrect",)
 _YES = ("Warsaw is the capital.\nVERDICT: correct",)
@@ -281,6 +287,10 @@ _YES = ("Warsaw is the capital.\nVERDICT: correct",)
 def _at(*signs: int) -> tuple[tuple[int, int, int], ...]:
     """The steps of `_THOUGHT` with these signs."""
     return tuple((*place, sign) for place, sign in zip(((7, 32), (33, 52), (53, 73)), signs, strict=True))
+
+
+def _lost(text: str, *_: Any, **__: Any) -> Report:
+    return Report(text, failure=Unscored("timeout", "the server did not answer"))
 
 
 def _case(
@@ -311,7 +321,9 @@ GOLD = (
     _case("an empty think part", "<think> </think><answer>Warsaw</answer>", 0, 0, state="floored", spans=()),
     _case("an empty answer", _THOUGHT + "<answer></answer>", 0, 0, state="floored", spans=()),
     _case("a key is no answer", _THOUGHT + "<answer>Answer:</answer>", 0, 0, state="floored", spans=()),
+    _case("reasoning too long to check", _ENDLESS, 0, 0, state="floored", spans=()),
     _case("a missing verdict masks", _RIGHT, 0, 0, _S, _GONE, state="masked"),
+    _case("so do claims that could not be found", _RIGHT, 0, 0, state="masked", given={"verify": _lost}),
     _case("an unreadable grade masks", _WRONG, 0, 0, replies=("Hm.",), state="masked"),
     _case("mathematics: no evidence, no steps", _HALF, 1, 0, example=_SUM, variant="mixed", spans=()),
     _case("the answer alone", _RIGHT, 1, None, variant="outcome", spans=()),

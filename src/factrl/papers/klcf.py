@@ -23,7 +23,7 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 The prompts are lost too: those of `factrl.checklist`, `factrl.truthfulness` and the extractors are ours.
 Without thinking (`non-thinking`) the whole completion is the answer, and format and general reward are
 dropped, as in the paper, which uses a KL penalty then; its weight is lost.  A judge that fails masks the
-sample.
+sample.  Known weaknesses: one safe claim earns the whole truth term, one item of the list all precision.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ def _needs_checklist(alpha: float, beta: float, gamma: float, truth_claims: str)
 
 
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
-    alpha, beta, gamma = (
-        knobs[name] != 0 for name in ("alpha", "beta", "gamma")
-    )  # None is still to be given
-    items = alpha or beta or (gamma and knobs["truth_claims"] == "missing")
+    alpha, beta, gamma = (knobs[name] != 0 for name in ("alpha", "beta", "gamma"))  # None is yet to be given
+    items = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
     rated = knobs["thinking"] and knobs["general"]
     used = {"checklist": items, "extract": gamma, "truthfulness": gamma, "rate": rated}
     return [name for name, asked in used.items() if not asked]
@@ -391,9 +389,12 @@ PUBLISHED = {
     ("main results", "KLCF-zero", "LongFact F1@64"): 0.733,
     ("main results", "KLCF-zero", "Factory F1@64"): 0.309,
     ("main results", "KLCF-zero", "LongFact win rate"): 94.6,
+    ("main results", "KLCF-zero", "Factory win rate"): 65.5,
     ("from SFT", "SFT", "FActScore"): 48.7,
     ("from SFT", "KLCF", "FActScore"): 55.7,
+    ("from SFT", "KLCF", "LongWiki R@32"): 0.663,
     ("from SFT", "GRPO with FActScore", "FActScore"): 57.6,
+    ("from SFT", "GRPO with FActScore", "LongWiki R@32"): 0.472,
     ("Table 2", "truth only", "FActScore"): 69.6,
     ("Table 2", "truth only", "LongWiki R@32"): 0.369,
 }

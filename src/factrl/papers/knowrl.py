@@ -23,6 +23,10 @@ whatever stands around it.  Without one (no closed <answer> block, or a blank on
 the sample is floored, as is one whose answer the grader floors; its facts still count.  Of several answers
 the last counts.  A reasoning without an end has no part that could be checked: 0.  The three parts are terms;
 one whose weight is 0 is left out, and whoever would measure it is not asked.
+
+Known weaknesses of the published reward, which `robust` closes: one safe claim earns the whole fact term, so
+refusing after it (3) pays as much as a right answer without a supported claim, and a wrong answer 1 instead
+of 0.  A reasoning too long to check has no facts and counts as floored, whatever its answer earns.
 """
 
 from __future__ import annotations
@@ -358,8 +362,20 @@ PUBLISHED = {
     ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "SimpleQA"): 57.67,
     ("results", "DeepSeek-R1-Distill-Qwen-7B", "ChineseSimpleQA"): 68.33,
     ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "ChineseSimpleQA"): 58.33,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B", "GPQA"): 40.91,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "GPQA"): 36.87,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B", "AIME 2025"): 30.00,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B KnowRL", "AIME 2025"): 33.33,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B SFT", "SimpleQA"): 83.33,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B DPO", "SimpleQA"): 88.00,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B FactTune-FS", "SimpleQA"): 59.67,
+    ("results", "DeepSeek-R1-Distill-Qwen-7B TruthRL", "SimpleQA"): 61.00,
     ("results", "Skywork-7B", "SimpleQA"): 76.33,
     ("results", "Skywork-7B KnowRL", "SimpleQA"): 60.33,
+    ("results", "Skywork-7B", "ChineseSimpleQA"): 67.00,
+    ("results", "Skywork-7B KnowRL", "ChineseSimpleQA"): 52.33,
+    ("results", "Skywork-7B", "GPQA"): 37.37,
+    ("results", "Skywork-7B KnowRL", "GPQA"): 42.42,
     ("ablation", "format", "SimpleQA"): 74.00,
     ("ablation", "format+fact", "SimpleQA"): 80.67,
     ("ablation", "format+correct", "SimpleQA"): 60.67,

@@ -14,7 +14,8 @@ looks at the accepted answers, although the prompt teaches it and the evaluation
 last box with balanced braces, use one abstention detector for training and evaluation, and credit
 "invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
 code; here the sample is masked, in every variant.  Where a question is out of knowledge no judge is
-asked, as there: only abstention pays.
+asked, as there: only abstention pays.  The grader's gates stand before every judge, in `code` too: an answer
+of over 200 characters, or without content, is the floor.
 
 The policy is prompted with retrieved documents or without (`PROMPTS`); the reward is the same.
 
@@ -142,7 +143,10 @@ def truthrl_reasoning(
 
 
 def _grade(example: Example, completion: Completion, grade: Grader, answer: str, released: bool) -> Grade:
-    """The paper's order: box, abstention, "invalid question", equality, judge."""
+    """The box, then the grader's order: equality first.
+
+    As `released` the code's: abstention, "invalid question", equality, judge.
+    """
     if answer not in ("boxed", "text"):
         raise ConfigError(f"answer={answer!r} is not boxed or text")
     if answer == "text":
@@ -330,6 +334,9 @@ GOLD = (
     _case("conditional: precise is 1", _CURIE, _THOUGHT, 1, 0, to="reasoning-conditional", by=[_PRECISE]),
     _case("conditional: else the outcome", _CURIE, _IDK, 0, 0, to="reasoning-conditional"),
     _case("conditional: no box", _CURIE, "Warsaw", -1, 0, to="reasoning-conditional", state="floored"),
+    _case("released: a match is +1 without a judge", _CURIE, _RIGHT, 1, to="code"),
+    _case("released: and so is what the judge accepts", _CURIE, _POLISH, 1, to="code", by=[_YES]),
+    _case("released: no box is the floor", _CURIE, "Warsaw", -1, to="code", state="floored"),
     _case("released: the first box up to its first brace", _YORK, _NESTED, -1, to="code", by=[_NO]),
     _case("released: a box inside the thinking wins", _CURIE, _TWO, -1, to="code", by=[_NO]),
     _case("released: 'I do not know' is wrong", _CURIE, "\\boxed{I do not know}", -1, to="code"),

@@ -202,7 +202,7 @@ class Report:
             return None
         supported, missing = self.counts["supported"], self.counts["unjudged"]
         low, high = score(supported, self.claims), score(supported + missing, self.claims)
-        if high - low > WIDTH:
+        if high - low > WIDTH + 1e-9:  # shares such as 19/20 and 20/20 lie a rounding error further apart
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
             tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
