@@ -42,6 +42,13 @@ def batch(reward: fx.Reward, numbers: Sequence[int]) -> list[Any]:
     return reward.batch([Example("q")] * len(numbers), [str(number) for number in numbers])
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls wait for each other however busy the machine is."""
+    monkeypatch.setattr("factrl.together.PAUSE", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_one_question_of_forty_samples_is_asked_once() -> None:
     doubler = Doubler()
     results = batch(doubled.with_(double=doubler), range(40))
@@ -49,6 +56,7 @@ def test_one_question_of_forty_samples_is_asked_once() -> None:
     assert doubler.batches == [40]
 
 
+@pytest.mark.usefixtures("patient")
 def test_samples_that_ask_again_are_asked_together_again() -> None:
     doubler = Doubler()
     results = batch(doubled.with_(double=doubler, calls=3), range(5))
@@ -56,6 +64,7 @@ def test_samples_that_ask_again_are_asked_together_again() -> None:
     assert doubler.batches == [5, 5, 5]
 
 
+@pytest.mark.usefixtures("patient")
 def test_more_samples_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factrl.rewards.THREADS", 8)
     doubler = Doubler()
