@@ -141,7 +141,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train owm.py:short --model m --data questions.jsonl", "owm.py does not exist; did you mean 'own.py'?"),
     (
         "train truthrl:reasoning-additive --model m --data questions.jsonl",
-        "needs a judge; give one with --judge",
+        "needs a judge; give http://localhost:8000/v1#model or local as --judge",
     ),
     ("show trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
     ("check trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),

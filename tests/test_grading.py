@@ -56,6 +56,10 @@ READABLE = [
     ("VERDICT: correct\nIndeed.\nVERDICT: correct", "correct"),
     ("This answer is not correct.\nVERDICT: incorrect", "incorrect"),
     ("<think>VERDICT: correct? No.</think>\nAnother city.\nVERDICT: incorrect", "incorrect"),
+    # after the end of a sentence, as small models write it
+    ("It serves the person better. VERDICT: correct", "correct"),
+    ('He said "Paris." **VERDICT: incorrect**', "incorrect"),
+    ("x" * 5_000 + ". VERDICT: correct", "correct"),
 ]
 
 UNREADABLE = [
@@ -101,6 +105,8 @@ UNREADABLE = [
     "VER*DICT: correct",
     "- VERDICT: correct",
     "> VERDICT: correct",
+    "It is 3.VERDICT: correct",
+    "x" * 150 + " VERDICT: correct",
     "So VERDICT: correct",
     "VERDICT: correct because it is Paris",
     "VERDICT: correct\nI hope this helps!",

@@ -27,8 +27,9 @@ SAMPLES = sorted((ROOT / "recipes" / "small").glob("*.jsonl"))
 PUBLISHED = ["factreason", "fspo", "klcf", "knowrl", "truthrl"]
 QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "topics"))
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
+JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
-    "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4"],
+    "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
     "klcf": [
         f"data.train={TOPICS}",
@@ -37,7 +38,7 @@ GIVEN = {
         "reward.beta=0.2",
         "gamma=0.4",
     ],
-    "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia"],
+    "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia", JUDGE],
     "robust": ["model.name=policy", f"data.train={QUESTIONS}", "prompts_per_step=4"],
     "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
 }

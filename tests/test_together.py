@@ -139,3 +139,22 @@ def test_a_bug_of_one_reward_lets_no_other_wait_for_ever() -> None:
 
 def test_an_empty_batch() -> None:
     assert doubled.with_(double=Doubler()).batch([], []) == []
+
+
+class Odd(Doubler):
+    def answer_together(self, calls: Sequence[Call]) -> Any:
+        return None
+
+
+def test_an_answer_of_the_wrong_kind_is_a_bug_and_no_deadlock() -> None:
+    with pytest.raises(RewardBug, match="NoneType"):
+        batch(doubled.with_(double=Odd()), range(3))
+
+
+def test_an_asynchronous_reward_cannot_wait_for_its_own_loop() -> None:
+    @fx.reward
+    async def waits(example: Example, completion: str, *, double: Any) -> dict[str, float]:
+        return {"number": double(int(completion))}
+
+    with pytest.raises(RewardBug, match="own event loop"):
+        batch(waits.with_(double=Doubler()), range(3))

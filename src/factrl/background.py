@@ -39,21 +39,32 @@ async def on_background(work: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
+def check_may_block() -> None:
+    """Refuse a blocking call on the background loop, which would wait for itself for ever.
+
+    Raises:
+        RuntimeError: this is that loop's thread.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:  # the usual case: no loop in this thread
+        return
+    if running is _LOOPS.get(os.getpid()):
+        raise RuntimeError("a blocking call was made on factrl's own event loop")
+
+
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on the background loop and block this thread until it is done.
 
     Raises:
         RuntimeError: called on the background loop itself, which would wait for itself for ever.
     """
-    loop = background_loop()
     try:
-        blocked = asyncio.get_running_loop() is loop
-    except RuntimeError:  # the usual case: no loop in this thread
-        blocked = False
-    if blocked:
+        check_may_block()
+    except RuntimeError:
         work.close()
-        raise RuntimeError("a blocking call was made on factrl's own event loop")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+        raise
+    future = asyncio.run_coroutine_threadsafe(work, background_loop())
     try:
         return future.result()
     finally:

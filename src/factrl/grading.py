@@ -215,15 +215,16 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
 # `factrl.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
 _SAID = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
 _VERDICT = re.compile(_SAID, re.I | re.A)
-_VERDICT_LINE = re.compile(rf"[*`]{{0,4}}{_SAID}[.*`]{{0,4}}", re.I | re.A)
+_VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_SAID}[.*`]{{0,4}}$", re.I | re.A)
+_LAST = 120  # characters of the last line that are looked at
 
 
 def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: Any) -> str:
     """The verdict of a judge's reply: one of `words`.
 
-    The last line that is not empty must be `VERDICT: word` and nothing else; case, bold, backticks and a
-    final period do not matter.  Every other verdict in the reply must be the same.  Nothing is guessed
-    from letters, from parts of words or from free text.  Of a reasoning model's reply only what follows
+    The last line that is not empty must be `VERDICT: word`, alone or after the end of a sentence; case, bold,
+    backticks and a final period do not matter.  Every other verdict in the reply must be the same.  Nothing
+    is guessed from letters, from parts of words or from free text.  Of a reasoning model's reply only what follows
     `</think>` is read.
 
     Args:
@@ -236,7 +237,7 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     """
     text = reply.rpartition("</think>")[2].rstrip()
     last = text.rpartition("\n")[2].strip()
-    found = _VERDICT_LINE.fullmatch(last)
+    found = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
     word = found[1].lower() if found else ""
     said = {other.lower() for other in _VERDICT.findall(text)}
     if word in words and said == {word}:
@@ -244,7 +245,8 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     if len(said) > 1:
         problem = f"the judge's reply holds several verdicts: {', '.join(sorted(said))[:200]}"
     else:
-        problem = f"the judge's reply does not end with 'VERDICT: {'|'.join(words)}' but with {last[-200:]!r}"
+        choice = "|".join(words)
+        problem = f"the judge's reply does not end with 'VERDICT: {choice}' but with {last[-200:]!r}"
     raise Unscored("judge_unreadable", problem, **facts)
 
 

@@ -17,7 +17,7 @@ from .data import load_examples, render_prompt
 from .errors import ConfigError, DataError
 from .llm import connect
 from .papers import load_reward, settings_of
-from .resources import Supplier, check_resources, supply
+from .resources import Supplier, check_resources, check_unjudged, supply
 from .rewards import Reward
 from .settings import LOCAL, JudgeSettings, RunSettings
 from .types import Example
@@ -102,12 +102,7 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     Raises:
         SetupError: what the user must change.
     """
-    if only_show:
-        reward, judge = load_reward(settings.paper).with_(**settings.reward), None
-        check_resources(reward)
-    else:
-        reward, judge = supplied_reward(settings)
-    data = settings.data
+    reward, judge, data = bare_reward(settings), None, settings.data
     examples = load_examples(
         data.train,
         split=data.split,
@@ -116,11 +111,50 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
         limit=data.limit,
         require_answers=reward.needs_answers,
     )
-    reward.check_examples(examples)
+    check_usable(settings, reward, examples)
     check_enough(len(examples), len(examples), settings)
     prompt = render_prompt(examples[0], data.prompt)
     held_out = load_examples(data.eval, split=data.eval_split, columns=data.columns) if data.eval else []
+    if not only_show:
+        reward, judge = supplied_reward(settings)
     return Plan(settings, reward, judge, examples, held_out, prompt)
+
+
+def bare_reward(settings: RunSettings) -> Reward:
+    """The reward that the settings name, without what it needs, after a look at whether that can be had.
+
+    Raises:
+        ConfigError: a resource that no settings make, or that needs the judge that is not named.
+    """
+    reward = load_reward(settings.paper).with_(**settings.reward)
+    check_resources(reward)
+    if not settings.judge.url:
+        check_unjudged(reward, Supplier(None, settings.judge, settings.verifier))
+    elif settings.judge.url != LOCAL:
+        open_judge(settings.judge)  # the address alone; nothing is sent
+    return reward
+
+
+def check_usable(settings: RunSettings, reward: Reward, examples: Sequence[Example]) -> None:
+    """Refuse questions that lack what the reward needs, evidence among it where nothing is named to search.
+
+    Args:
+        reward: as `bare_reward` returns it.
+
+    Raises:
+        DataError: how many they are, the first of them, and what to do.
+    """
+    reward.check_examples(examples)
+    told = settings.verifier
+    if not reward.searches or "verify" not in reward.missing:
+        return
+    bare = [] if told.docs or told.index or told.web else [e for e in examples if not e.evidence]
+    if bare:
+        raise DataError(
+            f"{len(bare)} of {len(examples)} questions come without evidence, first {bare[0].id!r}; name the "
+            "column with data.columns.evidence=…, or where to search: verifier.index=FOLDER, "
+            "verifier.docs=FILE or verifier.web=URL"
+        )
 
 
 def check_enough(left: int, total: int, settings: RunSettings) -> None:
@@ -145,8 +179,7 @@ def supplied_reward(settings: RunSettings) -> tuple[Reward, OpenAICompatible | L
         SetupError: what the user must change.
     """
     judge = open_judge(settings.judge)
-    reward = load_reward(settings.paper).with_(**settings.reward)
-    return supply(reward, supplier=Supplier(judge, settings.judge, settings.verifier)), judge
+    return supply(bare_reward(settings), supplier=Supplier(judge, settings.judge, settings.verifier)), judge
 
 
 def open_judge(settings: JudgeSettings) -> OpenAICompatible | LlamaModel | None:

@@ -37,7 +37,8 @@ class Supplier:
         """The judge, for a resource that cannot do without."""
         if self.judge is None:
             raise ConfigError(
-                f"{what} needs a judge; give one with --judge http://localhost:8000/v1#model or --judge local"
+                f"{what} needs a judge; give http://localhost:8000/v1#model or local as --judge, as "
+                "judge.url in a recipe, or as FACTRL_JUDGE_BASE_URL for TRL's command line"
             )
         return self.judge
 
@@ -48,18 +49,19 @@ class Supplier:
         return reasoning_judge(self.asked("a reward for reasoning"))
 
     def verify(self) -> Any:
-        from .cache import Store
-        from .models import cache_folder
         from .verifier.presets import open_verifier
 
         told = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
-        store = Store(cache_folder() / "verdicts.db") if self.verifier.cache else None
-        verifier = open_verifier(**told, llm=self._server(), store=store)
+        verifier = open_verifier(**told, llm=self._server(), store=self._store())
         verifier.share, verifier.deadline = self.verifier.share, self.verifier.deadline
         return verifier
 
     def extract(self) -> Callable[..., list[Claim]]:
-        extract: Any = self.verify().extract
+        from .judges import WeakJudge
+        from .verifier.presets import open_verifier
+
+        preset, server = self.verifier.preset, self._server()
+        extract: Any = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
 
         def claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
             found = extract(text, question, topic)
@@ -97,6 +99,12 @@ class Supplier:
 
         return TruthfulnessModel(self.models.truthfulness_model)
 
+    def _store(self) -> Any:
+        from .cache import Store
+        from .models import cache_folder
+
+        return Store(cache_folder() / "verdicts.db") if self.verifier.cache else None
+
     def _server(self) -> LLM | None:
         """The judge where it is asked in words; the small local one judges better by its letters."""
         return None if self.models.url == LOCAL else self.judge
@@ -120,6 +128,20 @@ def check_resources(reward: Reward) -> None:
             f"reward {reward.name!r} needs the resource {unknown[0]!r}, which only Python can supply: "
             f".with_({unknown[0]}=…)"
         )
+
+
+def check_unjudged(reward: Reward, source: Supplier) -> None:
+    """Refuse, without opening anything, what cannot do without the judge that is not there.
+
+    Raises:
+        ConfigError: a resource needs a judge.
+    """
+    needs = {"reason", "compare"} | (set() if source.models.reward_model else {"rate"})
+    for name in reward.missing:
+        if name in needs:
+            _MAKERS[name](source)
+        elif name == "verify" and source.verifier.preset in ("factscore", "veriscore", "knowrl"):
+            source.asked(f"verifier.preset={source.verifier.preset!r}")
 
 
 def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None = None) -> Reward:

@@ -50,6 +50,7 @@ class Reward:
         resources: resource -> object, or None while it is not supplied.
         requires: says what an example lacks for this reward, None when nothing.
         unused: says which resources the knobs leave unasked, as a weight of 0 does.
+        searches: `verify` is also asked about questions without evidence, for which it needs a search.
     """
 
     fn: RewardFunction
@@ -58,6 +59,7 @@ class Reward:
     resources: Mapping[str, Any]
     requires: Requirement | None = field(default=None, repr=False)
     unused: Unused | None = field(default=None, repr=False)
+    searches: bool = field(default=False, repr=False)
 
     def with_(self, **values: Any) -> Reward:
         """The same reward with other knobs or with resources supplied.
@@ -193,7 +195,7 @@ class Reward:
 def reward(fn: RewardFunction, /) -> Reward: ...
 @overload
 def reward(
-    *, requires: Requirement | None = None, unused: Unused | None = None
+    *, requires: Requirement | None = None, unused: Unused | None = None, searches: bool = False
 ) -> Callable[[RewardFunction], Reward]: ...
 def reward(
     fn: RewardFunction | None = None,
@@ -201,22 +203,29 @@ def reward(
     *,
     requires: Requirement | None = None,
     unused: Unused | None = None,
+    searches: bool = False,
 ) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
 
     Args:
         requires: `(example, knobs) -> str | None`: what an example lacks for this reward.
         unused: `knobs -> names`: resources that need not be supplied, because these knobs never ask them.
+        searches: questions without evidence are verified too, by a search.
 
     Raises:
         TypeError: the function does not have that shape.
     """
     if fn is None:
-        return partial(_make, requires=requires, unused=unused)
+        return partial(_make, requires=requires, unused=unused, searches=searches)
     return _make(fn)
 
 
-def _make(fn: RewardFunction, requires: Requirement | None = None, unused: Unused | None = None) -> Reward:
+def _make(
+    fn: RewardFunction,
+    requires: Requirement | None = None,
+    unused: Unused | None = None,
+    searches: bool = False,
+) -> Reward:
     knobs: dict[str, Any] = {}
     resources: dict[str, Any] = {}
     positional = 0
@@ -234,7 +243,8 @@ def _make(fn: RewardFunction, requires: Requirement | None = None, unused: Unuse
             f"reward {fn.__name__!r} takes {positional} positional parameters; "
             "write def reward(example, completion, *, …)"
         )
-    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), requires, unused)
+    supplied = MappingProxyType(resources)
+    return Reward(fn, fn.__name__, MappingProxyType(knobs), supplied, requires, unused, searches)
 
 
 def _result(returned: Any, completion: Completion) -> Result:

@@ -150,6 +150,11 @@ class VerifierSettings(Section):
     cache: bool = True
     """Keep verdicts and readable replies on disk, so that nothing is judged twice."""
 
+    @field_validator("docs", mode="before")
+    @classmethod
+    def _one_file(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
 
 class TrainSettings(Section):
     """`[train]`: the optimisation."""

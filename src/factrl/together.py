@@ -6,7 +6,8 @@ what is found for it.  A resource that has `answer_together` is therefore not ca
 calls are collected until every worker waits, or until none has asked for `PAUSE` seconds because some are
 busy elsewhere, and then answered in one go.
 
-This is not a cache and decides nothing: every call gets the answer that it would have got alone.
+This is not a cache.  Every call gets the answer that it would have got alone, except from a verifier with
+`share`: its evidence is that of the texts handed over with it, which a reward that waits elsewhere can split.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
+
+from .background import check_may_block
 
 PAUSE = 0.05  # seconds without a new call after which those that wait are answered
 
@@ -47,7 +50,7 @@ class Workers:
         self._changed = threading.Condition()
         self._over = False
         self._watch = threading.Thread(target=self._answer_all, name="factrl-together", daemon=True)
-        self._answering = ThreadPoolExecutor(thread_name_prefix="factrl-together")
+        self._answering = ThreadPoolExecutor(threads, thread_name_prefix="factrl-together")
 
     def __enter__(self) -> Workers:
         self._watch.start()
@@ -67,6 +70,7 @@ class Workers:
         """A function that stands for `resource` in the hands of these workers."""
 
         def ask(*args: Any, **named: Any) -> Any:
+            check_may_block()
             answer: Future[Any] = Future()
             with self._changed:
                 if self._over:
@@ -91,8 +95,13 @@ class Workers:
                 everyone = self._waiting >= min(self._left, self._threads)
                 if not before:
                     self._changed.wait()
-                elif everyone or (not self._changed.wait(PAUSE) and len(self._asked) == before):
+                elif everyone or self._quiet(before):
                     self._hand_over()
+
+    def _quiet(self, before: int) -> bool:
+        """Whether nobody asked for a while; false also when all is over meanwhile."""
+        changed = self._changed.wait(PAUSE)
+        return not changed and len(self._asked) == before and not self._over
 
     def _hand_over(self) -> None:
         asked, self._asked = self._asked, []
@@ -101,14 +110,12 @@ class Workers:
             by_resource.setdefault(id(one[0]), []).append(one)
         for several in by_resource.values():
             resource, calls = several[0][0], [call for _, call, _ in several]
-            given = self._answering.submit(resource.answer_together, calls)
+            given = self._answering.submit(_answers, resource, calls)
             given.add_done_callback(partial(self._deliver, [future for _, _, future in several]))
 
-    def _deliver(self, futures: Sequence[Future[Any]], given: Future[Sequence[Any]]) -> None:
+    def _deliver(self, futures: Sequence[Future[Any]], given: Future[list[Any]]) -> None:
         failure = given.exception()
-        answers = () if failure else given.result()
-        if failure is None and len(answers) != len(futures):
-            failure = RuntimeError(f"a resource gave {len(answers)} answers to {len(futures)} calls")
+        answers = [] if failure else given.result()
         with self._changed:  # none of them waits any more, also those that have yet to wake up
             self._waiting -= len(futures)
         for number, future in enumerate(futures):
@@ -117,3 +124,10 @@ class Workers:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+def _answers(resource: AnswersTogether, calls: Sequence[Call]) -> list[Any]:
+    answers = list(resource.answer_together(calls))
+    if len(answers) != len(calls):
+        raise RuntimeError(f"a resource gave {len(answers)} answers to {len(calls)} calls")
+    return answers

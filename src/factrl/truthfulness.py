@@ -87,9 +87,9 @@ class LetterTruthfulness:
         if isinstance(answers, str) or len({*answers}) != 2 or len(answers) != 2:
             raise ConfigError(f"answers={answers!r} must be two words, for true and for false")
         if model is None:
-            from factrl.local.llama import LlamaModel
+            from factrl.local.llama import shared_model
 
-            model = LlamaModel()
+            model = shared_model()
         self.model = model
         self.answers = tuple(answers)
         self._before, _, self._after = prompt.partition(_CLAIM)

@@ -158,7 +158,8 @@ def load_completions(
     if chosen not in present:
         raise DataError(
             f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; "
-            f"columns beside the question: {', '.join(present)}; name the completions with column=..."
+            f"columns beside the question: {', '.join(present) or 'none'}; name the completions with "
+            "--column NAME (column=... in Python)"
         )
     for number, example in enumerate(examples, start=1):
         if not isinstance(example.meta.get(chosen), (str, NoneType)):

@@ -57,9 +57,9 @@ def to_trl(
         ConfigError: a resource of the reward is missing.
     """
     if reward.missing:
-        name = reward.missing[0]
         raise ConfigError(
-            f"reward {reward.name!r} needs the resource {name!r}; supply it with .with_({name}=…)"
+            f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) makes "
+            f"them, or give your own: .with_({reward.missing[0]}=…)"
         )
 
     def score(
@@ -71,6 +71,8 @@ def to_trl(
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **others: Any,
     ) -> list[float | None]:
+        if len(completions) != len(prompts):
+            raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
         examples = [_example(n, prompt, others, columns, len(prompts)) for n, prompt in enumerate(prompts)]
         reward.check_examples(examples)
         ids = completion_ids if completion_ids is not None else [None] * len(completions)

@@ -22,7 +22,8 @@ class _Parser(argparse.ArgumentParser):
     """Reports a wrong usage as any other mistake: one line, with the way to help."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
+        told = message.replace(", key=value", "")  # argparse calls them required, and they never are
+        raise ConfigError(f"{told}; see {self.prog} --help")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

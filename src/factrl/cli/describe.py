@@ -175,13 +175,15 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _tell(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) -> None:
-    about = (inspect.getdoc(reward.fn) or "").partition("\n")[0]
+    about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
     say(f"{spec}: {about}" if about else spec)
     if why_not:
         say(f"\n{one_line(why_not)}")
     else:
         rows = [(name, *(_cell(payoff.results[name]) for payoff in found)) for name in OUTCOMES]
         show_rows(("it pays", *(payoff.when for payoff in found)), rows)
+        if len(found) > 1:
+            say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
         say("")
         for payoff in found:
             for line in _advice(payoff):
@@ -191,8 +193,8 @@ def _tell(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) -> N
     helps = knob_help(reward, load_paper(split_spec(spec)[0]))
     if reward.knobs:
         show_rows(("knob", "value", ""), [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()])
-    if reward.resources:
-        needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.resources]
+    needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.missing]
+    if needs:
         show_rows(("it needs", "which comes from"), needs)
 
 
@@ -228,7 +230,7 @@ def _document(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) 
         "paper": spec,
         "reward": reward.name,
         "knobs": dict(reward.knobs),
-        "resources": {name: SUPPLIED_BY.get(name) for name in reward.resources},
+        "resources": {name: SUPPLIED_BY.get(name) for name in reward.missing},
         "not_probed": why_not or None,
         "pays": [
             {
@@ -336,8 +338,8 @@ def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*map(one_line, row))
     say("")

@@ -16,7 +16,7 @@ from ..bench.shortqa import load_completions
 from ..errors import ConfigError, TooManyMasked
 from ..escape import one_line
 from ..llm import preflight
-from ..plan import run_settings, supplied_reward
+from ..plan import bare_reward, check_usable, run_settings, supplied_reward
 from ..progress import Progress
 from ..rewards import SUM, THREADS, Reward
 from ..types import Completion, Example, Result
@@ -70,13 +70,13 @@ def _score(args: argparse.Namespace) -> int:
     _check_output(args)
     overrides = [
         f"data.train={args.file}",
-        *([] if args.config else ["model.name=none"]),  # no model is asked
+        "model.name=none",  # no model is asked, and a recipe may leave it to the user
         *as_overrides(args, {"paper": "paper", "judge": "judge.url"}),
     ]
     settings = run_settings(args.config, overrides)
-    reward, judge = supplied_reward(settings)
     stored = load_completions(args.file, args.column, args.limit, settings.data.columns)
-    reward.check_examples([example for example, _ in stored])
+    check_usable(settings, bare_reward(settings), [example for example, text in stored if text is not None])
+    reward, judge = supplied_reward(settings)
     if judge is not None:
         preflight(judge)
     elif "grade" in reward.resources:
@@ -152,7 +152,7 @@ def _table(summary: dict[str, Any]) -> Table:
     from rich.text import Text
 
     n = summary["completions"]
-    table = Table("term", "mean", "completions", "")
+    table = Table("term", "mean", "completions", "causes")
     for name, of in summary["terms"].items():
         if name == SUM:
             table.add_section()
@@ -192,6 +192,8 @@ def _check_output(args: argparse.Namespace) -> None:
         raise ConfigError(f"--output {output} must end in .jsonl")
     if output.resolve() == Path(args.file).resolve():
         raise ConfigError(f"--output {output} would replace the file that is scored")
+    if output.exists():
+        raise ConfigError(f"--output {output} exists; name another file, or remove it")
 
 
 @contextlib.contextmanager

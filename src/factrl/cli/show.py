@@ -149,6 +149,9 @@ def recipe(spec: str) -> str:
             section = line.strip("[]") + "."
         about = helps.get(section + line.partition(" = ")[0], "")
         lines.append(f"{line}  # {about}" if about and not line.endswith("[") else line)
+        if line == "[reward]":  # what has no value yet is the user's to give
+            open_knobs = [name for name, value in reward.knobs.items() if value is None]
+            lines += [f"# {name} =  # {helps.get(f'reward.{name}', '')}" for name in open_knobs]
     hints = {"judge": ("url", "http://localhost:8000/v1#Qwen/Qwen3-8B")}
     if "verify" in reward.resources:
         hints["verifier"] = ("index", "wiki.index")

@@ -104,7 +104,10 @@ def _settings_of_run(run: Path) -> Path:
 
 def _described(plan: Plan) -> str:
     told = plan.settings.train
-    judge = plan.settings.judge.url or "none: rules alone compare answers, so a paraphrase counts as wrong"
+    rules = "none: rules alone compare answers, so a paraphrase counts as wrong"
+    judge = plan.settings.judge.url or (rules if "grade" in plan.reward.missing else "none")
+    told_of = plan.settings.verifier
+    source = told_of.index or ", ".join(told_of.docs) or told_of.web or "what comes with each question"
     lines = {
         "reward": f"{plan.settings.paper}, " + ", ".join(f"{k}={v}" for k, v in plan.reward.knobs.items()),
         "model": plan.settings.model.name + (" (LoRA)" if plan.settings.model.lora else ""),
@@ -114,6 +117,8 @@ def _described(plan: Plan) -> str:
         "to grade": f"{plan.completions} completions",
         "judge": judge,
     }
+    if "verify" in plan.reward.missing:
+        lines["claims"] = f"verifier {told_of.preset}, evidence: {source}"
     return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
 
 

@@ -287,13 +287,18 @@ def _cut_all(passages: Sequence[Passage]) -> Iterator[tuple[int, tuple[tuple[int
     for number, passage in enumerate(passages):
         text = passage.text[:left]
         left -= len(text)
-        yield number, _cut(text)
+        yield number, (_cut_passage if len(text) <= _PASSAGE else _cut_document)(text)
 
 
-@lru_cache(maxsize=4096)  # claims of one group share their evidence
 def _cut(text: str) -> tuple[tuple[int, int, str, Words], ...]:
     spans = ((sentence.start, sentence.end) for sentence in sentences(text))
     return tuple((start, end, text[start:end], words_of(text[start:end])) for start, end in spans)
+
+
+# Claims of one group share their evidence.  What is kept takes 15 bytes per character.
+_PASSAGE = 2_000  # characters
+_cut_passage = lru_cache(maxsize=4_096)(_cut)
+_cut_document = lru_cache(maxsize=64)(_cut)
 
 
 def _greedy(pieces: Sequence[Piece], weight: dict[str, float], most: int = 8) -> list[int]:

@@ -30,7 +30,7 @@ so F and the detail end there; VeriScore has no such limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import ConfigError, LLMError, Unscored
@@ -41,7 +41,19 @@ from ..verifier.report import WIDTH, Report
 from . import Gold
 
 
-@reward(unused=lambda knobs: () if knobs["weight_preference"] else ("compare",))
+def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    _check(knobs["weight_detail"])
+    return None
+
+
+def _check(weight_detail: float) -> None:
+    if weight_detail < 0:
+        raise ConfigError(f"weight_detail must not be negative, and is {weight_detail!r}")
+
+
+@reward(
+    requires=_requires, unused=lambda knobs: () if knobs["weight_preference"] else ("compare",), searches=True
+)
 def factreason(
     example: Example,
     completion: Completion,
@@ -65,8 +77,7 @@ def factreason(
     Raises:
         ConfigError: a negative λ, under which missing verdicts have no interval.
     """
-    if weight_detail < 0:
-        raise ConfigError(f"weight_detail must not be negative, and is {weight_detail!r}")
+    _check(weight_detail)
     blocks = think_answer(completion, completion.prefill)
     if blocks.answer is None:
         return Score({"format": gate}, floored=blocks.malformed)

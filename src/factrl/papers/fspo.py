@@ -50,9 +50,15 @@ _BARE = (
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    _known(knobs.get("without_evidence", "refuse"))
     if not example.answers and not example.false_premise:
         return "it has no accepted answers"
     return _BARE if not example.evidence and knobs.get("without_evidence") == "refuse" else None
+
+
+def _known(without_evidence: str) -> None:
+    if without_evidence not in ("refuse", "outcome"):
+        raise ConfigError(f"without_evidence={without_evidence!r} is not refuse or outcome")
 
 
 @reward(requires=_requires)
@@ -78,8 +84,7 @@ def fspo(
         DataError: a question without evidence, and that is refused.
         Unscored: so many sentences have no verdict that they could move the mean by more than 0.05.
     """
-    if without_evidence not in ("refuse", "outcome"):
-        raise ConfigError(f"without_evidence={without_evidence!r} is not refuse or outcome")
+    _known(without_evidence)
     if not example.evidence and without_evidence == "refuse":
         raise DataError(f"the question {example.question[:80]!r} cannot be used with fspo: {_BARE}")
     think, found = _graded(example, completion, grade)

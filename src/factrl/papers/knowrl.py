@@ -59,9 +59,17 @@ class _Parts:
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    _check(knobs["fact_when"], knobs["weight_correct"])
     if knobs["weight_correct"] and not example.answers and not example.false_premise:
         return "it has no accepted answers"
     return None
+
+
+def _check(fact_when: str, weight_correct: float) -> None:
+    if fact_when not in ("always", "wrong"):
+        raise ConfigError(f"fact_when={fact_when!r} is not always or wrong")
+    if fact_when == "wrong" and not weight_correct:
+        raise ConfigError("fact_when='wrong' needs the answer's grade; weight_correct must not be 0")
 
 
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
@@ -69,7 +77,7 @@ def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return [name for name, weight in weights.items() if not weight]
 
 
-@reward(requires=_requires, unused=_unused)
+@reward(requires=_requires, unused=_unused, searches=True)
 def knowrl(
     example: Example,
     completion: Completion,
@@ -97,10 +105,7 @@ def knowrl(
     Raises:
         ConfigError: another `fact_when`, or one that needs the answer's grade without `weight_correct`.
     """
-    if fact_when not in ("always", "wrong"):
-        raise ConfigError(f"fact_when={fact_when!r} is not always or wrong")
-    if fact_when == "wrong" and not weight_correct:
-        raise ConfigError("fact_when='wrong' needs the answer's grade; weight_correct must not be 0")
+    _check(fact_when, weight_correct)
     parts = _released_parts(completion) if released else _parts(completion)
     terms = {"format": -1.0 if parts.malformed else 1.0}
     facts: dict[str, Any] = {"malformed": parts.malformed}

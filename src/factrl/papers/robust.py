@@ -61,7 +61,7 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     return None
 
 
-@reward(requires=_requires)
+@reward(requires=_requires, searches=True)
 def robust(
     example: Example,
     completion: Completion,

@@ -40,7 +40,21 @@ from . import Gold
 _BY_RULES = Grader()
 
 
+_CHOICES = {
+    "answer": ("boxed", "text"),
+    "verifier": ("judge", "em"),
+    "combine": ("multiplicative", "additive", "conditional"),
+}
+
+
+def _known(**knobs: Any) -> None:
+    for name, known in _CHOICES.items():
+        if knobs.get(name, known[0]) not in known:
+            raise ConfigError(f"{name}={knobs[name]!r} is not {', '.join(known[:-1])} or {known[-1]}")
+
+
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    _known(**knobs)
     if not example.answers and not example.false_premise:
         return "it has no accepted answers"
     if knobs["knowledge"] and example.ook is None:
@@ -75,9 +89,8 @@ def truthrl(
         knowledge: pay abstention like a correct answer where the question is out of knowledge.
         released: parse and normalise as the released code does.
     """
+    _known(answer=answer, verifier=verifier)
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
-    if verifier not in ("judge", "em"):
-        raise ConfigError(f"verifier={verifier!r} is not judge or em")
     found = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
         value = correct if found.label == "abstained" else wrong
@@ -113,8 +126,7 @@ def truthrl_reasoning(
 
     The other knobs are those of `truthrl`.
     """
-    if combine not in ("multiplicative", "additive", "conditional"):
-        raise ConfigError(f"combine={combine!r} is not multiplicative, additive or conditional")
+    _known(combine=combine)
     score = truthrl.fn(
         example,
         completion,
@@ -147,8 +159,6 @@ def _grade(example: Example, completion: Completion, grade: Grader, answer: str,
 
     As `released` the code's: abstention, "invalid question", equality, judge.
     """
-    if answer not in ("boxed", "text"):
-        raise ConfigError(f"answer={answer!r} is not boxed or text")
     if answer == "text":
         text = str(completion)
     else:

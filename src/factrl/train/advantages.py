@@ -32,16 +32,17 @@ def group_advantages(
     """
     if rewards.dim() != 1 or len(rewards) % group_size:
         raise ValueError(f"rewards of shape {tuple(rewards.shape)} do not form groups of {group_size}")
-    groups = rewards.view(-1, group_size)
+    precise = rewards.double()  # equal rewards then have exactly their mean, and no noise is scaled up
+    groups = precise.view(-1, group_size)
     alone = (~groups.isnan()).sum(dim=1, keepdim=True) < 2
     centred = (groups - groups.nanmean(dim=1, keepdim=True)).masked_fill(alone, torch.nan)
     if scale == "group":
         centred = centred / (_deviation(groups, dim=1) + epsilon)
     elif scale == "batch":
-        centred = centred / (_deviation(rewards, dim=0) + epsilon)
+        centred = centred / (_deviation(precise, dim=0) + epsilon)
     elif scale != "none":
         raise ValueError(f"scale={scale!r} is not group, batch or none")
-    return centred.flatten().nan_to_num(nan=0.0)
+    return centred.flatten().nan_to_num(nan=0.0).to(rewards.dtype)
 
 
 def reinforce_pp_advantages(
@@ -61,14 +62,15 @@ def reinforce_pp_advantages(
     Returns:
         (B,), 0 where masked.
     """
-    weights = lengths.to(rewards.dtype).masked_fill(rewards.isnan(), 0)
+    weights = lengths.double().masked_fill(rewards.isnan(), 0)
     tokens = weights.sum()
     if (weights > 0).sum() < 2:
         return torch.zeros_like(rewards)
-    values = rewards.nan_to_num(nan=0.0)
+    values = rewards.double().nan_to_num(nan=0.0)
     mean = (values * weights).sum() / tokens
     variance = ((values - mean) ** 2 * weights).sum() / (tokens - 1)
-    return ((values - mean) * torch.rsqrt(variance + epsilon)).masked_fill(rewards.isnan(), 0)
+    whitened = (values - mean) * torch.rsqrt(variance + epsilon)
+    return whitened.masked_fill(rewards.isnan(), 0).to(rewards.dtype)
 
 
 def flip_advantages(advantages: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:

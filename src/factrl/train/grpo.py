@@ -178,8 +178,9 @@ class FactualGRPOTrainer(GRPOTrainer):
         batch["advantages"] = self._credit(mine, self._results, batch)
         if self.model.training:
             self._keep(mine)
-        for _ in range(len(everyone)):
-            self._logs["advantages"].pop()
+        logged = self._logs["advantages"]  # holds one training batch, which an evaluation's may exceed
+        for _ in range(min(len(everyone), len(logged))):
+            logged.pop()
         self._logs["advantages"].extend(everyone.tolist())
         return batch
 
@@ -226,6 +227,7 @@ class FactualGRPOTrainer(GRPOTrainer):
         batch["completion_mask"] = batch["completion_mask"] * (~masked).unsqueeze(1).to(
             batch["completion_mask"].dtype
         )
+        batch["graded"] = ~masked
         everyone = self._rewards.isnan()
         batch["num_items_in_batch"] = batch["num_items_in_batch"] - lengths[everyone].sum()
         batch["graded_share"] = (~everyone).float().mean().clamp(min=1 / len(everyone))
@@ -291,6 +293,7 @@ class FactualGRPOTrainer(GRPOTrainer):
             and self.beta == 0
             and self.num_iterations == 1
             and not self._entropy_bonus_enabled
+            and self.top_entropy_quantile == 1.0
         ):
             advantages = inputs["advantages"]
             self._flat_rows = (advantages == 0) if advantages.dim() == 1 else (advantages == 0).all(dim=1)
@@ -298,7 +301,21 @@ class FactualGRPOTrainer(GRPOTrainer):
             loss = super()._compute_loss(model, inputs)
         finally:
             self._flat_rows = None
-        return loss / inputs["graded_share"] if self.loss_type in MEANS_OF_ROWS else loss
+        if self.loss_type in MEANS_OF_ROWS:
+            return loss / inputs["graded_share"]
+        return loss / inputs.get("graded_parts", 1.0)
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        """`bnpo` is a mean over micro-batches: of those with a graded completion."""
+        before: Any = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        parts: Any = self._buffered_inputs
+        if self.loss_type == "bnpo" and self.model.training and parts is not before:
+            graded = torch.stack([part["graded"].any() for part in parts]).float()
+            share = self.accelerator.gather(graded).mean().clamp(min=1e-6)
+            for part in parts:
+                part["graded_parts"] = share
+        return inputs
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -320,8 +337,9 @@ class FactualGRPOTrainer(GRPOTrainer):
             model, input_ids, attention_mask, logits_to_keep, **kwargs
         )
         run = attention_mask[:, -logits_to_keep:].bool()
-        if entropies is not None and run.any():  # so that the logged mean is that of the rows that were run
-            entropies = entropies.masked_fill(flat.unsqueeze(1), entropies[run].mean().item())
+        if entropies is not None:  # the logged mean is of the rows that were run; NaN is left out of it
+            mean = entropies[run].mean().item() if run.any() else torch.nan
+            entropies = entropies.masked_fill(flat.unsqueeze(1), mean)
         return logps, entropies, extra
 
 

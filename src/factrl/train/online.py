@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from peft import LoraConfig
 from transformers import PrinterCallback
 
@@ -60,6 +62,7 @@ def train(plan: Plan) -> Path:
     """
     settings = plan.settings
     check_model(settings.model.name)
+    grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes
     if plan.judge is not None:
         preflight(plan.judge)
     model, tokenizer = load_policy(settings.model)
@@ -71,8 +74,9 @@ def train(plan: Plan) -> Path:
     with _run_folder(settings) as run:
         trainer = optimise(settings, model, tokenizer, plan.reward, examples, prompts, run, evaluate)
         trainer.save_model(str(run.path / "model"))
-        tokenizer.save_pretrained(str(run.path / "model"))
-        write_run_page(run.path)
+        if trainer.accelerator.is_main_process:
+            tokenizer.save_pretrained(str(run.path / "model"))
+            write_run_page(run.path)
     return run.path
 
 
@@ -102,7 +106,8 @@ def optimise(
     trainer.remove_callback(PrinterCallback)
     checkpoint = last_checkpoint(run.checkpoints)
     already = checkpoint[1] if checkpoint else 0
-    run.truncate_after(already)
+    if trainer.accelerator.is_main_process:
+        run.truncate_after(already)
     total = _total_steps(trainer)
     with Interrupt() as interrupt, Progress(f"train {reward.name}", total, already=already) as progress:
         stop = StopWhen(lambda: interrupt.asked or trainer.steps_over_limit >= STEPS_OVER_LIMIT)
@@ -205,10 +210,15 @@ def fitting_prompts(
 
 
 def _run_folder(settings: RunSettings) -> Run:
-    if settings.run.resume:
-        return Run.open(settings.run.resume)
-    name = settings.run.name or Path(settings.paper.replace(":", "-")).name
-    return Run.create(settings.run.dir, name, dump_toml(settings))
+    """The folder, which one process takes and tells the others of."""
+    state = PartialState(cpu=not torch.cuda.is_available())
+    run: Run | None = None
+    if state.is_main_process:
+        name = settings.run.name or Path(settings.paper.replace(":", "-")).name
+        resume = settings.run.resume
+        run = Run.open(resume) if resume else Run.create(settings.run.dir, name, dump_toml(settings))
+    path = broadcast_object_list([run and run.path])[0]
+    return run or Run.beside(Path(str(path)))
 
 
 def _lora(settings: RunSettings) -> LoraConfig | None:

@@ -123,7 +123,7 @@ class _Group:
     ) -> None:
         self.verifier, self.jobs, self.counter, self.store = verifier, jobs, counter, store
         self.identity = verifier.judge.identity
-        self._searches: dict[tuple[Any, str], asyncio.Future[tuple[Passage, ...]]] = {}
+        self._searches: dict[tuple[int, str], asyncio.Future[tuple[Passage, ...]]] = {}
 
     async def run(self) -> None:
         try:
@@ -175,7 +175,7 @@ class _Group:
         if longest is None or abstains(longest.text):
             return []
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
-        return [(longest, query) for query in (longest.question, *parts)]
+        return [(longest, query) for query in (longest.question, *parts[: self.verifier.max_claims])]
 
     async def _fill(self, pool: _Pool, queries: Iterable[tuple[Job, str]]) -> None:
         searches = (self._found(job, query) for job, query in queries if query)
@@ -211,7 +211,7 @@ class _Group:
         """Search results; the same query of one group is sent once."""
         if self.verifier.topic_in_query and job.topic:
             query = f"{job.topic} {query}"
-        key = (job.search, query)
+        key = (id(job.search), query)
         if key not in self._searches:
             call = _call(job.search.search, query, self.verifier.k, topic=job.topic)
             self._searches[key] = asyncio.ensure_future(call)
@@ -279,7 +279,9 @@ def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[J
         parts = sentences(job.text)
         for check in job.checks:
             claim = check.claim
-            if claim.skip is None and not evidence.covers(claim.text) and not asked.covers(claim.text):
+            if claim.skip is not None or check.verdict is not None:  # not judged, or over the limit
+                continue
+            if not evidence.covers(claim.text) and not asked.covers(claim.text):
                 number = bisect_right(parts, claim.start, key=lambda part: part.start) - 1
                 query = job.text[parts[number].start : parts[number].end] if number >= 0 else claim.text
                 asked.add([Passage(query), Passage(claim.text)])

@@ -40,7 +40,10 @@ class _Asked:
 
     def server(self, preset: str) -> LLM:
         if self.llm is None:
-            raise ConfigError(f"preset {preset!r} asks a model server; name one with --llm {_SERVER}")
+            raise ConfigError(
+                f"preset {preset!r} asks a model server, which the model `local` is not; name one with "
+                f"--llm {_SERVER} (factrl verify) or judge.url={_SERVER}, or take the preset local"
+            )
         return self.llm
 
     def claims(self, llm: LLM, style: Any) -> LLMClaims:
