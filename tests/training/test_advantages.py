@@ -79,3 +79,12 @@ def test_reinforce_pp_leaves_masked_samples_out() -> None:
 @pytest.mark.parametrize("rewards", [[NAN, NAN], [1.0, NAN], [1.0, 1.0]])
 def test_reinforce_pp_with_nothing_to_compare_gives_zero(rewards: list[float]) -> None:
     assert reinforce_pp_advantages(torch.tensor(rewards), torch.tensor([2, 3])).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("value", [-1.9, 0.7, 0.1])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.0])
+def test_equal_rewards_are_no_advantage_and_no_noise(value: float, epsilon: float) -> None:
+    rewards = torch.full((8,), value)
+    rewards[3] = torch.nan
+    assert not group_advantages(rewards, 8, epsilon=epsilon).any()
+    assert not reinforce_pp_advantages(rewards, torch.arange(1, 9)).any()

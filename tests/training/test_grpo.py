@@ -488,3 +488,38 @@ def test_metrics_are_of_the_results_of_all_processes(trainer: Make, monkeypatch:
         "rewards/style/std": 0.0,
         "abstain/rate": 1.0,
     }
+
+
+# What a review found
+
+
+def test_a_micro_batch_of_masked_rows_alone_does_not_thin_the_others(trainer: Make) -> None:
+    norms = []
+    for loss in ("grpo", "bnpo"):  # with one row in a micro-batch they are the same
+        torch.manual_seed(0)
+        made = trainer([1.0, 0.0, None, None], "train.micro_batch_size=1", f"train.loss_type={loss}")
+        made.train()
+        norms.append(next(entry["grad_norm"] for entry in made.state.log_history if "grad_norm" in entry))
+    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
+    assert norms[0] > 0.1
+
+
+def test_rows_that_are_not_run_do_not_lower_the_logged_entropy(trainer: Make) -> None:
+    logged = []
+    for shortcuts in (False, True):
+        torch.manual_seed(0)
+        values = [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]
+        made = trainer(values, "train.prompts_per_step=2", "train.micro_batch_size=1")
+        made._shortcuts = made._shortcuts and shortcuts
+        made.train()
+        logged.append(next(entry["entropy"] for entry in made.state.log_history if "entropy" in entry))
+    assert logged[1] == pytest.approx(logged[0], rel=0.1)
+
+
+def test_it_evaluates_more_rows_than_it_trains_on_at_a_time(trainer: Make) -> None:
+    from datasets import Dataset
+
+    made = trainer([1.0, 0.0, 1.0, 0.0] * 2)
+    made.args.per_device_eval_batch_size = 8
+    rows = Dataset.from_dict({"prompt": ["where is ada from ?"] * 2, "example": [0] * 2})
+    assert "eval_reward" in made.evaluate(rows)

@@ -5,6 +5,7 @@ Run as a program, this file is one of the processes, which `torchrun` starts and
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from factrl.errors import LLMError  # noqa: E402
 from factrl.rewards import reward  # noqa: E402
+from factrl.run import read_metrics  # noqa: E402
 from factrl.train.advantages import flip_advantages, group_advantages  # noqa: E402
 from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer  # noqa: E402
 from factrl.types import Example, Score, Span  # noqa: E402
@@ -180,6 +182,43 @@ def word_signs(text: str, width: int) -> Any:
     named = {SPANS[0]: 1, SPANS[1]: -1} if text in TEXTS[:7] else {}
     signs: Sequence[int] = [named.get(word, 0) for word in text.split()]
     return torch.tensor([[*signs, *[0] * (width - len(signs))]])
+
+
+def test_the_verb_on_two_processes_leaves_one_folder_that_goes_on(tiny_model: Path, tmp_path: Path) -> None:
+    rows = [
+        {"question": f"where is {name} from ?", "answers": ["rome"]} for name in ("ada", "bo", "cleo", "dan")
+    ]
+    data = tmp_path / "q.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    small = "prompts_per_step=2 num_generations=2 micro_batch_size=2 max_completion_length=4 bf16=false"
+    told = [
+        f"data.train={data}",
+        "data.chat=false",
+        f"run.dir={tmp_path / 'runs'}",
+        "train.steps=2",
+        "save_steps=1",
+    ]
+    told += [f"train.{word}" for word in small.split()]
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "factrl", "train")
+
+    def verb(*words: str) -> None:
+        done = subprocess.run(
+            [sys.executable, *launch, *words],
+            timeout=SECONDS,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    verb("truthrl", f"--model={tiny_model}", *told)
+    (folder,) = (tmp_path / "runs").iterdir()
+    verb(f"--resume={folder}", "train.steps=3")
+    assert list((tmp_path / "runs").iterdir()) == [folder]
+    assert [row["step"] for row in read_metrics(folder) if "reward" in row] == [1, 2, 3]
+    assert (folder / "model" / "config.json").is_file()
+    assert (folder / "report.html").is_file()
 
 
 if __name__ == "__main__":
