@@ -100,7 +100,7 @@ class SelfReference:
     """
 
     def __init__(self, llm: LLM, order: Order = "given", *, max_tokens: int = 2048) -> None:
-        self.llm, self.order, self.max_tokens = llm, _checked(order), max_tokens
+        self.llm, self.order, self.max_tokens = llm, checked_order(order), max_tokens
 
     def __call__(self, question: str, answer: str, *, order: Order | None = None) -> float:
         """1.0 when `answer` is better than the judge's own, 0.0 when not, 0.5 when the two orders disagree.
@@ -115,9 +115,9 @@ class SelfReference:
             Unscored: `judge_unreadable`; there is no verdict.
             LLMError: the judge could not be asked.
         """
-        chosen = self.order if order is None else _checked(order)
+        chosen = self.order if order is None else checked_order(order)
         ways = {"given": (self._given,), "swapped": (self._swapped,), "both": (self._given, self._swapped)}
-        return fmean(_guarded(ask, question, answer) for ask in ways[chosen])
+        return fmean(guarded(ask, question, answer) for ask in ways[chosen])
 
     def _given(self, question: str, answer: str) -> float:
         data = {"request": question, "given_answer": answer}
@@ -151,12 +151,12 @@ def rating_judge(llm: LLM, *, max_tokens: int = 512) -> Callable[[str, str], flo
         return _asked(llm, RATING_PROMPT, {"request": question, "answer": text}, _RATINGS, max_tokens)
 
     def rate(question: str, text: str) -> float:
-        return _guarded(ask, question, text)
+        return guarded(ask, question, text)
 
     return rate
 
 
-def _guarded(ask: Callable[[str, str], float], question: str, text: str) -> float:
+def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float:
     """`ask(question, text)`, or 0 for a text that says nothing or works on the judge instead of answering.
 
     A text that imitates our format and does well is asked about again under a request that it was not written
@@ -195,7 +195,12 @@ def _facts(reply: Reply) -> dict[str, Any]:
     }
 
 
-def _checked(order: Order) -> Order:
+def checked_order(order: Order) -> Order:
+    """`order` itself.
+
+    Raises:
+        ConfigError: no such order.
+    """
     if order not in get_args(Order):
         raise ConfigError(
             f"order={order!r} is not {', '.join(get_args(Order)[:-1])} or {get_args(Order)[-1]}"

@@ -70,9 +70,15 @@ class Supplier:
         return claims
 
     def compare(self) -> Any:
+        judge = self.asked("a reward for preferred answers")
+        if self.models.url == LOCAL:
+            from .letter_preference import LetterReference
+            from .local.llama import shared_model
+
+            return LetterReference(shared_model())
         from .preference import SelfReference
 
-        return SelfReference(self.asked("a reward for preferred answers"))
+        return SelfReference(judge)
 
     def rate(self) -> Any:
         from .preference import rating_judge
