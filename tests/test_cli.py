@@ -28,6 +28,7 @@ from fault_server import FaultServer, answers, closed_port, says
 VERBS = [
     *(
         "demo",
+        "lab",
         "verify",
         "index",
         "score",

@@ -236,7 +236,10 @@ def test_a_completion_that_was_stored_with_the_prefill_gets_none(text: str, pref
         ("score stored.jsonl --paper truthrl --column text", "has no column text"),
         ("score bare.jsonl --paper truthrl", "it has no accepted answers"),
         ("score stored.jsonl --paper truthrl:knowledge-binary", "it has no out-of-knowledge flag"),
-        ("score stored.jsonl --paper truthrl:reasoning-additive", "needs a judge; give http://localhost:8000/v1#model or local as --judge"),
+        (
+            "score stored.jsonl --paper truthrl:reasoning-additive",
+            "reasoning needs a judge; give http",
+        ),
         ("score stored.jsonl --paper truthrl --judge {closed}#m", "{closed} could not be reached: "),
         ("score stored.jsonl --paper truthrl --output out", "--output out must end in .jsonl"),
         ("score stored.jsonl --paper truthrl --output none/o.jsonl", "is in none, which does not exist"),

@@ -224,8 +224,8 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
 
     The last line that is not empty must be `VERDICT: word`, alone or after the end of a sentence; case, bold,
     backticks and a final period do not matter.  Every other verdict in the reply must be the same.  Nothing
-    is guessed from letters, from parts of words or from free text.  Of a reasoning model's reply only what follows
-    `</think>` is read.
+    is guessed from letters, from parts of words or from free text.  Of a reasoning model's reply only what
+    follows `</think>` is read.
 
     Args:
         reply: the judge's whole reply.

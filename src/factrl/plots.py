@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
-_INK, _FAINT = "#1c2126", "#b9c0c7"
+INK, FAINT = "#1c2126", "#b9c0c7"
 _OUTCOME_STYLE = {
     "accuracy": ("#0b62a0", "o", 1.6),
     "abstention": ("#5b6570", "s", 1.6),
     "hallucination": ("#b54708", "^", 1.6),
-    "truthfulness": (_INK, "D", 2.4),
+    "truthfulness": (INK, "D", 2.4),
 }
 _ARM_STYLE = (("#882255", "o"), ("#11746a", "s"), ("#332288", "^"), ("#7a6200", "D"), ("#5b6570", "v"))
 _WIDTH, _HEIGHT, _DPI = 7.33, 3.45, 300  # 1100 px of a README at twice the density
@@ -101,7 +101,7 @@ def hallucination_vs_abstention(curves: Curves, path: str | Path, *, title: str,
         raise MissingExtra("matplotlib", "report") from None
     figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=_DPI, layout="constrained")
     heading = figure.suptitle(
-        "\n".join(textwrap.wrap(one_line(title), 86)), x=0.012, ha="left", fontsize=10, color=_INK
+        "\n".join(textwrap.wrap(one_line(title), 86)), x=0.012, ha="left", fontsize=10, color=INK
     )
     heading.set(fontweight="bold", parse_math=False)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.12))
@@ -172,7 +172,7 @@ def path_labels(
         [(p.abstention * 100 / reach[0], p.hallucination * 100 / reach[1]) for p in arm]
         for arm in curves.values()
     ]
-    taken = [spot for path in paths for spot in _dense(path)]
+    taken = [spot for path in paths for spot in dense_path(path)]
     first = next(iter(curves.values()))[0]
     wanted: list[tuple[int | None, str, tuple[float, float]]] = [
         (index, f"{_short(arm)}, step {points[-1].step}", paths[index][-1])
@@ -183,7 +183,7 @@ def path_labels(
     boxes: list[Box] = []
     for arm, text, (x, y) in wanted:
         width, height = character[0] * len(text), character[1]
-        box = min(_boxes(x, y, width, height), key=lambda box: _cost(box, taken, boxes))
+        box = min(label_boxes(x, y, width, height), key=lambda box: label_cost(box, taken, boxes))
         boxes.append(box)
         labels.append(Label(arm, text, box[0] * reach[0], (box[1] + height / 2) * reach[1]))
     taken += [
@@ -191,10 +191,10 @@ def path_labels(
         for left, low, right, high in boxes
         for i in range(9)
     ]
-    return [_guide(a, reach, taken) for a in range(0, 100, 20) if 100 - a < sum(reach) - 24], labels
+    return [guide_line(a, reach, taken) for a in range(0, 100, 20) if 100 - a < sum(reach) - 24], labels
 
 
-def _guide(accuracy: int, reach: tuple[float, float], taken: Sequence[tuple[float, float]]) -> Guide:
+def guide_line(accuracy: int, reach: tuple[float, float], taken: Sequence[tuple[float, float]]) -> Guide:
     """The name of a line of equal accuracy goes where its whole length is farthest from anything drawn."""
     rest = 100 - accuracy
     low, high = max(0.0, rest - reach[1]), min(float(rest), reach[0])
@@ -224,9 +224,9 @@ def outcome_marker(name: str) -> str:
 
 def _draw_paths(axes: Axes, curves: Curves) -> None:
     reach = frame_of(curves)
-    _frame(axes, "Hallucination against abstention", (0, reach[0]), (0, reach[1]))
-    axes.set_xlabel("abstention, % of questions", fontsize=8, color=_INK)
-    axes.set_ylabel("hallucination, %", fontsize=8, color=_INK)
+    style_axes(axes, "Hallucination against abstention", (0, reach[0]), (0, reach[1]))
+    axes.set_xlabel("abstention, % of questions", fontsize=8, color=INK)
+    axes.set_ylabel("hallucination, %", fontsize=8, color=INK)
     for index, points in enumerate(curves.values()):
         colour, marker = arm_style(index)
         xs, ys = [100 * p.abstention for p in points], [100 * p.hallucination for p in points]
@@ -234,22 +234,22 @@ def _draw_paths(axes: Axes, curves: Curves) -> None:
         ends = {"color": colour, "marker": marker, "markersize": 6.5, "clip_on": False}
         axes.plot(xs[-1:], ys[-1:], zorder=5, **ends)
     for x, y in starts_of(curves):
-        axes.plot(x, y, marker="o", markersize=6, mfc="white", color=_INK, zorder=4, clip_on=False)
+        axes.plot(x, y, marker="o", markersize=6, mfc="white", color=INK, zorder=4, clip_on=False)
     guides, labels = path_labels(curves, reach, (0.021, 0.048))
     for guide in guides:
         rest = 100 - guide.accuracy
-        axes.plot([rest - reach[1], rest], [reach[1], 0], color=_FAINT, linewidth=0.6, zorder=1)
+        axes.plot([rest - reach[1], rest], [reach[1], 0], color=FAINT, linewidth=0.6, zorder=1)
         axes.text(
             *(guide.x, guide.y, guide.text),
             **{"fontsize": 6.5, "color": "#5f6870", "ha": "center", "va": "bottom", "rotation": -45},
             **{"rotation_mode": "anchor", "transform_rotates_text": True, "zorder": 2},
         )
     for label in labels:
-        colour = _INK if label.arm is None else arm_style(label.arm)[0]
-        _label(axes, label.x, label.y, label.text, colour)
+        colour = INK if label.arm is None else arm_style(label.arm)[0]
+        write_label(axes, label.x, label.y, label.text, colour)
 
 
-def _dense(path: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def dense_path(path: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The path as spots so close that no label fits between them."""
     spots = list(path[:1])
     for (x0, y0), (x1, y1) in pairwise(path):
@@ -258,7 +258,7 @@ def _dense(path: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return spots
 
 
-def _boxes(x: float, y: float, width: float, height: float) -> list[Box]:
+def label_boxes(x: float, y: float, width: float, height: float) -> list[Box]:
     """Boxes around a spot, the preferred ones first: to the right, then above and below, ever farther."""
     away = 0.03
     corners = [(x + away, y - height / 2)]
@@ -269,7 +269,7 @@ def _boxes(x: float, y: float, width: float, height: float) -> list[Box]:
     return [(left, low, left + width, low + height) for left, low in corners]
 
 
-def _cost(box: Box, taken: Sequence[tuple[float, float]], boxes: Sequence[Box]) -> float:
+def label_cost(box: Box, taken: Sequence[tuple[float, float]], boxes: Sequence[Box]) -> float:
     """How bad a place for a label is: on another label, outside the panel, on a path, in this order."""
     left, low, right, high = box
     crossed = sum(left < b[2] and b[0] < right and low < b[3] and b[1] < high for b in boxes)
@@ -284,34 +284,36 @@ def _draw_steps(axes: Axes, arm: str, points: Sequence[Point]) -> None:
     low, high = min(0, -_round_up(-min(values))), _round_up(max(values))
     first, last = points[0].step, points[-1].step
     span = max(last - first, 1)
-    _frame(axes, f"{_short(arm)} over the steps", (first - 0.02 * span, last + 0.5 * span), (low, high))
-    axes.set_xlabel("step", fontsize=8, color=_INK)
-    axes.set_ylabel("% (truthfulness = accuracy − hallucination)", fontsize=7.5, color=_INK)
+    style_axes(axes, f"{_short(arm)} over the steps", (first - 0.02 * span, last + 0.5 * span), (low, high))
+    axes.set_xlabel("step", fontsize=8, color=INK)
+    axes.set_ylabel("% (truthfulness = accuracy − hallucination)", fontsize=7.5, color=INK)
     axes.set_xticks([tick for tick in axes.get_xticks() if first <= tick <= last])
     axes.spines["bottom"].set_bounds(first, last)
     if low < 0:
-        axes.axhline(0, color=_FAINT, linewidth=0.8, zorder=1)
+        axes.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
     heights = spread([shown[name][-1] for name in OUTCOMES], 0.085 * (high - low))
     for name, height in zip(OUTCOMES, heights, strict=True):
         colour, marker, width = _OUTCOME_STYLE[name]
         steps = [point.step for point in points]
         axes.plot(steps, shown[name], color=colour, linewidth=width, marker=marker, markersize=3.6, zorder=3)
         end = f"{name} {shown[name][-1]:.1f}".replace("-", "−")
-        _label(axes, last + 0.04 * span, height, end, colour)
+        write_label(axes, last + 0.04 * span, height, end, colour)
 
 
-def _frame(axes: Axes, title: str, x: tuple[float, float], y: tuple[float, float]) -> None:
-    axes.set_title(title, loc="left", fontsize=8.5, color=_INK, parse_math=False)
+def style_axes(axes: Axes, title: str, x: tuple[float, float], y: tuple[float, float]) -> None:
+    """Title, ranges and the look of a panel."""
+    axes.set_title(title, loc="left", fontsize=8.5, color=INK, parse_math=False)
     axes.set_xlim(*x)
     axes.set_ylim(*y)
-    axes.tick_params(labelsize=7.5, colors=_INK, length=3, width=0.6)
+    axes.tick_params(labelsize=7.5, colors=INK, length=3, width=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(_FAINT)
+        axes.spines[side].set_color(FAINT)
 
 
-def _label(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+def write_label(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    """A name beside what it names, readable on top of lines."""
     from matplotlib.patheffects import withStroke
 
     shown = axes.text(x, y, text, color=colour, fontsize=7.5, va="center", zorder=6, parse_math=False)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import ConfigError, SetupError, TooManyMasked, nearest
-from . import demo, describe, doctor, evaluate, index, models, report, score, show, train, verify
+from . import demo, describe, doctor, evaluate, index, lab, models, report, score, show, train, verify
 from .terminal import complain, drop_stdout, never_fail_on_letters
 
 
@@ -87,6 +87,6 @@ def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentP
     )
     parser.add_argument("--version", action="version", version=f"factrl {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
-    for module in (demo, verify, index, score, train, report, evaluate, show, describe, models, doctor):
+    for module in (demo, lab, verify, index, score, train, report, evaluate, show, describe, models, doctor):
         module.add_verbs(verbs)
     return parser, verbs.choices

@@ -52,8 +52,8 @@ class LLMClaims:
         style: whose definition of a claim: `factscore`, `veriscore` or `knowrl`.
         per: one call per `response` or per `sentence`; None takes the style's own (a sentence for
         `veriscore`).
-        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence, and more for
-            long texts: a wordy one could hide behind a list that is cut off.
+        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence, and more
+            for long texts: a wordy one could hide behind a list that is cut off.
 
     Attributes:
         found, planted: claims so far, and those dropped because their words are not in the text.

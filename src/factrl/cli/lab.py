@@ -1,0 +1,97 @@
+"""`factrl lab`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError
+from ..lab.choose import table_of
+from ..lab.tables import find_table, table_names
+from .options import Verbs, add_verb, at_least_one, needs_extra
+from .terminal import say, show_table
+
+if TYPE_CHECKING:
+    from ..lab.outcome import Outcome
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "lab",
+        _lab,
+        about="see what a reward teaches, in minutes: a tiny model in a made-up world, no GPU, no key",
+        example=(
+            "examples:\n"
+            "  factrl lab\n"
+            "  factrl lab --table truthrl --seeds 3\n"
+            "  factrl lab truthrl:ternary knowrl knowrl:no-refusal r-tuning --seeds 3\n"
+            "  factrl lab my_reward.py:mine\n"
+            f"tables: {', '.join(table_names())}; docs/lab.md says how to read them, and what carries over"
+        ),
+    )
+    parser.add_argument(
+        "arms",
+        nargs="*",
+        metavar="SPEC",
+        help="rewards (truthrl:binary, my.py:mine) or methods (sft, rft, r-tuning, dpo, iterative-dpo)",
+    )
+    parser.add_argument(
+        "--table", metavar="NAME", help="a named table; with SPECs, the one whose world shows them"
+    )
+    parser.add_argument("--seeds", metavar="N", type=at_least_one, help="seeds 0 to N-1, and means over them")
+    parser.add_argument("--steps", metavar="N", type=at_least_one, help="optimizer steps of each arm")
+    parser.add_argument(
+        "--output", metavar="DIR", default="runs", help="folder for the run folder (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def _lab(args: argparse.Namespace) -> int:
+    name = args.table
+    table = table_of(args.arms, name) if args.arms else find_table(name or "default")
+    folder = _folder(Path(args.output))
+    needs_extra("train.quiet", "train").quiet_libraries()
+    needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
+    needs_extra("lab.picture", "train").needs_matplotlib()
+    outcome = needs_extra("lab.outcome", "train").run_table(
+        table, range(args.seeds or table.seeds), args.steps
+    )
+    folder.mkdir(parents=True)
+    _show(outcome, folder, as_json=args.json)
+    return 0
+
+
+def _show(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
+    from ..lab import show
+
+    report = show.write(outcome, folder)
+    if as_json:
+        say(json.dumps({**show.document(outcome), "folder": str(folder)}, indent=2))
+        return
+    say("\n".join([*show.headline(outcome), ""]))
+    show_table(show.results_table(outcome))
+    say("")
+    show_table(show.signs_table(outcome))
+    say("\n".join(["", *show.remarks(outcome), "", *outcome.table.notes, "", show.took(outcome)]))
+    say(f"picture  {folder / 'lab.png'}\nreport   {report}")
+
+
+def _folder(root: Path) -> Path:
+    """A run folder that does not exist yet, in a place that can be written to.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output {root}: cannot be made: {error.strerror}") from error
+    stem, number = f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", 1
+    while (root / (stem if number == 1 else f"{stem}-{number}")).exists():
+        number += 1
+    return root / (stem if number == 1 else f"{stem}-{number}")

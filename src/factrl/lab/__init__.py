@@ -1,0 +1,1 @@
+"""The lab: what a reward teaches, seen in minutes on a model world."""

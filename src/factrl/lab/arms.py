@@ -1,0 +1,337 @@
+"""Arms of a comparison: any reward by name, and the methods that learn from given answers.
+
+Every arm starts from a copy of the same pretrained model and takes as many optimizer steps as the others.
+
+sft            the accepted answer of every question
+rft            an own sample that is right; where none is ("out of knowledge"), an own sample that abstains
+r-tuning       the accepted answer, "I don't know" where the question is out of knowledge
+dpo            pairs of own samples: right over wrong; out of knowledge, "I don't know" over wrong
+iterative-dpo  four rounds, each with samples and the reference of the round before: right over "I don't
+               know" over wrong, whatever the question
+These are TruthRL's baselines (arXiv:2509.25760, section 4.1 and its code) in the lab's size.  Out of
+knowledge is what the pretrained model gets wrong `PROBES` times out of as many.  The paper takes 256 samples;
+where one guess in forty is right, so many would call hardly anything unknown.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch.nn.functional import logsigmoid
+
+from ..errors import ConfigError
+from ..papers import load_reward, settings_of, split_spec
+from ..rewards import Reward
+from ..types import Example
+from .loop import LoopSettings, Optimizer, greedy, optimise, sample
+from .model import Base, Decoder, Tokenizer, answer_loss, log_probs
+from .world import ABSTENTION, Form, World
+
+OFFLINE = ("sft", "rft", "r-tuning", "dpo", "iterative-dpo")
+PROBES = 8  # samples of the pretrained model that tell what it knows
+EVALUATIONS = 6  # points of a curve after the first
+ROUNDS = 4  # of iterative DPO
+DPO_BETA = 0.1
+BATCH = 64  # questions or pairs of a step of an offline method
+FORMS: Mapping[str, Form] = {
+    "truthrl": "boxed",
+    "knowrl": "tags",
+    "fspo": "tags",
+    "klcf": "tags",
+    "factreason": "tags",
+    "robust": "tags",
+}
+_TOLD = (  # settings of a paper that keep their meaning in the lab
+    "loss_type",
+    "scale_rewards",
+    "advantage_epsilon",
+    "beta",
+    "epsilon",
+    "num_iterations",
+    "temperature",
+)
+
+Probe = Sequence[Sequence[str]]
+OnStep = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What the held-out questions gave after so many steps; `metrics` are `World.measure`'s."""
+
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One arm of one seed, on a model world.
+
+    Attributes:
+        name: the reward's spec, an offline method, or `base`.
+        curve: from step 0, the pretrained model, to the last.
+        metrics: those of the last.
+        cpu_seconds: of the arm, its evaluations included; the pretrained model is not.
+        samples: a few held-out questions: (question, completion, tier).
+    """
+
+    name: str
+    seed: int
+    curve: Sequence[Point]
+    metrics: Mapping[str, float]
+    cpu_seconds: float
+    samples: Sequence[tuple[str, str, str]]
+
+
+def run_arm(
+    world: World,
+    base: Base,
+    arm: str,
+    seed: int = 0,
+    steps: int = 48,
+    on_step: OnStep | None = None,
+    settings: LoopSettings | None = None,
+) -> ArmResult:
+    """Train a copy of `base` and measure it on the held-out questions on the way.
+
+    Args:
+        arm: a reward's spec (`truthrl:binary`, `my_file.py:mine`), one of `OFFLINE`, or `base`: no training.
+        seed: of the samples and the order of the questions.
+        on_step: called with the number of steps done.
+        settings: of the loop; `paper_settings(arm)` unless given.
+
+    Raises:
+        ConfigError: unknown arm, or a reward that asks for something that this world has no oracle for.
+        DataError: the world's questions lack what the reward needs.
+    """
+    started = time.process_time()
+    model = copy.deepcopy(base.model)
+    curve, texts = [], []
+
+    def evaluate(step: int) -> None:
+        texts[:] = greedy(model, base.tokenizer, world, world.test)
+        curve.append(Point(step, world.measure(list(zip(world.test, texts, strict=True)))))
+
+    evaluate(0)
+    if arm != "base":
+        learning = _offline(world, base, model, arm, seed, steps) if arm in OFFLINE else None
+        learning = learning or reinforced(world, base, model, arm, seed, settings)
+        every = max(1, round(steps / EVALUATIONS))
+        for step in range(1, steps + 1):
+            next(learning)
+            if step == steps or step % every == 0:
+                evaluate(step)
+            if on_step is not None:
+                on_step(step)
+    seconds = time.process_time() - started
+    return ArmResult(arm, seed, curve, curve[-1].metrics, seconds, _shown(world, texts))
+
+
+# -- Rewards --------------------------------------------------------------------------------------------
+
+
+def reinforced(
+    world: World, base: Base, model: Decoder, spec: str, seed: int, settings: LoopSettings | None = None
+) -> Iterator[Any]:
+    """Each turn one step of reinforcement learning with a reward; see `run_arm`."""
+    reward = supplied(world, spec)
+    examples: Sequence[Example] = world.train
+    if _needs_probe(reward, examples[0]):
+        flags = out_of_knowledge(world, probe(world, base, examples, seed))
+        examples = [replace(example, ook=flag) for example, flag in zip(examples, flags, strict=True)]
+    reward.check_examples(examples)
+    return optimise(
+        model,
+        base.tokenizer,
+        world,
+        reward,
+        form_of(spec, reward),
+        settings or paper_settings(spec),
+        examples=examples,
+        reference=base.model,
+        seed=seed,
+    )
+
+
+def supplied(world: World, spec: str) -> Reward:
+    """The reward of a spec with the world's oracles as its resources.
+
+    Raises:
+        ConfigError: as `load_reward`, or it asks for something that this world has no oracle for.
+    """
+    reward, oracles = load_reward(spec), world.resources()
+    for name in reward.missing:
+        if name not in oracles:
+            raise ConfigError(
+                f"{spec} asks for {name!r}, and the world {world.name!r} has no oracle for it "
+                f"(it has: {', '.join(oracles)})"
+            )
+    return reward.with_(**{name: oracles[name] for name in reward.missing})
+
+
+def paper_settings(spec: str) -> LoopSettings:
+    """The lab's settings with those of the paper that mean the same on a model of any size."""
+    told = settings_of(spec).get("train", {})
+    return LoopSettings(**{name: told[name] for name in _TOLD if name in told})
+
+
+def form_of(spec: str, reward: Reward) -> Form:
+    """The form in which a reward reads completions; one of your own reads them as they are.
+
+    A knob `answer` says it first, as `truthrl` and `robust` have; one of your own may have it too.
+    """
+    told = reward.knobs.get("answer")
+    if told in ("boxed", "tags", "text"):
+        return told
+    if reward.knobs.get("thinking") is False:
+        return "text"
+    return FORMS.get(split_spec(spec)[0], "text")
+
+
+def _needs_probe(reward: Reward, example: Example) -> bool:
+    """Whether it refuses an example for nothing but its missing out-of-knowledge flag."""
+    if reward.requires is None:
+        return False
+    unknown = reward.requires(replace(example, ook=None), reward.knobs)
+    return bool(unknown) and not reward.requires(replace(example, ook=True), reward.knobs)
+
+
+# -- What the pretrained model knows --------------------------------------------------------------------
+
+
+def probe(world: World, base: Base, examples: Sequence[Example], seed: int) -> Probe:
+    """`PROBES` samples of the pretrained model for each example."""
+    return _answers(world, base.tokenizer, base.model, examples, torch.Generator().manual_seed(seed))
+
+
+def out_of_knowledge(world: World, found: Probe) -> list[bool]:
+    """For each training question, whether none of its samples is right."""
+    grade = _grader(world)
+    return [
+        not any(grade(example, text) == "correct" for text in {*texts})
+        for example, texts in zip(world.train, found, strict=True)
+    ]
+
+
+def _answers(
+    world: World, tokenizer: Tokenizer, model: Decoder, examples: Sequence[Example], draw: torch.Generator
+) -> Probe:
+    groups: list[list[str]] = []
+    for start in range(0, len(examples), 4 * BATCH):
+        prompts = tokenizer.prompts([world.prompt(e) for e in examples[start : start + 4 * BATCH]])
+        rows = sample(model, prompts, PROBES, world.max_new_tokens, 1.0, draw).tolist()
+        texts = [tokenizer.decode(row) for row in rows]
+        groups += [texts[i : i + PROBES] for i in range(0, len(texts), PROBES)]
+    return groups
+
+
+def _grader(world: World) -> Callable[[Example, str], str]:
+    grade = world.resources().get("grade")
+    if grade is None:
+        raise ConfigError(f"the world {world.name!r} has no answers that could be graded for this arm")
+    return lambda example, text: grade(example.question, text, example.answers).label
+
+
+# -- Given answers --------------------------------------------------------------------------------------
+
+
+def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int, steps: int) -> Iterator[Any]:
+    """Each turn one optimizer step of an offline method."""
+    if arm == "iterative-dpo":
+        return _iterative(world, base, model, seed, steps)
+    if arm == "sft":
+        given = [(world.prompt(example), example.answers[0]) for example in world.train]
+        return _imitation(model, base.tokenizer, given, seed)
+    found = probe(world, base, world.train, seed)
+    unknown = out_of_knowledge(world, found)
+    grade = _grader(world)
+    given, pairs = [], []
+    for example, texts, ook in zip(world.train, found, unknown, strict=True):
+        prompt = world.prompt(example)
+        labels = {text: grade(example, text) for text in texts}
+        wanted = "abstained" if ook else "correct"
+        chosen = next((text for text in texts if labels[text] == wanted), None)
+        wrong = next((text for text in texts if labels[text] == "incorrect"), None)
+        if arm == "r-tuning":
+            given.append((prompt, ABSTENTION if ook else example.answers[0]))
+        elif arm == "rft" and chosen is not None:
+            given.append((prompt, chosen))
+        elif arm == "dpo" and wrong is not None:
+            pairs.append((prompt, ABSTENTION if ook else chosen, wrong))
+    if arm == "dpo":
+        return _preference(model, base.model, base.tokenizer, pairs, seed)
+    return _imitation(model, base.tokenizer, given, seed)
+
+
+def _imitation(
+    model: Decoder, tokenizer: Tokenizer, given: Sequence[tuple[str, str]], seed: int
+) -> Iterator[None]:
+    optimizer = Optimizer(model, LoopSettings())
+    for part in _parts(given, seed):
+        optimizer.step(answer_loss(model, tokenizer, part))
+        yield
+
+
+def _preference(
+    model: Decoder, reference: Decoder, tokenizer: Tokenizer, pairs: Sequence[Any], seed: int
+) -> Iterator[None]:
+    """Direct preference optimisation (arXiv:2305.18290, Eq. 7) on (prompt, better, worse)."""
+    optimizer = Optimizer(model, LoopSettings())
+    for part in _parts(pairs, seed):
+        prompts = tokenizer.prompts([prompt for prompt, _, _ in part])
+        both = tokenizer.completions([text for _, better, worse in part for text in (better, worse)])
+        with torch.no_grad():
+            before = log_probs(reference, prompts, both).sum(dim=1)
+        gain = (log_probs(model, prompts, both).sum(dim=1) - before).view(-1, 2)
+        optimizer.step(-logsigmoid(DPO_BETA * (gain[:, 0] - gain[:, 1])).mean())
+        yield
+
+
+def _iterative(world: World, base: Base, model: Decoder, seed: int, steps: int) -> Iterator[None]:
+    """Every round a share of the questions is asked anew, and the best sample is set against the worst."""
+    grade = _grader(world)
+    worth = {"correct": 1, "abstained": 0, "incorrect": -1}
+    draw, order = torch.Generator().manual_seed(seed), list(world.train)
+    random.Random(seed).shuffle(order)
+    for number in range(ROUNDS):
+        reference = copy.deepcopy(model)
+        asked, pairs = order[number::ROUNDS], []
+        for example, texts in zip(
+            asked, _answers(world, base.tokenizer, reference, asked, draw), strict=True
+        ):
+            ranked = sorted(texts, key=lambda text, example=example: worth[grade(example, text)])
+            if grade(example, ranked[0]) != grade(example, ranked[-1]):
+                pairs.append((world.prompt(example), ranked[-1], ranked[0]))
+        # When all samples of a question are alike, there is nothing left to learn from it.
+        learning = _preference(model, reference, base.tokenizer, pairs, seed) if pairs else repeat(None)
+        for _ in range(steps * number // ROUNDS, steps * (number + 1) // ROUNDS):
+            yield next(learning)
+
+
+def _parts(rows: Sequence[Any], seed: int) -> Iterator[list[Any]]:
+    """Parts of `BATCH` rows or of all where there are fewer, epoch after epoch."""
+    draw, order = random.Random(seed), list(rows)
+    if not order:
+        raise ConfigError("the pretrained model's samples give this arm nothing to learn from")
+    size = min(BATCH, len(order))
+    while True:
+        draw.shuffle(order)
+        for start in range(0, len(order) - size + 1, size):
+            yield order[start : start + size]
+
+
+def _shown(world: World, texts: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Two questions of each tier with their answers."""
+    shown: dict[str, list[tuple[str, str, str]]] = {}
+    for example, text in zip(world.test, texts, strict=True):
+        tier = str(example.meta.get("tier", ""))
+        if len(shown.setdefault(tier, [])) < 2:
+            shown[tier].append((example.question, text, tier))
+    return [row for rows in shown.values() for row in rows]

@@ -1,0 +1,84 @@
+"""Arms of the user's choice: which world shows them, and whether they fit it, before torch is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import ConfigError, nearest
+from ..papers import load_paper, load_reward, paper_names, split_spec
+from .tables import BASE, METHODS, Row, Table, find_table, make_world, table_names
+
+_HOMES = {"fspo": "fspo", "klcf": "longform", "factreason": "longform"}  # paper -> table; others: default
+
+
+def table_of(specs: Sequence[str], name: str | None = None) -> Table:
+    """A table with these arms, in the world and with the columns of a named one.
+
+    Args:
+        specs: rewards and methods.
+        name: of the table; by default the one that the arms' papers are in, `default` for one's own rewards.
+
+    Raises:
+        ConfigError: an arm does not exist or is given twice, or the arms are shown in different worlds.
+    """
+    for number, spec in enumerate(specs):
+        check_arm(spec)
+        if spec in specs[:number]:
+            raise ConfigError(f"the arm {spec!r} is given twice")
+    homes = {_HOMES.get(split_spec(spec)[0], "default"): spec for spec in specs if spec not in METHODS}
+    if name is None and len(homes) > 1:
+        raise ConfigError(
+            f"{' and '.join(homes.values())} are shown in different worlds; choose one with "
+            f"--table {' or --table '.join(homes)}"
+        )
+    table = find_table(name or next(iter(homes), "default"))
+    # In another world than the paper's own, its directions say nothing.
+    near = (other for other in map(find_table, table_names()) if other.world == table.world)
+    told = {row.arm: row.paper for other in (*near, table) for row in other.rows}
+    rows = tuple(Row(spec, told.get(_whole(spec), {})) for spec in specs)
+    for row in rows:
+        _check_fit(row.arm, table)
+    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, order="")
+
+
+def check_arm(spec: str) -> None:
+    """Refuse what is no arm, before torch is loaded.
+
+    Raises:
+        ConfigError: no such method, paper, variant or file.
+    """
+    if spec == BASE:
+        raise ConfigError(f"{BASE!r} is what every arm starts from and is in every table; leave it out")
+    if spec in METHODS:
+        return
+    name, variant = split_spec(spec)
+    if not variant and not name.endswith(".py") and name not in paper_names():
+        known = (*METHODS, *paper_names())
+        raise ConfigError(
+            f"unknown arm {spec!r}{nearest(spec, known)} (methods: {', '.join(METHODS)}; rewards: "
+            f"{', '.join(paper_names())}, each with :VARIANT, or my_file.py:function)"
+        )
+    load_reward(spec)
+
+
+def _whole(spec: str) -> str:
+    """`truthrl` -> `truthrl:ternary`; methods and rewards of one's own as they are."""
+    name, variant = split_spec(spec)
+    if variant or name.endswith(".py") or spec in METHODS:
+        return spec
+    return f"{name}:{next(iter(load_paper(name).VARIANTS))}"
+
+
+def _check_fit(spec: str, table: Table) -> None:
+    """Refuse a reward that asks for what the world does not have, or that lacks a knob."""
+    if spec in METHODS:
+        return
+    world, reward = make_world(table.world, 0), load_reward(spec)
+    missing = [name for name in reward.missing if name not in world.resources()]
+    if missing:
+        raise ConfigError(f"the world {table.world!r} has no {missing[0]!r}, which {spec} asks for")
+    probed = replace(world.train[0], ook=True)  # an arm that needs to know asks the model itself
+    problem = reward.requires(probed, reward.knobs) if reward.requires else None
+    if problem:
+        raise ConfigError(f"{spec} cannot be an arm in the world {table.world!r}: {problem}")

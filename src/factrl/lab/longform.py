@@ -1,0 +1,324 @@
+"""A world of long answers: what do you know about X?  For rewards of recall, precision and detail.
+
+"Plays Arden . Eats something . Has parents ." says one of the six things that there are to say of a person,
+is vague about another, and pads.  A vague statement claims nothing that could be verified, so it is how the
+model leaves out what it is not sure of.  An empty one, such as the last, is true of everyone: a claim that
+every verifier supports and that tells nothing.
+
+Of people of the tier `known` the pretraining text says what is true.  Of those of the tier `half` it does so
+for about half of what there is to say, and guesses the rest anew each time; those of the tier `unknown` it
+never names.  It mostly says three things, so recall, precision and detail all have room.
+
+The oracles are exact and know more than those of a paper: `verify`, `checklist` and `truthfulness` look the
+fact table up, and never err.  `rate` and `compare` stand in for a judge of general quality; like the one of
+"Learning to Reason for Factuality", which is told to ignore truth, they count what is said with content,
+right or wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from ..abstention import abstains
+from ..checklist import Item
+from ..errors import ConfigError
+from ..sentences import sentences
+from ..types import Claim, Example, Finding, Passage, Verdict
+from ..verifier.report import Check, Report
+from .names import invented, pairs
+from .world import ABSTENTION, ORACLE, Form, Wrapped, word_starts
+
+VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
+VAGUE = "something"
+EMPTY = {"breathes": "air", "has": "parents"}  # what can be said of everyone
+_ASKED = "What do you know about "
+_OWN = 3  # things with content that the judge's own answer says, as the pretraining text does
+_SAID = {1: 0.1, 2: 0.2, 3: 0.4, 4: 0.15, 5: 0.1, 6: 0.05}  # share of the texts that say so many things
+_LEFT_OUT = 0.15  # how often a text goes on with the verb after the next
+_FORMS: Mapping[Form, tuple[str, str]] = {
+    "tags": ("<think>I list what I know.</think> <answer>", "</answer>"),
+    "boxed": ("\\boxed{", "}"),
+    "text": ("", ""),
+}
+
+
+@dataclass(frozen=True)
+class Longform:
+    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.world.World`.
+
+    Args:
+        seed: of names, facts and pretraining text.
+        people: how many, a third of them in each tier; a third of each is held out for testing.
+        values: how many names there are to fill in, for each of the six verbs.
+        exposure: how often the pretraining text tells of each person who is not unknown.
+        guessed: share of the six things that are guessed whenever a half-known person is told of.
+        vague: share of what is told that is "something" instead.
+        padding: share of the texts with an empty statement, for each of the two.
+        abstention: share of the texts that are "I don't know", about anyone.
+    """
+
+    seed: int = 0
+    people: int = 120
+    values: int = 20
+    exposure: int = 240
+    guessed: float = 0.5
+    vague: float = 0.08
+    padding: float = 0.05
+    abstention: float = 0.03
+
+    name = "longform"
+    max_new_tokens = 28  # nine statements; there are eight to make, two of them empty
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"world": self.name, "version": 1, **asdict(self)}
+
+    @cached_property
+    def _people(self) -> Mapping[str, str]:
+        """Person -> tier."""
+        many = 2 * int(self.people**0.5)
+        first, last = (invented(many, f"{part} {self.seed}") for part in ("first", "last"))
+        tiers = ("known", "half", "unknown")
+        return {person: tiers[n % 3] for n, person in enumerate(pairs(self.people, first, last, self.seed))}
+
+    @cached_property
+    def _values(self) -> Mapping[str, Sequence[str]]:
+        names = invented(self.values * len(VERBS), f"values {self.seed}")
+        return {verb: names[n * self.values : (n + 1) * self.values] for n, verb in enumerate(VERBS)}
+
+    @cached_property
+    def facts(self) -> Mapping[tuple[str, str], str]:
+        """(person, verb) -> what is true."""
+        rng = random.Random(f"facts {self.seed}")
+        return {(person, verb): rng.choice(self._values[verb]) for person in self._people for verb in VERBS}
+
+    @cached_property
+    def _guessed(self) -> frozenset[tuple[str, str]]:
+        """(person, verb) of which the pretraining text has no knowledge."""
+        rng = random.Random(f"guessed {self.seed}")
+        half = [about for about in self.facts if self._people[about[0]] == "half"]
+        return frozenset(about for about in half if rng.random() < self.guessed)
+
+    @cached_property
+    def words(self) -> Sequence[str]:
+        names = [word for person in self._people for word in person.split()]
+        values = [name for kind in self._values.values() for name in kind]
+        verbs = map(str.capitalize, (*VERBS, *EMPTY))
+        return [
+            *dict.fromkeys(
+                [
+                    *_question("?").split(),
+                    *ABSTENTION.split(),
+                    ".",
+                    VAGUE,
+                    *EMPTY.values(),
+                    *verbs,
+                    *names,
+                    *values,
+                ]
+            )
+        ]
+
+    @cached_property
+    def _examples(self) -> Sequence[Example]:
+        return [
+            Example(
+                _question(person),
+                id=person,
+                topic=person,
+                checklist=tuple(f"{person} {verb} {self.facts[person, verb]}." for verb in VERBS),
+                meta={"tier": tier},
+            )
+            for person, tier in self._people.items()
+        ]
+
+    @property
+    def train(self) -> Sequence[Example]:
+        return self._examples[self.people // 3 :]
+
+    @property
+    def test(self) -> Sequence[Example]:
+        return self._examples[: self.people // 3]
+
+    def prompt(self, example: Example) -> str:
+        return example.question
+
+    def pretraining(self) -> Iterable[tuple[str, str]]:
+        rng = random.Random(f"text {self.seed}")
+        told = [person for person, tier in self._people.items() if tier != "unknown"] * self.exposure
+        rng.shuffle(told)
+        for person in told:
+            yield _question(person), self._telling(person, rng)
+
+    def _telling(self, person: str, rng: random.Random) -> str:
+        """What the pretraining text says of a person once: some verbs in their order, from any of them on."""
+        if rng.random() < self.abstention:
+            return f"{ABSTENTION} ."
+        (count,) = rng.choices([*_SAID], [*_SAID.values()])
+        first = rng.randrange(len(VERBS))
+        verbs = [verb for verb in VERBS[first:] + VERBS[:first] if rng.random() >= _LEFT_OUT]
+        said = []
+        for verb in verbs[:count]:
+            guess = (person, verb) in self._guessed
+            value = rng.choice(self._values[verb]) if guess else self.facts[person, verb]
+            said.append(f"{verb.capitalize()} {VAGUE if rng.random() < self.vague else value} .")
+        for verb, value in EMPTY.items():
+            if rng.random() < self.padding:
+                said.insert(rng.randrange(len(said) + 1), f"{verb.capitalize()} {value} .")
+        return " ".join(said)
+
+    def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
+        """The whole completion is the answer; the thinking before it is the same for all."""
+        before, after = _FORMS[form]
+        return Wrapped(before + completion + after, word_starts(completion, len(before)))
+
+    def resources(self) -> Mapping[str, Any]:
+        return {
+            "verify": self.verify,
+            "extract": extract,
+            "checklist": checklist,
+            "truthfulness": self.truthfulness,
+            "rate": rate,
+            "compare": compare,
+        }
+
+    def verify(
+        self, text: str, question: str = "", *, topic: str = "", evidence: Sequence[Passage] | None = None
+    ) -> Report:
+        """What the fact table says of every claim; the evidence is not looked at."""
+        checks = [
+            Check(claim, verdict=None if claim.skip else Verdict(self._finding(claim.text), ORACLE))
+            for claim in extract(text, question, topic)
+        ]
+        return Report(text, question, tuple(checks), judge=ORACLE, abstained=abstains(text))
+
+    def truthfulness(self, claims: Sequence[str]) -> list[float]:
+        """1 for a claim that is true and 0 for one that is not; no model is that sure."""
+        return [float(self._finding(claim) == "supported") for claim in claims]
+
+    def _finding(self, claim: str) -> Finding:
+        said = _read(claim)
+        fact = (EMPTY.get(said[1]) or self.facts.get(said[:2])) if said else None
+        if said is None or fact is None:
+            return "unknown"
+        return "supported" if said[2] == fact else "refuted"
+
+    def measure(self, completions: Sequence[tuple[Example, str]]) -> Mapping[str, float]:
+        """Overall and as `known/recall` by tier; a claim that is said twice counts once.
+
+        `recall`, the share of what there is to say that is said and true; `precision`, the share of what is
+        said with content that is true, over all completions (0 when nothing is said); `verified`, the share
+        of all claims that a verifier supports, empty ones among them; `detail`, how many these are in a
+        completion, a count; `padding`, the share of claims that are empty; `vague`, the share of sentences
+        that are skipped as such; `silence`, of completions without a claim; `preferred`, of those that
+        `compare` prefers.
+        """
+        rows: dict[str, list[tuple[Example, str]]] = {}
+        for example, completion in completions:
+            rows.setdefault("", []).append((example, completion))
+            rows.setdefault(f"{example.meta['tier']}/", []).append((example, completion))
+        return {
+            prefix + name: value
+            for prefix, some in rows.items()
+            for name, value in self._shares(some).items()
+        }
+
+    def _shares(self, rows: Sequence[tuple[Example, str]]) -> dict[str, float]:
+        reports = [self.verify(completion, e.question, topic=e.topic) for e, completion in rows]
+        checks = [check for report in reports for check in report.checks]
+        claims = [check for check in checks if check.verdict is not None]
+        true = [check for check in claims if check.verdict and check.verdict.label == "supported"]
+        empty, safe = sum(map(_is_empty, claims)), sum(map(_is_empty, true))
+        vague = sum(check.claim.skip == "unverifiable" for check in checks)
+        return {
+            "recall": (len(true) - safe) / (len(VERBS) * len(rows)),
+            "precision": (len(true) - safe) / max(len(claims) - empty, 1),
+            "verified": len(true) / max(len(claims), 1),
+            "detail": len(true) / len(rows),
+            "padding": empty / max(len(claims), 1),
+            "vague": vague / max(len(checks), 1),
+            "silence": sum(not report.claims for report in reports) / len(rows),
+            "preferred": sum(compare(e.question, completion) for e, completion in rows) / len(rows),
+        }
+
+
+def extract(text: str, question: str = "", topic: str = "") -> list[Claim]:
+    """One claim for each sentence, with the name that it leaves out; a vague one, or none, is skipped."""
+    person = topic or _person(question)
+    claims, said = [], set()
+    for number, at in enumerate(sentences(text)):
+        sentence = text[at.start : at.end]
+        read = _read(f"{person} {sentence}")
+        if read is None or read[2] == VAGUE:
+            claims.append(Claim(sentence, at.start, at.end, number, "unverifiable"))
+            continue
+        stated = f"{' '.join(read)}."
+        claims.append(Claim(stated, at.start, at.end, number, "repeat" if stated in said else None))
+        said.add(stated)
+    return claims
+
+
+def checklist(question: str, text: str, items: Sequence[str]) -> list[Item]:
+    """Whether a text says each item, says otherwise, also besides, or is silent about it."""
+    said: dict[str, set[str]] = {}
+    for verb, value in _stated(text, _person(question)):
+        said.setdefault(verb, set()).add(value)
+    return [_about(item, said) for item in items]
+
+
+def rate(question: str, text: str) -> float:
+    """The share of the six verbs of which anything is said, true or not."""
+    return len({verb for verb, _ in _stated(text, _person(question))} & {*VERBS}) / len(VERBS)
+
+
+def compare(question: str, answer: str, *, order: str = "given") -> float:
+    """1 when more is said with content than in the judge's own answer, which says three things; else 0.
+
+    Raises:
+        ConfigError: an order that no judge knows.
+    """
+    if order not in ("given", "swapped", "both"):
+        raise ConfigError(f"order={order!r} is not given, swapped or both")
+    return float(rate(question, answer) * len(VERBS) > _OWN)
+
+
+def _about(item: str, said: Mapping[str, set[str]]) -> Item:
+    read = _read(item)
+    values = said.get(read[1]) if read else None
+    if read is None or not values:
+        return "missing"
+    return "consistent" if values == {read[2]} else "contradictory"
+
+
+def _stated(text: str, person: str) -> Iterator[tuple[str, str]]:
+    """Verb and value of each statement of a text that is not vague, whether it names the person or not."""
+    for at in sentences(text):
+        sentence = text[at.start : at.end]
+        read = _read(sentence) or _read(f"{person} {sentence}")
+        if read is not None and read[2] != VAGUE:
+            yield read[1:]
+
+
+def _read(claim: str) -> tuple[str, str, str] | None:
+    """Person, verb and value; None when it is no statement of this world."""
+    words = claim.rstrip(" .").split()
+    if len(words) != 4 or words[2].lower() not in (*VERBS, *EMPTY):
+        return None
+    return f"{words[0]} {words[1]}", words[2].lower(), words[3]
+
+
+def _is_empty(check: Check) -> bool:
+    read = _read(check.claim.text)
+    return read is not None and read[1] in EMPTY
+
+
+def _question(person: str) -> str:
+    return f"{_ASKED}{person} ?"
+
+
+def _person(question: str) -> str:
+    return question.removeprefix(_ASKED).removesuffix(" ?")

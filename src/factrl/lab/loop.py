@@ -1,0 +1,274 @@
+"""GRPO in one file that is meant to be read: sample, reward, compare, step.
+
+    completions = sample(model, prompts)                     n of each prompt, with a cache of keys and values
+    rewards, signs = judge(reward, completions)              the real reward; NaN where masked
+    advantages = group_advantages(rewards)                   flipped token by token where there are spans
+    loss = -min(ratio A, clip(ratio) A) + beta KL            over the tokens that the policy wrote
+
+The estimators and the sign rule are those that `factrl train` uses (`factrl.train.advantages`); the names of
+the settings are its names too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ..rewards import Reward
+from ..train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
+from ..types import Completion, Example, Result
+from .model import END, PAD, Decoder, Tokenizer, log_probs
+from .world import Form, World
+
+EVALUATED_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """What the loop can be told; the defaults suit the lab's model, not a real one."""
+
+    prompts_per_step: int = 32
+    num_generations: int = 8
+    temperature: float = 1.0
+    learning_rate: float = 2e-4
+    warmup_steps: int = 10
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "reinforce++"] = "dr_grpo"
+    """How tokens are weighed: the mean of each completion's mean, a constant length, or all tokens alike;
+    `reinforce++` is the last with advantages of its own."""
+    scale_rewards: Scale = "group"
+    advantage_epsilon: float = 1e-6
+    beta: float = 0.0
+    """Weight of the KL penalty towards the model that training starts from."""
+    epsilon: float = 0.2
+    num_iterations: int = 1
+    """Steps on each batch; with one the ratio is 1 and nothing is clipped."""
+    max_grad_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step learns from.
+
+    Attributes:
+        prompts: (B, L).
+        completions: (B·n, T).
+        advantages: (B·n, T), 0 where masked.
+        weights: (B·n, T), what each token's loss is multiplied with; 0 where masked or padding.
+    """
+
+    prompts: torch.Tensor
+    completions: torch.Tensor
+    advantages: torch.Tensor
+    weights: torch.Tensor
+
+
+class Optimizer:
+    """AdamW with a warm-up and clipped gradients, for the loop and for the offline methods."""
+
+    def __init__(self, model: Decoder, settings: LoopSettings) -> None:
+        self._settings, self._steps, self._weights = settings, 0, list(model.parameters())
+        self._adam = torch.optim.AdamW(self._weights, weight_decay=0.0)
+
+    def step(self, loss: torch.Tensor) -> None:
+        """Go down the gradient of `loss`."""
+        self._steps += 1
+        warm = min(1.0, self._steps / max(self._settings.warmup_steps, 1))
+        self._adam.param_groups[0]["lr"] = self._settings.learning_rate * warm
+        self._adam.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._weights, self._settings.max_grad_norm)
+        self._adam.step()
+
+
+def optimise(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    world: World,
+    reward: Reward,
+    form: Form,
+    settings: LoopSettings,
+    *,
+    examples: Sequence[Example],
+    reference: Decoder | None = None,
+    seed: int = 0,
+) -> Iterator[list[Result]]:
+    """Train `model` in place, forever: each turn is one step and gives the results of its samples.
+
+    Args:
+        reward: with its resources supplied.
+        form: in which form it reads completions.
+        examples: what is asked, in an order drawn anew for each epoch.
+        reference: where the KL penalty pulls to; needed when there is one.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    optimizer = Optimizer(model, settings)
+    for asked in _turns(examples, settings.prompts_per_step, seed):
+        prompts = tokenizer.prompts([world.prompt(example) for example in asked])
+        n = settings.num_generations
+        completions = sample(model, prompts, n, world.max_new_tokens, settings.temperature, draw)
+        repeated = [example for example in asked for _ in range(n)]
+        results, signs = judge(reward, form, world, tokenizer, repeated, completions)
+        batch = make_batch(prompts, completions, results, signs, settings, world.max_new_tokens)
+        update(model, optimizer, batch, settings, reference)
+        yield results
+
+
+@torch.no_grad()
+def sample(
+    model: Decoder,
+    prompts: torch.Tensor,
+    times: int,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    draw: torch.Generator | None = None,
+) -> torch.Tensor:
+    """(B·times, T) completions, padded after their end; greedy at temperature 0.
+
+    The prompts are run once for all their samples, and every further token takes one column.
+    """
+    states, past, seen = model(prompts)
+    states = states[:, -1].repeat_interleave(times, 0)
+    past = [(k.repeat_interleave(times, 0), v.repeat_interleave(times, 0)) for k, v in past]
+    seen = seen.repeat_interleave(times, 0)
+    written: list[torch.Tensor] = []
+    ended = torch.zeros(len(states), dtype=torch.bool)
+    while True:
+        logits = model.logits(states)
+        if temperature:
+            chosen = torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=draw)[:, 0]
+        else:
+            chosen = logits.argmax(dim=-1)
+        written.append(chosen.masked_fill(ended, PAD))
+        ended = ended | (chosen == END)
+        if len(written) == max_new_tokens or bool(ended.all()):
+            return torch.stack(written, dim=1)
+        states, past, seen = model(written[-1][:, None], past, seen)
+        states = states[:, -1]
+
+
+def judge(
+    reward: Reward,
+    form: Form,
+    world: World,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    completions: torch.Tensor,
+) -> tuple[list[Result], torch.Tensor]:
+    """What became of each sample, and (B·n, T) the sign of the span that each of its words is in.
+
+    Samples of one example that say the same are judged once; a cache of verdicts does the same elsewhere.
+    """
+    texts = [tokenizer.decode(row) for row in completions.tolist()]
+    lengths = (completions != PAD).sum(dim=1).tolist()
+    ended = (completions == END).any(dim=1).tolist()
+    pairs = [(example.id, example.question, text) for example, text in zip(examples, texts, strict=True)]
+    first = {pair: row for row, pair in reversed([*enumerate(pairs)])}
+    wrapped = {pair: world.wrap(examples[row], texts[row], form) for pair, row in first.items()}
+    seen = [
+        Completion(wrapped[pair].text, tokens=lengths[row], truncated=not ended[row])
+        for pair, row in first.items()
+    ]
+    found = dict(zip(first, reward.batch([examples[row] for row in first.values()], seen), strict=True))
+    signs = torch.zeros(completions.shape)
+    for row, pair in enumerate(pairs):
+        for span in found[pair].spans:
+            for word, start in enumerate(wrapped[pair].starts):
+                if span.start <= start < span.end:
+                    signs[row, word] = span.sign
+    return [found[pair] for pair in pairs], signs
+
+
+def make_batch(
+    prompts: torch.Tensor,
+    completions: torch.Tensor,
+    results: Sequence[Result],
+    signs: torch.Tensor,
+    settings: LoopSettings,
+    max_new_tokens: int,
+) -> Batch:
+    """Advantages and weights of the tokens.  A masked sample has neither and does not move its group."""
+    values = [torch.nan if result.value is None else result.value for result in results]
+    rewards = torch.tensor(values, dtype=torch.float32)
+    lengths = (completions != PAD).sum(dim=1)
+    if settings.loss_type == "reinforce++":
+        advantages = reinforce_pp_advantages(rewards, lengths)
+    else:
+        advantages = group_advantages(
+            rewards,
+            settings.num_generations,
+            scale=settings.scale_rewards,
+            epsilon=settings.advantage_epsilon,
+        )
+    scored = ~rewards.isnan()
+    kept = ((completions != PAD) & scored[:, None]).float()
+    rows = scored.sum().clamp(min=1)
+    if settings.loss_type == "grpo":
+        weights = kept / lengths[:, None] / rows
+    elif settings.loss_type == "dr_grpo":
+        weights = kept / (rows * max_new_tokens)
+    else:
+        weights = kept / kept.sum().clamp(min=1)
+    return Batch(prompts, completions, flip_advantages(advantages, signs), weights)
+
+
+def update(
+    model: Decoder,
+    optimizer: Optimizer,
+    batch: Batch,
+    settings: LoopSettings,
+    reference: Decoder | None = None,
+) -> None:
+    """The optimizer steps on one batch."""
+    if not settings.beta:
+        batch = _without_flat_groups(batch)
+    if not len(batch.prompts):
+        return
+    old = anchor = None
+    for _ in range(settings.num_iterations):
+        new = log_probs(model, batch.prompts, batch.completions, settings.temperature)
+        old = new.detach() if old is None else old  # the policy that sampled is that of the first pass
+        ratio = (new - old).exp()
+        clipped = ratio.clamp(1 - settings.epsilon, 1 + settings.epsilon)
+        losses = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages)
+        if settings.beta:
+            assert reference is not None  # noqa: S101  # a penalty needs one
+            if anchor is None:
+                with torch.no_grad():
+                    anchor = log_probs(reference, batch.prompts, batch.completions, settings.temperature)
+            away = anchor - new
+            losses = losses + settings.beta * (away.exp() - away - 1)
+        optimizer.step((losses * batch.weights).sum())
+
+
+def greedy(model: Decoder, tokenizer: Tokenizer, world: World, examples: Sequence[Example]) -> list[str]:
+    """The likeliest completion of each example, word by word."""
+    texts: list[str] = []
+    for start in range(0, len(examples), EVALUATED_AT_ONCE):
+        part = examples[start : start + EVALUATED_AT_ONCE]
+        prompts = tokenizer.prompts([world.prompt(example) for example in part])
+        rows = sample(model, prompts, 1, world.max_new_tokens, temperature=0.0)
+        texts += [tokenizer.decode(row) for row in rows.tolist()]
+    return texts
+
+
+def _without_flat_groups(batch: Batch) -> Batch:
+    """Groups in which nothing differs have no gradient; the weights of the others stay as they are."""
+    times = len(batch.completions) // len(batch.prompts)
+    moves = (batch.advantages * batch.weights != 0).any(dim=1).view(-1, times).any(dim=1)
+    rows = moves.repeat_interleave(times)
+    return Batch(batch.prompts[moves], batch.completions[rows], batch.advantages[rows], batch.weights[rows])
+
+
+def _turns(examples: Sequence[Example], size: int, seed: int) -> Iterator[list[Example]]:
+    """Parts of `size`, epoch after epoch; what is over at the end of an epoch is left to the next order."""
+    if len(examples) < size:
+        raise ValueError(f"{len(examples)} examples do not fill a step of {size} prompts")
+    draw, order = random.Random(seed), list(examples)
+    while True:
+        draw.shuffle(order)
+        for start in range(0, len(order) - size + 1, size):
+            yield order[start : start + size]

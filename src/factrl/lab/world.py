@@ -1,0 +1,106 @@
+"""Made-up worlds in which every fact is known, and how often the model has read it.
+
+A world is a model of the question, not of language: its numbers say which way a reward pushes and where it
+stops, never how far a real model goes.  `World` is what the loop asks of one, and `exact_report` is what the
+worlds' verifiers have in common; the plainest world is `factrl.lab.people`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from ..abstention import abstains
+from ..sentences import sentences
+from ..types import Claim, Example, Finding, Verdict
+from ..verifier.report import Check, Report
+
+Form = Literal["boxed", "tags", "text"]
+ABSTENTION = "I don't know"
+ORACLE = "fact table"  # who judges in a world
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """What a reward sees of a completion.
+
+    Attributes:
+        text: the model's words with whatever the form puts around them or says once more.
+        starts: for each word that the model wrote, the character of `text` at which it stands; the credit
+            that a reward gives to that character is the word's.
+    """
+
+    text: str
+    starts: tuple[int, ...]
+
+
+class World(Protocol):
+    """What the lab asks of a world.
+
+    Texts are words and signs with single blanks between them, one token each: a text is split at blanks and
+    joined by them.  Nothing here depends on a model, and no world imports torch.
+
+    Attributes:
+        name: `people`, `steps` or `longform`.
+        words: the whole vocabulary, without the marks for padding and end.
+        train, test: questions; nobody is asked about in both.  `meta["tier"]` is `known`, `half` or
+            `unknown`, by how often the pretraining text tells it; `ook` is None, for the model itself says
+            what is out of its knowledge (the probe of `factrl.lab.arms`).
+        max_new_tokens: of one completion, its end included.
+    """
+
+    name: str
+    words: Sequence[str]
+    train: Sequence[Example]
+    test: Sequence[Example]
+    max_new_tokens: int
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Everything that the pretraining text depends on, as JSON values: it names the cached model."""
+        ...
+
+    def prompt(self, example: Example) -> str:
+        """The text before the completion."""
+        ...
+
+    def pretraining(self) -> Iterable[tuple[str, str]]:
+        """Prompts and completions of one epoch, shuffled; the same ones each time."""
+        ...
+
+    def resources(self) -> Mapping[str, Any]:
+        """Exact oracles from the fact table, under the names by which rewards ask for resources."""
+        ...
+
+    def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
+        """A completion in the form that a reward reads: in a box, between tags, or as it is."""
+        ...
+
+    def measure(self, completions: Sequence[tuple[Example, str]]) -> Mapping[str, float]:
+        """Shares in [0, 1]: `accuracy`, `abstention`, `hallucination`, `truthfulness` (accuracy minus
+        hallucination), and the same by tier as `known/accuracy`; other worlds have names of their own."""
+        ...
+
+
+def exact_report(text: str, question: str, finding: Callable[[str], Finding | None]) -> Report:
+    """The report of a verifier that makes no mistakes: each sentence is one claim.
+
+    Args:
+        text, question: as a reward gives them to `verify`.
+        finding: what the fact table says of a sentence; None where it says nothing that could be checked.
+    """
+    checks = []
+    for number, place in enumerate(sentences(text)):
+        sentence = text[place.start : place.end]
+        label = finding(sentence)
+        claim = Claim(sentence, place.start, place.end, number, "unverifiable" if label is None else None)
+        checks.append(Check(claim, (), None if label is None else Verdict(label, ORACLE)))
+    return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text))
+
+
+def word_starts(words: str, start: int) -> tuple[int, ...]:
+    """Where each word of a stretch of text stands, when the stretch begins at `start`."""
+    return tuple(start + match.start() for match in _WORD.finditer(words))

@@ -1,0 +1,397 @@
+"""`factrl lab`: which arms in which world, what is said of them, and no training for a mistake."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.cli import lab as verb
+from factrl.cli import main
+from factrl.errors import ConfigError, nearest
+from factrl.lab.choose import table_of
+from factrl.lab.outcome import ArmRuns, Outcome
+from factrl.lab.picture import short_names
+from factrl.lab.show import document, headline, ranking_lines, sign_cell, value_cell, write
+from factrl.lab.tables import (
+    BASE,
+    METHODS,
+    Column,
+    Row,
+    Table,
+    direction_of,
+    find_table,
+    make_world,
+    table_names,
+)
+from factrl.papers import load_reward
+
+OWN = """
+from factrl import reward
+
+@reward
+def mine(example, completion, *, grade):
+    return {"right": float(grade(example.question, completion, example.answers).label == "correct")}
+
+@reward
+def greedy(example, completion, *, moon):
+    return {"moon": 1.0}
+"""
+
+
+@dataclass(frozen=True)
+class Point:
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `factrl.lab.arms.ArmResult` is, without torch."""
+
+    curve: Sequence[Point]
+    cpu_seconds: float
+    samples: Sequence[tuple[str, str, str]]
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        return self.curve[-1].metrics
+
+
+def result(table: Table, ends: Mapping[str, float], steps: int = 48) -> Result:
+    """A curve that goes from the middle to `ends`; metrics that are not named stay."""
+    start = {column.metric: 0.5 for column in table.columns}
+    points = []
+    for step in range(0, steps + 1, 8):
+        share = 1 - math.exp(-3 * step / steps) if step < steps else 1.0
+        points.append(Point(step, {name: v + share * (ends.get(name, v) - v) for name, v in start.items()}))
+    return Result(points, 10.0, [("Where is Ada ?", "<b>Oslo", "known"), ("Where is Bo ?", "", "unknown")])
+
+
+def outcome(table: Table, ends: Mapping[str, Sequence[Mapping[str, float]]]) -> Outcome:
+    """An outcome in which each arm ends where `ends` says, by seed."""
+    count = len(next(iter(ends.values())))
+    runs: dict[str, Any] = {arm: tuple(result(table, seed) for seed in seeds) for arm, seeds in ends.items()}
+    rows = {row.arm: row for row in table.rows}
+    arms = tuple(ArmRuns(rows.get(arm, Row(arm)), some) for arm, some in runs.items())
+    base: Any = (result(table, {}),) * count
+    return Outcome(table, tuple(range(count)), 48, ArmRuns(Row(BASE), base), arms, 75.0, 5.0, 1)
+
+
+def people(*pairs: tuple[str, tuple[float, float]]) -> Outcome:
+    """Three seeds of arms with these abstentions and hallucinations in percent."""
+    table = replace(find_table("truthrl"), rows=tuple(r for r in find_table("truthrl").rows))
+
+    def end(abstain: float, wrong: float, seed: int) -> dict[str, float]:
+        shift = 0.01 * (seed - 1)
+        a, h = abstain / 100 + shift, wrong / 100 - shift
+        return {"abstention": a, "hallucination": h, "accuracy": 1 - a - h, "truthfulness": 1 - a - 2 * h}
+
+    return outcome(table, {arm: [end(*ends, seed) for seed in range(3)] for arm, ends in pairs})
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    Path("own.py").write_text(OWN)
+
+
+# Tables
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_a_table_names_arms_and_metrics_that_its_world_has(name: str) -> None:
+    table = find_table(name)
+    world = make_world(table.world, 0)
+    measured = world.measure([(example, "") for example in world.test])
+    assert {column.metric for column in table.columns} <= {*measured}
+    assert {*table.picture} <= {column.metric for column in table.columns}
+    judged = {column.metric for column in table.columns if column.judged}
+    assert any(row.paper for row in table.rows)
+    for row in table.rows:
+        assert {*row.paper} <= judged, row.arm
+        if row.arm not in METHODS:
+            assert {*load_reward(row.arm).missing} <= {*world.resources()}, row.arm
+    arms = [row.arm for row in table.rows]
+    assert table_of(arms, name).rows == table.rows
+    assert len({*arms}) == len(arms)
+
+
+def test_the_papers_signs() -> None:
+    columns = {column.metric: column for column in find_table("truthrl").columns}
+
+    def told(table: str, arm: str) -> list[str | None]:
+        row = next(row for row in find_table(table).rows if row.arm == arm)
+        return [row.reported(columns[m]) for m in ("accuracy", "abstention", "hallucination", "truthfulness")]
+
+    assert told("truthrl", "truthrl:ternary") == ["up", "up", "down", "up"]
+    assert told("truthrl", "truthrl:binary") == ["up", "down", "down", "up"]
+    assert told("truthrl", "sft") == ["up", "down", "up", "none"]
+    assert told("truthrl", "rft") == ["none"] * 4
+    assert told("knowrl", "knowrl:paper") == [None, None, "down", None]
+    assert told("knowrl", "knowrl:no-refusal") == [None, None, "none", None]
+    # 100 - 44.4 - 18.8, against 100 - 37.7 - 54.1 of prompting
+    row = next(row for row in find_table("truthrl").rows if row.arm == "truthrl:ternary")
+    assert row.paper["abstention"] == pytest.approx(36.8 - 8.2)
+
+
+def test_offline_methods_are_those_of_the_arms() -> None:
+    pytest.importorskip("torch", reason="needs the extra `train`")
+    from factrl.lab.arms import OFFLINE
+
+    assert OFFLINE == METHODS
+
+
+def test_the_page_on_the_lab_has_the_papers_signs_as_they_are() -> None:
+    """docs/lab.md, a row for each arm of the two tables."""
+    page = (Path(__file__).parents[1] / "docs" / "lab.md").read_text("utf-8")
+    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    shown = {row[0]: row[1:] for row in cells if len(row) == 5}
+    for name in ("truthrl", "knowrl"):
+        columns = find_table("truthrl").columns[:4]
+        for row in find_table(name).rows:
+            assert shown[row.arm] == [row.reported(column) or "" for column in columns]
+    for name in table_names():
+        assert f"`{name}`" in page
+
+
+# Arms of one's own choice
+
+
+def test_the_arms_choose_the_world() -> None:
+    assert table_of(["truthrl", "sft", "knowrl:no-refusal"]).world == "people"
+    assert table_of(["fspo"]).world == "steps"
+    assert table_of(["klcf:truth-only", "factreason"]).world == "longform"
+    assert table_of(["own.py:mine"]).world == "people"
+    assert table_of(["own.py:mine"], "fspo").world == "steps"
+
+
+def test_a_paper_without_a_variant_has_the_signs_of_its_main_one() -> None:
+    named = {row.arm: row.paper for row in find_table("default").rows}
+    rows = table_of(["truthrl", "knowrl", "own.py:mine", "r-tuning"]).rows
+    assert [row.arm for row in rows] == ["truthrl", "knowrl", "own.py:mine", "r-tuning"]
+    assert rows[0].paper == named["truthrl:ternary"]
+    assert rows[1].paper == named["knowrl:paper"]
+    assert rows[2].paper == {}
+    assert rows[3].paper == named["r-tuning"]
+
+
+MISTAKES = [
+    ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, truthrl, "),
+    ("truthrl:ternery", "paper 'truthrl' has no variant 'ternery'; did you mean 'ternary'?"),
+    ("r-tunning", "unknown arm 'r-tunning'; did you mean 'r-tuning'?"),
+    ("base", "'base' is what every arm starts from and is in every table; leave it out"),
+    ("sft truthrl sft", "the arm 'sft' is given twice"),
+    ("truthrl fspo", "truthrl and fspo are shown in different worlds; choose one with --table default or"),
+    ("own.py", "own.py has several rewards; name one: own.py:mine, own.py:greedy"),
+    ("own.py:greedy", "the world 'people' has no 'moon', which own.py:greedy asks for"),
+    ("no.py:mine", "no.py does not exist"),
+    ("klcf", "klcf needs reward.alpha: the weights of the paper's main configuration are lost"),
+    ("--seeds 0", "argument --seeds: '0' is not a whole number of at least 1"),
+    ("--output own.py", "--output own.py: cannot be made: File exists"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[words for words, _ in MISTAKES])
+def test_a_mistake_is_one_line_before_torch_is_loaded(
+    words: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "needs_extra", never)
+    assert main(["lab", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.startswith(f"factrl: {said}")) == ("", True), err
+    assert not Path("runs").exists()
+
+
+def never(*words: Any) -> Any:
+    raise AssertionError(f"{words} was loaded")
+
+
+def test_choosing_loads_no_torch() -> None:
+    code = (
+        "import sys; from factrl.lab.choose import table_of; from factrl.lab.tables import *; "
+        "[find_table(n) for n in table_names()]; table_of(['fspo', 'truthrl:binary'], 'fspo'); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Effects
+
+
+def test_a_direction_needs_size_and_the_same_sign_in_every_seed() -> None:
+    column = Column("accuracy", judged=True)
+    table = replace(find_table("truthrl"), columns=(column,), picture=("accuracy",) * 3)
+
+    def effect(*ends: float) -> str:
+        found = outcome(table, {"sft": [{"accuracy": 0.5 + end} for end in ends]})
+        return found.effect(found.arms[0], column)
+
+    assert effect(0.03) == "up"
+    assert effect(-0.03, -0.02) == "down"
+    assert effect(0.01) == "none"  # one point
+    assert effect(0.10, 0.08, -0.001) == "none"  # not in every seed
+    assert effect(0.05, 0.05, 0.0) == "none"
+    assert (direction_of(2.0, 2.0), direction_of(-1.9, 2.0)) == ("up", "none")
+
+
+def test_cells() -> None:
+    found = people(("truthrl:ternary", (70, 5)), ("truthrl:binary", (0, 60)), ("own.py:mine", (40, 40)))
+    ternary, binary, own = found.arms
+    accuracy, abstention, hallucination, _ = found.judged
+    assert value_cell(ternary, abstention) == "70.0 ± 1.0"
+    assert value_cell(ArmRuns(ternary.row, ternary.runs[:1]), abstention) == "69.0"
+    assert value_cell(found.base, Column("accuracy", scale=1.0)) == "0.50 ± 0.00"
+    assert sign_cell(found, ternary, hallucination) == "down = down"
+    assert sign_cell(found, ternary, accuracy) == "up ≠ down"
+    assert sign_cell(found, binary, hallucination) == "down ≠ up"
+    assert sign_cell(found, own, hallucination) == "–   down"
+    assert found.agreement(own) == (0, 0)
+    assert found.agreement(ternary)[1] == 4
+
+
+def test_the_order_of_the_paper_beside_ours() -> None:
+    table = find_table("knowrl")
+    ends = {"format": 0.5, "format+fact": 0.6, "format+correct": 0.2, "paper": 0.21, "no-refusal": 0.61}
+    found = outcome(table, {f"knowrl:{name}": [{"hallucination": end}] for name, end in ends.items()})
+    paper, here = ranking_lines(found)
+    assert paper.endswith(
+        "knowrl:paper < knowrl:format+correct < knowrl:format < knowrl:no-refusal < knowrl:format+fact"
+    )
+    assert here.endswith(
+        "knowrl:format+correct ≈ knowrl:paper < knowrl:format < knowrl:format+fact ≈ knowrl:no-refusal"
+    )
+    assert ranking_lines(people(("sft", (1, 1)))) == []
+
+
+def test_names_in_the_picture_say_enough() -> None:
+    assert short_names(["truthrl:binary", "knowrl:paper", "fspo:fspo", "sft", "own.py:mine"]) == {
+        "truthrl:binary": "binary",
+        "knowrl:paper": "knowrl",
+        "fspo:fspo": "fspo",
+        "sft": "sft",
+        "own.py:mine": "mine",
+    }
+    assert [*short_names(["a.py:mine", "b.py:mine", "truthrl"]).values()] == [
+        "a.py:mine",
+        "b.py:mine",
+        "truthrl",
+    ]
+
+
+# What is written
+
+
+def test_every_output_says_first_that_this_is_a_model_world(tmp_path: Path) -> None:
+    found = people(("truthrl:ternary", (70, 5)), ("truthrl:binary", (0, 60)))
+    assert headline(found)[0].startswith("This is a model world")
+    page = write(found, tmp_path / "out").read_text("utf-8")
+    text = re.sub(r"<[^>]+>", "\n", page.partition("<body>")[2])
+    assert text.split("\n\n")[0].strip() == "" or "model world" in text.strip().splitlines()[0]
+    assert text.strip().splitlines()[0].startswith("This is a model world")
+    numbers = json.loads((tmp_path / "out" / "lab.json").read_text("utf-8"))
+    assert next(iter(numbers)) == "model_world"
+    assert numbers == json.loads(json.dumps(document(found)))
+    assert numbers["arms"]["truthrl:ternary"]["effects"]["hallucination"] == {"paper": "down", "here": "down"}
+    assert "effects" not in numbers["arms"]["base"] or numbers["arms"]["base"]["effects"] == {}
+    table = (tmp_path / "out" / "lab.csv").read_text("utf-8").splitlines()
+    assert table[0].startswith("arm,step,accuracy")
+    assert len(table) == 1 + 3 * 7
+
+
+def test_the_page_is_self_contained_and_escapes_what_a_model_wrote(tmp_path: Path) -> None:
+    page = write(people(("own.py:mine", (70, 5))), tmp_path).read_text("utf-8")
+    assert "&lt;b&gt;Oslo" in page
+    assert "<b>Oslo" not in page
+    assert "(empty)" in page
+    assert "default-src 'none'" in page
+    assert not re.findall(r'(?:src|href)="(?!data:image/png;base64,)', page)
+    assert "<script" not in page
+    assert (tmp_path / "lab.png").stat().st_size > 10_000
+
+
+def test_a_picture_of_many_arms_of_one_seed_and_of_none_that_moves(tmp_path: Path) -> None:
+    table = find_table("longform")
+    arms = [row.arm for row in table.rows] + ["sft", "dpo", "own.py:mine"]
+    write(outcome(table, {arm: [{}] for arm in arms}), tmp_path)
+    assert (tmp_path / "lab.png").stat().st_size > 10_000
+
+
+# The verb
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What would be trained; nothing is."""
+    calls: list[Any] = []
+
+    def run_table(table: Table, seeds: Sequence[int], steps: int | None) -> Outcome:
+        calls.append((table, [*seeds], steps))
+        ends: Callable[[], dict[str, float]] = lambda: {"hallucination": 0.1}  # noqa: E731
+        return outcome(table, {row.arm: [ends() for _ in seeds] for row in table.rows})
+
+    def module(name: str, extra: str) -> Any:
+        assert extra == "train"
+        return argparse.Namespace(
+            run_table=run_table, quiet_libraries=lambda: None, needs_matplotlib=lambda: None
+        )
+
+    monkeypatch.setattr(verb, "needs_extra", module)
+    return calls
+
+
+def test_lab_prints_both_tables_and_where_the_files_are(
+    ran: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "--table", "knowrl", "--seeds", "3", "--steps", "7", "--output", "out"]) == 0
+    (table, seeds, steps), out = ran[0], capsys.readouterr().out
+    assert (table.name, seeds, steps) == ("knowrl", [0, 1, 2], 7)
+    assert out.splitlines()[0].startswith("This is a model world")
+    assert "± 0.0" in out
+    assert "Order by hallucination, paper: knowrl:paper <" in out
+    assert "1:15 minutes in all" in out
+    folder = Path(re.findall(r"^report   (.*)/lab.html$", out, re.M)[0])
+    assert folder.parent == Path("out")
+    assert {path.name for path in folder.iterdir()} == {"lab.png", "lab.csv", "lab.json", "lab.html"}
+    assert max(map(len, out.splitlines()[3:12])) <= 120
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_no_number_is_cut_off_in_a_pipe(
+    name: str, ran: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "--table", name, "--seeds", "2"]) == 0
+    table = ran[0][0]
+    lines = capsys.readouterr().out.splitlines()
+    for arm in (BASE, *(row.arm for row in table.rows)):
+        line = next(line for line in lines if line.startswith(f"{arm} "))
+        assert len(re.findall(r"\d\.(\d+) ± \d\.\1?\d*(?= |$)", line)) == len(table.columns), line
+
+
+def test_lab_prints_json(ran: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "truthrl:ternary", "own.py:mine", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert [*numbers["arms"]] == ["base", "truthrl:ternary", "own.py:mine"]
+    assert Path(numbers["folder"], "lab.html").is_file()
+    assert ran[0][1:] == ([0, 1], None)
+
+
+def test_two_runs_in_one_second_have_two_folders(ran: list[Any]) -> None:
+    assert [main(["lab", "sft", "--json"]) for _ in range(3)] == [0, 0, 0]
+    assert len([*Path("runs").iterdir()]) == 3
+    assert len(ran) == 3
+
+
+def test_an_unknown_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match=re.escape(nearest("fspa", table_names()))):
+        find_table("fspa")

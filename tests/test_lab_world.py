@@ -1,0 +1,159 @@
+"""The made-up people: who is told how often, and oracles that are exact under unchanged rewards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from itertools import permutations
+
+import pytest
+
+from factrl.grading import Grader
+from factrl.lab.people import _VALUES, TIERS, People
+from factrl.lab.world import ABSTENTION, word_starts
+from factrl.papers import load_reward
+from factrl.types import Example
+
+
+@pytest.fixture(scope="module")
+def world() -> People:
+    return People(per_tier=12)
+
+
+@pytest.fixture(scope="module")
+def example(world: People) -> Example:
+    return world.test[0]
+
+
+def test_a_world_needs_no_torch() -> None:
+    code = "import sys, factrl.lab.people, factrl.lab.world; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_the_seed_decides_everything(world: People) -> None:
+    again, other = People(per_tier=12), People(1, per_tier=12)
+    assert again.facts == world.facts
+    assert again.pretraining() == world.pretraining() == world.pretraining()
+    assert other.facts != world.facts
+    assert other.settings != world.settings
+
+
+def test_people_are_held_out_and_not_facts(world: People) -> None:
+    trained, tested = ({e.topic for e in part} for part in (world.train, world.test))
+    assert not trained & tested
+    assert trained | tested == {*world.facts}
+    assert Counter(e.meta["tier"] for e in world.test) == dict.fromkeys(TIERS, 4 * 4)
+    assert Counter(e.meta["tier"] for e in world.train) == dict.fromkeys(TIERS, 8 * 4 * 2)
+    assert len({e.id for e in (*world.train, *world.test)}) == len(world.train) + len(world.test)
+
+
+def test_tiers_are_told_as_often_as_they_say(world: People) -> None:
+    told: dict[str, Counter[str]] = {}
+    for question, answer in world.pretraining():
+        told.setdefault(question, Counter())[answer] += 1
+    for example in (*world.train, *world.test):
+        answers = told.get(example.question, Counter())
+        abstained = answers.pop(ABSTENTION, 0)
+        if example.meta["tier"] == "known":
+            assert 25 - abstained == answers[example.answers[0]] == answers.total()
+        elif example.meta["tier"] == "half":
+            assert answers.total() + abstained in (12, 13)
+        else:
+            assert not answers
+    half = [e for e in world.train if e.meta["tier"] == "half"]
+    right = sum(told[e.question][e.answers[0]] for e in half) / sum(told[e.question].total() for e in half)
+    assert 0.5 < right < 0.7  # 20 to 60 % of them say something else
+    answers = Counter(answer for _, answer in world.pretraining())
+    assert 0.03 < answers[ABSTENTION] / answers.total() < 0.05
+
+
+def test_the_names_of_unknown_people_are_made_of_words_that_others_have_too(world: People) -> None:
+    tier = {e.topic: e.meta["tier"] for e in (*world.train, *world.test)}
+    for place in (0, 1):
+        others = {name.split()[place] for name in tier if tier[name] != "unknown"}
+        assert {name.split()[place] for name in tier if tier[name] == "unknown"} <= others
+
+
+def test_every_text_is_of_the_vocabulary(world: People) -> None:
+    words = {*world.words}
+    for question, answer in world.pretraining():
+        assert {*question.split(), *answer.split()} <= words
+    assert all({*world.prompt(e).split()} <= words for e in (*world.train, *world.test))
+
+
+def test_no_value_passes_for_another() -> None:
+    grade = Grader()
+    for values in _VALUES.values():
+        assert len({*values}) == 40
+        assert all(grade("?", a, (b,)).label == "incorrect" for a, b in permutations(values, 2))
+        assert all(grade("?", value, (value,)).label == "correct" for value in values)
+
+
+@pytest.mark.parametrize("form", ["boxed", "tags", "text"])
+@pytest.mark.parametrize("words", ["Oakford", ABSTENTION, "", "Oakford bacon"])
+def test_words_are_found_where_they_stand(world: People, example: Example, form: str, words: str) -> None:
+    wrapped = world.wrap(example, words, form)  # pyright: ignore[reportArgumentType]
+    assert len(wrapped.starts) == len(words.split())
+    for word, start in zip(words.split(), wrapped.starts, strict=True):
+        assert wrapped.text.startswith(word, start)
+
+
+def test_words_in_a_row() -> None:
+    assert word_starts("a bc  d", 3) == (3, 5, 9)
+
+
+@pytest.mark.parametrize(
+    ("spec", "right", "abstained", "wrong"),
+    [
+        ("truthrl:ternary", 1, 0, -1),
+        ("truthrl:binary", 1, -1, -1),
+        ("truthrl:reasoning-multiplicative", 2, 0, -1),
+        ("knowrl", 1 + 2 + 1, 1 + 1 + 0, 1 - 1 + 0),
+        ("knowrl:no-refusal", 4, 0, 0),
+        ("knowrl:format", 1, 1, 1),
+        ("knowrl:format+fact", 2, 1, 1),
+        ("knowrl:format+correct", 3, 2, 0),
+        ("fspo:outcome+fact", 2, 0, -1),
+        ("factreason", 1 / 2 + 0.1, 0, 0),
+        ("klcf:table-2-row", 0.4 + 0.2 + 0.4 + 0.1, 0, 0),
+    ],
+)
+def test_rewards_run_unchanged(
+    world: People, example: Example, spec: str, right: float, abstained: float, wrong: float
+) -> None:
+    reward = load_reward(spec)
+    oracles = world.resources()
+    reward = reward.with_(**{name: oracles[name] for name in reward.missing})
+    other = next(value for value in _VALUES["city"] if value != example.answers[0])
+    form = "boxed" if spec.startswith("truthrl") else "tags"
+    results = [
+        reward(example, world.wrap(example, words, form).text)
+        for words in (example.answers[0], ABSTENTION, other)
+    ]
+    assert [result.state for result in results] == ["scored"] * 3
+    assert [result.value for result in results] == pytest.approx([right, abstained, wrong])
+
+
+def test_an_empty_completion_is_malformed(world: People, example: Example) -> None:
+    reward = load_reward("knowrl:format")
+    assert reward(example, world.wrap(example, "", "tags").text).value == -1
+
+
+def test_the_credit_of_a_sentence_is_that_of_its_answer(world: People, example: Example) -> None:
+    oracles = world.resources()
+    reward = load_reward("fspo").with_(grade=oracles["grade"], verify=oracles["verify"])
+    for words, sign in ((example.answers[0], 1), ("bacon", -1)):
+        wrapped = world.wrap(example, words, "tags")
+        (span,) = reward(example, wrapped.text).spans
+        assert span.start <= wrapped.starts[0] < span.end
+        assert span.sign == sign
+
+
+def test_measures(world: People, example: Example) -> None:
+    measured = world.measure([(example, example.answers[0]), (example, ABSTENTION), (example, "bacon")] * 2)
+    for of in ("", "known/"):
+        assert measured[f"{of}accuracy"] == measured[f"{of}abstention"] == pytest.approx(1 / 3)
+        assert measured[f"{of}hallucination"] == pytest.approx(1 / 3)
+        assert measured[f"{of}truthfulness"] == pytest.approx(0)

@@ -1,0 +1,295 @@
+"""The lab's model against transformers' Llama, and its loop against what each part of it must do."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from factrl.errors import ConfigError
+from factrl.lab import arms, loop
+from factrl.lab.loop import LoopSettings, make_batch, sample, update
+from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, Tokenizer, _fresh, log_probs, pretrained
+from factrl.lab.people import People
+from factrl.types import Result, Span
+
+SMALL = ModelSettings(width=32, hidden=48, heads=2, spread=0.2, learning_rate=1e-2, warmup_steps=2)
+
+
+@pytest.fixture(scope="module")
+def world() -> People:
+    return People(per_tier=12, known=8, half=2, abstaining=0.3)
+
+
+@pytest.fixture(scope="module")
+def base(world: People, tmp_path_factory: pytest.TempPathFactory) -> Base:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FACTRL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return pretrained(world, 0, SMALL)
+
+
+@pytest.fixture
+def model() -> Decoder:
+    return _fresh(30, replace(SMALL, spread=0.3), 0)
+
+
+PROMPTS = torch.tensor([[PAD, PAD, 5, 6], [7, 8, 9, 10], [PAD, 11, 12, 13]])
+COMPLETIONS = torch.tensor(
+    [[14, END, PAD], [15, 16, END], [END, PAD, PAD], [17, 18, 19], [20, END, PAD], [21, 22, END]]
+)
+
+
+def scored(values: Sequence[float | None]) -> list[Result]:
+    return [Result("masked", None, cause="test") if v is None else Result("scored", v) for v in values]
+
+
+def settings(**told: object) -> LoopSettings:
+    return LoopSettings(**{"num_generations": 2, "learning_rate": 1e-3, "warmup_steps": 1, **told})  # pyright: ignore[reportArgumentType]
+
+
+# The model
+
+
+def test_it_is_a_llama(model: Decoder) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=30,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        tie_word_embeddings=True,
+        pad_token_id=None,
+        bos_token_id=None,
+        eos_token_id=END,
+    )
+    llama = LlamaForCausalLM(config)
+    missing, unexpected = llama.load_state_dict(model.state_dict(), strict=False)
+    assert not unexpected
+    assert {*missing} <= {"lm_head.weight"}
+    llama.tie_weights()
+    ids = torch.tensor([[5, 6, 7, 8, 9]])
+    with torch.no_grad():
+        ours, theirs = model.logits(model(ids)[0]), llama(ids).logits
+    assert torch.allclose(ours[..., 1:], theirs[..., 1:], atol=1e-4)
+    assert (ours[..., PAD] == -torch.inf).all()
+
+
+def test_log_probabilities_do_not_depend_on_padding_or_on_their_neighbours(model: Decoder) -> None:
+    together = log_probs(model, PROMPTS, COMPLETIONS)
+    for row, completion in enumerate(COMPLETIONS):
+        prompt = PROMPTS[row // 2]
+        ids = torch.cat([prompt[prompt != PAD], completion[completion != PAD]])
+        length = int((completion != PAD).sum())
+        logits = model.logits(model(ids[None])[0])[0, -length - 1 : -1]
+        alone = torch.log_softmax(logits, -1).gather(1, ids[-length:, None])[:, 0]
+        assert torch.allclose(together[row, :length], alone, atol=1e-5)
+        assert (together[row, length:] == 0).all()
+
+
+def test_samples_are_from_the_distribution_that_the_loss_sees(model: Decoder) -> None:
+    greedy = sample(model, PROMPTS, 1, 4, temperature=0.0)
+    chosen = log_probs(model, PROMPTS, greedy)
+    assert not greedy.eq(PAD)[:, 0].any()
+    for row in range(3):
+        for other in range(1, 30):  # no other first token is likelier
+            changed = torch.tensor([[other, END]])
+            assert log_probs(model, PROMPTS[row : row + 1], changed)[0, 0] <= chosen[row, 0] + 1e-5
+    rows = sample(model, PROMPTS, 2_000, 1, 1.0, torch.Generator().manual_seed(0))
+    counts = torch.bincount(rows[:2_000, 0], minlength=30) / 2_000
+    every = torch.arange(1, 30)[:, None]
+    expected = log_probs(model, PROMPTS[:1], every)[:, 0].exp()
+    assert (counts[1:] - expected).abs().max() < 0.04
+
+
+def test_after_the_end_there_is_only_padding(model: Decoder) -> None:
+    rows = sample(model, PROMPTS, 50, 6, 1.0, torch.Generator().manual_seed(0))
+    for row in rows.tolist():
+        after = row[row.index(END) + 1 :] if END in row else []
+        assert not any(after)
+
+
+def test_words_and_back() -> None:
+    tokenizer = Tokenizer(["a", "b"])
+    assert tokenizer.prompts(["a", "b a"]).tolist() == [[0, 2], [3, 2]]
+    assert tokenizer.completions(["", "b"]).tolist() == [[1, 0], [3, 1]]
+    assert tokenizer.decode([3, 2, 1, 2]) == "b a"
+
+
+def test_a_pretrained_model_is_read_from_the_cache(
+    world: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
+    steps: list[int] = []
+    first = pretrained(world, 0, SMALL, lambda done, total: steps.append(total - done))
+    second = pretrained(world, 0, SMALL)
+    assert (first.cached, second.cached) == (False, True)
+    assert steps[-1] == 0
+    for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert not pretrained(world, 1, SMALL).cached
+    assert not pretrained(People(1, per_tier=12, known=4, half=2), 0, SMALL).cached
+
+
+# The loop
+
+
+def test_a_masked_sample_moves_nothing() -> None:
+    rewards = [1.0, None, 1.0, 0.0, 0.0, 1.0]
+    batch = make_batch(PROMPTS, COMPLETIONS, scored(rewards), torch.zeros(6, 3), settings(), 3)
+    assert (batch.weights[1] == 0).all()
+    assert (batch.advantages[:2] == 0).all()  # its only sibling has nobody to be compared with
+    assert (batch.advantages[2] > 0).all()
+    assert (batch.advantages[3] < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("loss_type", "rows"),
+    [
+        ("grpo", [1 / 2 / 6, 1 / 3 / 6]),
+        ("dr_grpo", [1 / (6 * 3), 1 / (6 * 3)]),
+        ("dapo", [1 / 14, 1 / 14]),
+        ("reinforce++", [1 / 14, 1 / 14]),
+    ],
+)
+def test_weights(loss_type: str, rows: list[float]) -> None:
+    batch = make_batch(
+        PROMPTS, COMPLETIONS, scored([1, 0] * 3), torch.zeros(6, 3), settings(loss_type=loss_type), 3
+    )
+    assert batch.weights[0].tolist() == pytest.approx([rows[0], rows[0], 0])
+    assert batch.weights[1].tolist() == pytest.approx([rows[1]] * 3)
+
+
+def test_the_scale_is_that_of_the_settings() -> None:
+    results = scored([4, 0] * 3)
+    plain = make_batch(PROMPTS, COMPLETIONS, results, torch.zeros(6, 3), settings(scale_rewards="none"), 3)
+    assert plain.advantages[:, 0].tolist() == [2, -2] * 3
+    scaled = make_batch(PROMPTS, COMPLETIONS, results, torch.zeros(6, 3), settings(), 3)
+    assert scaled.advantages[0, 0].item() == pytest.approx(0.5**0.5, abs=1e-4)
+
+
+def test_spans_reach_the_words_that_they_are_about(world: People, base: Base) -> None:
+    from factrl.rewards import reward
+
+    @reward
+    def second_word(example, completion):
+        from factrl.types import Score
+
+        return Score({"value": 1.0}, (Span(8, 13, -1),) if completion == "Oakford bacon" else ())
+
+    completions = base.tokenizer.completions(["Oakford bacon", "Oakford"])
+    asked = world.train[:1] * 2
+    results, signs = loop.judge(second_word, "text", world, base.tokenizer, asked, completions)
+    assert [result.value for result in results] == [1, 1]
+    assert signs.tolist() == [[0, -1, 0], [0, 0, 0]]
+    batch = make_batch(PROMPTS[:1], completions, scored([1, 0]), signs, settings(), 3)
+    assert (batch.advantages[0] > 0).tolist() == [True, False, True]
+    assert (batch.advantages[1] < 0).all()
+
+
+def optimised(model: Decoder, rewards: Sequence[float | None], **told: object) -> torch.Tensor:
+    """How the log-probability of each completion changed."""
+    reference, told_settings = copy.deepcopy(model), settings(**told)
+    batch = make_batch(PROMPTS, COMPLETIONS, scored(rewards), torch.zeros(6, 3), told_settings, 3)
+    optimizer = loop.Optimizer(model, told_settings)
+    before = log_probs(model, PROMPTS, COMPLETIONS).sum(1)
+    update(model, optimizer, batch, told_settings, reference)
+    return (log_probs(model, PROMPTS, COMPLETIONS).sum(1) - before).detach()
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "reinforce++"])
+def test_what_is_rewarded_becomes_likelier(model: Decoder, loss_type: str) -> None:
+    change = optimised(model, [1, 0, 0, 1, 1, 0], loss_type=loss_type)
+    assert (change[::2] - change[1::2] > 0).tolist() == [True, False, True]
+
+
+def test_groups_without_a_difference_are_not_run_and_change_nothing(model: Decoder) -> None:
+    assert (optimised(copy.deepcopy(model), [1, 1, 0, 0, None, None]) == 0).all()
+    with_flat = optimised(copy.deepcopy(model), [1, 1, 1, 0, 0, 0])
+    whole = copy.deepcopy(model)  # the same with every group run: a penalty too small to be felt
+    assert torch.allclose(with_flat, optimised(whole, [1, 1, 1, 0, 0, 0], beta=1e-9), atol=1e-5)
+
+
+def test_the_clip_holds_back_later_steps_on_a_batch(model: Decoder) -> None:
+    loose = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, epsilon=0.9)
+    tight = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, epsilon=0.01)
+    assert (tight[::2] - tight[1::2]).sum() < (loose[::2] - loose[1::2]).sum()
+
+
+def test_the_penalty_pulls_back(model: Decoder) -> None:
+    free = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8)
+    held = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, beta=5.0)
+    assert held.abs().sum() < free.abs().sum()
+
+
+# Arms
+
+
+@pytest.mark.parametrize("arm", ["base", "truthrl:knowledge-ternary", "knowrl", "fspo", *arms.OFFLINE])
+def test_arms_run_and_repeat(world: People, base: Base, arm: str) -> None:
+    before = copy.deepcopy(base.model.state_dict())
+    done: list[int] = []
+    result = arms.run_arm(world, base, arm, 0, 3, done.append)
+    assert done == ([] if arm == "base" else [1, 2, 3])
+    assert [point.step for point in result.curve] == ([0] if arm == "base" else [0, 1, 2, 3])
+    assert result.metrics == result.curve[-1].metrics
+    assert {tier for _, _, tier in result.samples} == {"known", "half", "unknown"}
+    again = arms.run_arm(world, base, arm, 0, 3)
+    assert again.curve == result.curve
+    for name, weight in base.model.state_dict().items():
+        assert torch.equal(weight, before[name])  # arms change copies
+
+
+def test_your_own_reward(world: People, base: Base, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import factrl as fx\n\n@fx.reward\ndef short(example, completion, *, grade):\n"
+        "    label = grade(example.question, completion, example.answers).label\n"
+        "    return {'right': float(label == 'correct')}\n"
+    )
+    spec = f"{file}:short"
+    assert arms.form_of(spec, arms.supplied(world, spec)) == "text"
+    assert arms.run_arm(world, base, spec, 0, 1).name == spec
+
+
+def test_what_a_world_cannot_answer_is_refused(world: People, base: Base, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import factrl as fx\n\n@fx.reward\ndef f(example, completion, *, stars):\n    return {'a': 0.0}\n"
+    )
+    with pytest.raises(ConfigError, match="asks for 'stars', and the world 'people' has no oracle for it"):
+        arms.run_arm(world, base, str(file), 0, 1)
+    with pytest.raises(ConfigError, match="unknown paper"):
+        arms.run_arm(world, base, "no-such-arm", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "form"),
+    [
+        ("truthrl", "boxed"),
+        ("knowrl:format", "tags"),
+        ("robust:text", "text"),
+        ("klcf:non-thinking", "text"),
+        ("klcf:table-2-row", "tags"),
+    ],
+)
+def test_forms(world: People, spec: str, form: str) -> None:
+    assert arms.form_of(spec, arms.supplied(world, spec)) == form
+
+
+def test_settings_of_a_paper_that_mean_the_same_here() -> None:
+    told = arms.paper_settings("factreason")
+    assert (told.loss_type, told.scale_rewards, told.beta) == ("dr_grpo", "none", 0.0)
+    assert arms.paper_settings("truthrl").loss_type == "grpo"
+    assert told.learning_rate == LoopSettings().learning_rate
+
+
+def test_out_of_knowledge_is_what_no_sample_gets_right(world: People) -> None:
+    found = [[e.answers[0], "bacon"] if number % 2 else ["bacon"] for number, e in enumerate(world.train)]
+    flags = arms.out_of_knowledge(world, found)
+    assert flags == [number % 2 == 0 for number in range(len(world.train))]
