@@ -172,9 +172,11 @@ def test_samples_hold_what_their_evidence_says(sample: Path) -> None:
 )
 def test_public_data_fits_a_small_recipe(name: str, data: str, count: int, with_evidence: int) -> None:
     source = Path(os.environ["FACTRL_DATA"]) / data
-    plan = make_plan(
-        run_settings(ROOT / "recipes" / "small" / f"{name}.toml", [f"data.train={source}"]), only_show=True
-    )
+    told = [
+        f"data.train={source}",
+        *(["verifier.index=kb"] if name != "truthrl" and not with_evidence else []),
+    ]
+    plan = make_plan(run_settings(ROOT / "recipes" / "small" / f"{name}.toml", told), only_show=True)
     assert len(plan.examples) == count
     assert sum(bool(example.evidence) for example in plan.examples) == with_evidence
     assert plan.examples[0].question in plan.prompt

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from factrl.search.passages import read_passages
-from factrl.search.words import title_key, words
+from factrl.search.words import query_words, title_key, words
 from factrl.types import Passage
 
 _K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
@@ -48,7 +48,7 @@ class Ranking:
     def scores(self, query: str) -> dict[int, float]:
         """The texts that share a word with the query, by number, with their scores."""
         found: dict[int, float] = {}
-        for word in set(words(query[:_MAX_QUERY])):
+        for word in set(query_words(query[:_MAX_QUERY])):
             if word not in self._weights and word in self._postings:
                 self._weights[word] = self._weigh(self._postings[word])
             for number, weight in self._weights.get(word, ()):

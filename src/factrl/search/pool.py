@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from factrl.search.given import Ranking
-from factrl.search.words import words
+from factrl.search.words import query_words
 from factrl.types import Passage
 
 COVERED = 0.5
@@ -60,7 +60,7 @@ class EvidencePool:
         Numbers do not count: a claim with a wrong year is about what the passage with the right one says.
         A claim without words has nothing to be covered: 1.
         """
-        known = {word for word in words(claim[:4_000]) if not word.isdecimal()}
+        known = {word for word in query_words(claim[:4_000]) if not word.isdecimal()}
         with self._lock:
             return self._ranking.shared(known) / len(known) if known else 1.0
 

@@ -49,16 +49,17 @@ def words(text: str) -> list[str]:
     >>> words("Où est l'École? She was born in 1867.")
     ['ou', 'est', 'l', 'ecole', 'born', '1867']
     """
-    return list(_remembered(text)) if len(text) <= _SHORT else _words(text)
-
-
-def _words(text: str) -> list[str]:
     text = text.lower() if text.isascii() else _UNSPACED.sub(_pairs, text.translate(_FOLDING))
     return [word[:_MAX_WORD] for word in _WORD.findall(text) if word not in STOP_WORDS]
 
 
-_SHORT = 512  # characters; a claim is asked about several times
-_remembered = lru_cache(maxsize=4_096)(_words)
+_SHORT = 512  # characters of a query that is remembered
+_remembered = lru_cache(maxsize=4_096)(words)
+
+
+def query_words(text: str) -> list[str]:
+    """As `words`, for a query: a claim is asked about several times.  The list is not to be changed."""
+    return _remembered(text) if len(text) <= _SHORT else words(text)
 
 
 def title_key(title: str, *, exact: bool = False) -> str:
