@@ -136,7 +136,7 @@ def test_what_is_logged() -> None:
 
 
 def test_what_is_missing_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"needs the resource 'grade'; supply it with \.with_\(grade"):
+    with pytest.raises(ConfigError, match=r"needs grade; factrl\.supply\(reward, judge\) makes"):
         to_trl(load_reward("truthrl"))
     with pytest.raises(DataError, match=r"1 of 1 examples cannot be used .* it has no accepted answers"):
         to_trl(TRUTHRL)(["Capital of Peru?"], ["Lima"])
