@@ -63,7 +63,7 @@ def own(tmp_path: Path) -> str:
     [(reward, case) for _, _, reward, case in CASES],
     ids=[f"{name}:{variant}: {case.why}" for name, variant, _, case in CASES],
 )
-def test_worked_case(reward: Reward, case: Gold) -> None:
+def test_gold(reward: Reward, case: Gold) -> None:
     assert check_gold(reward, case) == ""
 
 
@@ -73,6 +73,7 @@ def test_a_paper_is_complete(name: str) -> None:
     assert len((module.__doc__ or "").splitlines()[0]) <= 100
     assert "arXiv:" in (module.__doc__ or "")
     assert {variant for variant, _, _ in gold_of(name)} == {*module.VARIANTS}
+    assert len(gold_of(name)) >= 12
     assert all(len(key) == 3 and isinstance(value, float) for key, value in module.PUBLISHED.items())
 
 
