@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 USERS_SETTINGS = re.compile(r"(FACTRL|OPENAI|HF)_.*|(HTTP|HTTPS|ALL|NO)_PROXY", re.I)
 KEPT = {"FACTRL_DATA", "FACTRL_CACHE"}
@@ -21,6 +22,8 @@ def pytest_configure() -> None:
         if USERS_SETTINGS.fullmatch(name) and name not in KEPT:
             del os.environ[name]
     os.environ["HF_HUB_OFFLINE"] = "1"
+    settings.register_profile("factrl", deadline=None)  # no test is about the clock of a busy machine
+    settings.load_profile("factrl")
 
 
 @pytest.fixture(scope="session", autouse=True)

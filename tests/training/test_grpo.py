@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -523,3 +524,12 @@ def test_it_evaluates_more_rows_than_it_trains_on_at_a_time(trainer: Make) -> No
     made.args.per_device_eval_batch_size = 8
     rows = Dataset.from_dict({"prompt": ["where is ada from ?"] * 2, "example": [0] * 2})
     assert "eval_reward" in made.evaluate(rows)
+
+
+def test_a_masked_completion_is_not_printed(trainer: Make, caplog: pytest.LogCaptureFixture) -> None:
+    made = trainer([1.0, 0.0, None, None])
+    trl = logging.getLogger("trl.trainer.grpo_trainer")
+    trl.addHandler(caplog.handler)
+    made.train()
+    trl.removeHandler(caplog.handler)
+    assert "returned None" not in caplog.text

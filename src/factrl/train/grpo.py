@@ -371,7 +371,7 @@ def _quiet_none_warning() -> None:
     """Masked samples are counted and written; TRL would print each batch's first one, text and all."""
 
     def keep(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("All reward functions returned None")
+        return "All reward functions returned None" not in record.getMessage()
 
     logger = logging.getLogger("trl.trainer.grpo_trainer")
     if not logger.filters:
