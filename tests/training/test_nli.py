@@ -173,7 +173,7 @@ def test_a_model_without_a_classifier_is_refused(make: Maker, tmp_path: Path) ->
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if not name.startswith("classifier")}
     save_file(kept, tmp_path / "encoder" / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=r"no classifier.*classifier\.bias, classifier\.weight"):
+    with pytest.raises(ModelError, match=r"no cross-encoder.*classifier\.bias, classifier\.weight"):
         CrossEncoder(tmp_path / "encoder")
 
 

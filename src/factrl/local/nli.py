@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import models
-from ..errors import ConfigError, MissingExtra, ModelError
+from ..errors import ConfigError, ModelError
+from .weights import libraries, load_network
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +68,7 @@ class CrossEncoder:
         trust_remote_code: bool = False,
         device: str | None = None,
     ) -> None:
-        torch, transformers = _libraries()
+        torch, transformers = libraries()
         fixed = Path(model).expanduser().exists() or re.fullmatch(r".+@[0-9a-f]{7,40}", str(model))
         if trust_remote_code and not fixed:
             raise ConfigError(f"code that comes with {model} is only run at a fixed commit: org/model@COMMIT")
@@ -75,13 +76,20 @@ class CrossEncoder:
         self.identity = models.identity(path)
         self._torch = torch
         self._lock = threading.Lock()
-        config, self._tokenizer, network = _load(transformers, path, trust_remote_code)
-        self._meanings = _meanings(config, labels, self.identity)
+        self._tokenizer, network = load_network(
+            transformers,
+            "AutoModelForSequenceClassification",
+            path,
+            "cross-encoder",
+            dtype="float32",
+            trusted=trust_remote_code,
+        )
+        self._meanings = _meanings(network.config, labels, self.identity)
         if labels is not None:
             self.identity += f" labels={','.join(labels)}"
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._network = network.to(self._device).eval()
-        self._longest = _longest(config, self._tokenizer)
+        self._longest = _longest(network.config, self._tokenizer)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Probabilities of what the premise does to the hypothesis, float64 (pairs, 3): see `COLUMNS`.
@@ -138,36 +146,6 @@ def batches(rows: Sequence[int], lengths: Sequence[int], budget: int) -> Iterato
         batch.append(row)
     if batch:
         yield batch
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise MissingExtra(str(error.name), "train") from error
-    return torch, transformers
-
-
-def _load(transformers: Any, path: Path, trusted: bool) -> tuple[Any, Any, Any]:
-    """Configuration, tokenizer and network, the weights from safetensors only."""
-    told = {"trust_remote_code": trusted, "local_files_only": True}
-    try:
-        config = transformers.AutoConfig.from_pretrained(path, **told)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
-        network, report = transformers.AutoModelForSequenceClassification.from_pretrained(
-            path, config=config, use_safetensors=True, output_loading_info=True, dtype="float32", **told
-        )
-    except (OSError, ValueError, KeyError) as error:
-        remedy = "it has to be a folder with config.json, a tokenizer and model.safetensors"
-        if "trust_remote_code" in str(error):
-            remedy = "it needs its own code: trust_remote_code=True, and a commit (org/model@COMMIT)"
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{path} could not be loaded as a cross-encoder: {first}; {remedy}") from error
-    missing = sorted(report["missing_keys"])
-    if missing:  # transformers would go on with random numbers there
-        raise ModelError(f"{path} is no classifier: it has no weights for {', '.join(missing[:3])}")
-    return config, tokenizer, network
 
 
 def _meanings(config: Any, given: Sequence[str] | None, name: str) -> tuple[Meaning, ...]:

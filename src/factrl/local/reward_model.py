@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .. import models
-from ..errors import ConfigError, MissingExtra, ModelError, Unscored
+from ..errors import ConfigError, ModelError, Unscored
 from ..together import Call
 from .nli import batches
+from .weights import libraries, load_network
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +57,7 @@ class RewardModel:
     def __init__(self, model: str | Path, *, scale: Scale = "sigmoid", device: str | None = None) -> None:
         if scale not in get_args(Scale):
             raise ConfigError(f"scale={scale!r} is not {' or '.join(get_args(Scale))}")
-        torch, transformers = _libraries()
+        torch, transformers = libraries()
         path = models.get(model)
         self.identity = f"{models.identity(path)} scale={scale}"
         self._scale = scale
@@ -65,7 +66,13 @@ class RewardModel:
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         # Half precision is slower than float32 on most CPUs, and less exact.
         dtype = "float32" if self._device == "cpu" else "auto"
-        self._tokenizer, network = _load(transformers, path, dtype)
+        self._tokenizer, network = load_network(
+            transformers, "AutoModelForSequenceClassification", path, "reward model", dtype=dtype
+        )
+        if network.config.num_labels != 1:
+            raise ModelError(
+                f"{path} is no reward model: it has {network.config.num_labels} outputs, not one"
+            )
         self._network = network.to(self._device).eval()
         # A network that knows no padding takes one row at a time.
         self._padding = network.config.get_text_config().pad_token_id
@@ -162,37 +169,6 @@ class RewardModel:
 
 def _pair(question: str, text: str) -> tuple[str, str]:
     return question, text
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise MissingExtra(str(error.name), "train") from error
-    return torch, transformers
-
-
-def _load(transformers: Any, path: Path, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and network, the weights from safetensors only."""
-    told = {"trust_remote_code": False, "local_files_only": True}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
-        network, report = transformers.AutoModelForSequenceClassification.from_pretrained(
-            path, use_safetensors=True, output_loading_info=True, dtype=dtype, **told
-        )
-    except (OSError, ValueError, KeyError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(
-            f"{path} could not be loaded as a reward model: {first}; it has to be a folder with config.json, "
-            "a tokenizer and model.safetensors"
-        ) from error
-    missing = sorted(report["missing_keys"])
-    if missing:  # transformers would go on with random numbers there
-        raise ModelError(f"{path} is no reward model: it has no weights for {', '.join(missing[:3])}")
-    if network.config.num_labels != 1:
-        raise ModelError(f"{path} is no reward model: it has {network.config.num_labels} outputs, not one")
-    return tokenizer, network
 
 
 def _longest(config: Any, tokenizer: Any) -> int:

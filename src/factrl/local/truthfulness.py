@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import models
-from ..errors import ConfigError, MissingExtra, ModelError
+from ..errors import ConfigError
 from .nli import batches
+from .weights import libraries, load_network
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,11 +39,7 @@ class CausalModel:
     """
 
     def __init__(self, model: str | Path, *, device: str | None = None) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise MissingExtra(str(error.name), "train") from error
+        torch, transformers = libraries()
         path = models.get(model)
         self.identity = models.identity(path)
         self._torch = torch
@@ -50,7 +47,9 @@ class CausalModel:
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         # On a CPU bfloat16 is slower and rounds probabilities to two digits.
         dtype = "float32" if self._device == "cpu" else "auto"
-        self._tokenizer, network = _load(transformers, path, dtype)
+        self._tokenizer, network = load_network(
+            transformers, "AutoModelForCausalLM", path, "causal language model", dtype=dtype
+        )
         self._network = network.to(self._device).eval()
         self._longest = getattr(network.config, "max_position_embeddings", None) or 1 << 30
 
@@ -125,25 +124,3 @@ class CausalModel:
                 use_cache=False,
             ).logits[:, -1]
             return logits.double().log_softmax(-1).cpu().numpy()
-
-
-def _load(transformers: Any, path: Path, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and network, the weights from safetensors only."""
-    told = {"trust_remote_code": False, "local_files_only": True}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
-        network, report = transformers.AutoModelForCausalLM.from_pretrained(
-            path, use_safetensors=True, output_loading_info=True, dtype=dtype, **told
-        )
-    except (OSError, ValueError, KeyError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(
-            f"{path} could not be loaded as a causal language model: {first}; it has to be a folder with "
-            "config.json, a tokenizer and model.safetensors"
-        ) from error
-    missing = sorted(report["missing_keys"])
-    if missing:  # transformers would go on with random numbers there
-        raise ModelError(
-            f"{path} is no causal language model: it has no weights for {', '.join(missing[:3])}"
-        )
-    return tokenizer, network

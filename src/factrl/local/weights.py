@@ -1,0 +1,54 @@
+"""Loading a network of transformers from a folder: safetensors only, whole, with one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from factrl.errors import MissingExtra, ModelError
+
+
+def libraries() -> tuple[Any, Any]:
+    """torch and transformers.
+
+    Raises:
+        MissingExtra: one of them is not installed.
+    """
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingExtra(str(error.name), "train") from error
+    return torch, transformers
+
+
+def load_network(
+    transformers: Any, kind: str, path: Path, what: str, *, dtype: str, trusted: bool = False
+) -> tuple[Any, Any]:
+    """Tokenizer and network, the weights from safetensors only and none of them missing.
+
+    Args:
+        kind: the `AutoModel…` class.
+        what: what the network should be, for errors: `reward model`.
+        dtype: as transformers calls it; `auto` is the checkpoint's.
+        trusted: run code that comes with the model.
+
+    Raises:
+        ModelError: the folder holds no such network, or only a part of it.
+    """
+    told = {"trust_remote_code": trusted, "local_files_only": True}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
+        network, report = getattr(transformers, kind).from_pretrained(
+            path, use_safetensors=True, output_loading_info=True, dtype=dtype, **told
+        )
+    except (OSError, ValueError, KeyError) as error:
+        remedy = "it has to be a folder with config.json, a tokenizer and model.safetensors"
+        if "trust_remote_code" in str(error):
+            remedy = "it needs its own code: trust_remote_code=True, and a commit (org/model@COMMIT)"
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"{path} could not be loaded as a {what}: {first}; {remedy}") from error
+    missing = sorted(report["missing_keys"])
+    if missing:  # transformers would go on with random numbers there
+        raise ModelError(f"{path} is no {what}: it has no weights for {', '.join(missing[:3])}")
+    return tokenizer, network
