@@ -176,7 +176,7 @@ def _made(outcome: Outcome) -> dict[str, str]:
 
 
 def _grid(first: str, *others: str) -> Grid:
-    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column(first, no_wrap=True, max_width=30)
     for name in others:
         longest = max(map(len, name.split()))
