@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import models
 from ..errors import ConfigError, ModelError
-from .weights import libraries, load_network
+from .weights import libraries, load_network, longest_input
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Meaning = Literal["supported", "refuted", "unknown"]
 COLUMNS: tuple[Meaning, ...] = ("supported", "refuted", "unknown")
 _TOKENS_AT_ONCE = 8192  # of one batch, padding included
-_LONGEST = 512  # tokens, for a model whose files do not say
 # A label such as "not entailment" covers contradiction and silence; to claim the milder is the safer error.
 _WORDS: Mapping[Meaning, str] = {
     "supported": "entailment, entails, entailed, support, supports, supported, consistent, factual",
@@ -89,7 +88,7 @@ class CrossEncoder:
             self.identity += f" labels={','.join(labels)}"
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self._network = network.to(self._device).eval()
-        self._longest = _longest(network.config, self._tokenizer)
+        self._longest = longest_input(network.config, self._tokenizer)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Probabilities of what the premise does to the hypothesis, float64 (pairs, 3): see `COLUMNS`.
@@ -166,15 +165,3 @@ def _meanings(config: Any, given: Sequence[str] | None, name: str) -> tuple[Mean
         f"the outputs of {name} are called {', '.join(own)}, which does not say what they mean; give labels= "
         "in that order, such as labels=('supported', 'unknown', 'refuted')"
     )
-
-
-def _longest(config: Any, tokenizer: Any) -> int:
-    """Tokens that the model reads: the least of what its tokenizer and its positions allow."""
-    limits = [tokenizer.model_max_length]
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions:
-        # RoBERTa and its kin count positions from behind the padding token's number.
-        offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
-        limits.append(positions - offset)
-    usable = [limit for limit in limits if 0 < limit < 1_000_000]
-    return min(usable, default=_LONGEST)

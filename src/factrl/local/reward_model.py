@@ -20,7 +20,7 @@ from .. import models
 from ..errors import ConfigError, ModelError, Unscored
 from ..together import Call
 from .nli import batches
-from .weights import libraries, load_network
+from .weights import libraries, load_network, longest_input
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Scale = Literal["sigmoid", "raw"]
 
 _TOKENS_AT_ONCE = 8192  # of one batch, padding included
-_LONGEST = 512  # tokens, for a model whose files do not say
 _Row = Mapping[str, Sequence[int]]
 
 
@@ -76,7 +75,7 @@ class RewardModel:
         self._network = network.to(self._device).eval()
         # A network that knows no padding takes one row at a time.
         self._padding = network.config.get_text_config().pad_token_id
-        self._longest = _longest(network.config, self._tokenizer)
+        self._longest = longest_input(network.config, self._tokenizer)
         special = [str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special]
         longer_first = sorted((token for token in special if len(token) > 1), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longer_first)) or r"(?!)")
@@ -169,15 +168,3 @@ class RewardModel:
 
 def _pair(question: str, text: str) -> tuple[str, str]:
     return question, text
-
-
-def _longest(config: Any, tokenizer: Any) -> int:
-    """Tokens that the model reads: the least of what its tokenizer and its positions allow."""
-    limits = [tokenizer.model_max_length]
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if positions:
-        # RoBERTa and its kin count positions from behind the padding token's number.
-        offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
-        limits.append(positions - offset)
-    usable = [limit for limit in limits if 0 < limit < 1_000_000]
-    return min(usable, default=_LONGEST)

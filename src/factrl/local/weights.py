@@ -7,6 +7,8 @@ from typing import Any
 
 from factrl.errors import MissingExtra, ModelError
 
+_LONGEST = 512  # tokens, for a model whose files do not say
+
 
 def libraries() -> tuple[Any, Any]:
     """torch and transformers.
@@ -52,3 +54,15 @@ def load_network(
     if missing:  # transformers would go on with random numbers there
         raise ModelError(f"{path} is no {what}: it has no weights for {', '.join(missing[:3])}")
     return tokenizer, network
+
+
+def longest_input(config: Any, tokenizer: Any) -> int:
+    """Tokens that a network reads: the least of what its tokenizer and its positions allow."""
+    limits = [tokenizer.model_max_length]
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if positions:
+        # RoBERTa and its kin count positions from behind the padding token's number.
+        offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+        limits.append(positions - offset)
+    usable = [limit for limit in limits if 0 < limit < 1_000_000]
+    return min(usable, default=_LONGEST)
