@@ -135,7 +135,9 @@ class FakeLLM:
         return Reply(reply, finish_reason="stop", model="fake")
 
 
-def connect(spec: str = "", *, api_key: str | None = None, **limits: Any) -> OpenAICompatible:
+def connect(
+    spec: str = "", *, api_key: str | None = None, role: str = "judge", **limits: Any
+) -> OpenAICompatible:
     """Open the model server that `spec` names; nothing is sent before the first call.
 
     `http://localhost:8000/v1#model` is any OpenAI-compatible server; without `#model` the server is
@@ -147,6 +149,7 @@ def connect(spec: str = "", *, api_key: str | None = None, **limits: Any) -> Ope
         spec: where the model is; may be empty when `FACTRL_JUDGE_BASE_URL` is set.
         api_key: comes before every environment variable.  `OPENAI_API_KEY` is only ever sent to
             `OPENAI_BASE_URL` or to OpenAI.
+        role: what the model is for, as in the names of the variables: `FACTRL_POLICY_API_KEY` for `policy`.
         limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.limits.Limits`, and `price`,
             `max_calls`, `max_cost_usd` of `OpenAICompatible`.
 
@@ -157,11 +160,12 @@ def connect(spec: str = "", *, api_key: str | None = None, **limits: Any) -> Ope
 
     home = (os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
     url, model = _where(spec.strip(), home)
-    url = (os.environ.get("FACTRL_JUDGE_BASE_URL") or url).rstrip("/")
-    model = os.environ.get("FACTRL_JUDGE_MODEL") or model
+    prefix = f"FACTRL_{role.upper()}"
+    url = (os.environ.get(f"{prefix}_BASE_URL") or url).rstrip("/")
+    model = os.environ.get(f"{prefix}_MODEL") or model
     if not url:
         raise ConfigError(f"no model server is named; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini")
-    variable = "FACTRL_JUDGE_API_KEY"
+    variable = f"{prefix}_API_KEY"
     if url == home and not os.environ.get(variable):
         variable = "OPENAI_API_KEY"
     key = api_key or os.environ.get(variable)

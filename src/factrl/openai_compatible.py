@@ -14,7 +14,7 @@ from typing import Any
 from factrl.background import on_background, wait_for
 from factrl.bodies import Failure, Unreadable, one_line
 from factrl.connections import checked_url
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, LLMError
 from factrl.flights import Flights
 from factrl.http import Call, JSONClient
 from factrl.limits import Limits
@@ -34,6 +34,7 @@ class OpenAICompatible:
         price: US dollars per million tokens of prompt and of reply.
         max_calls: calls that may be made in all.
         max_cost_usd: US dollars that may be spent in all; needs `price`.
+        retry_cut: ask again, for twice the tokens, when a reply was cut off; off where replies are samples.
         limits: `timeout_attempt`, `max_concurrency`, … of `factrl.limits.Limits`.
 
     Raises:
@@ -51,6 +52,7 @@ class OpenAICompatible:
         price: Price | None = None,
         max_calls: int | None = None,
         max_cost_usd: float | None = None,
+        retry_cut: bool = True,
         **limits: Any,
     ) -> None:
         self.base_url = checked_url(base_url, key_variable, SPEC_EXAMPLE)
@@ -59,6 +61,7 @@ class OpenAICompatible:
         named = f"{model or 'the model'} at {self.base_url}"
         self.meter = Meter(max_calls=max_calls, max_cost_usd=max_cost_usd, price=price, model=named)
         self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, meter=self.meter, **limits)
+        self._retry_cut = retry_cut
         self._looking: Flights[str] = Flights()
 
     def __repr__(self) -> str:
@@ -87,8 +90,9 @@ class OpenAICompatible:
         Raises:
             LLMError: with the cause `connection`, `timeout`, `http_429`, `http_5xx` or `bad_body` when the
                 attempts or the time ran out; at once with `auth`, `context_length`, `redirect`, `budget` or
-                `http_<status>`; `truncated` when twice `max_tokens` were not enough either; `breaker_open`
-                when the server stayed down for longer than `pause`.
+                `http_<status>`; `truncated` when twice `max_tokens` were not enough either, with what was
+                written so far as `facts["text"]`; `breaker_open` when the server stayed down for longer
+                than `pause`.
             ConfigError: no model was named and the server does not serve exactly one.
         """
         request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
@@ -134,13 +138,14 @@ class OpenAICompatible:
         model = await self._find_model(call)
         request = {"model": model, "messages": [dict(m) for m in messages], **request}
         reply = await self._ask(request, call)
-        if reply.finish_reason == "length" and call.attempts < limits.max_attempts:
+        if reply.finish_reason == "length" and self._retry_cut and call.attempts < limits.max_attempts:
             request["max_tokens"] *= 2
             reply = await self._ask(request, call)
         if reply.finish_reason == "length":
             cut = f"cut its reply off at {request['max_tokens']} tokens"
             failure = Failure("truncated", cut, status=200, request_id=reply.request_id)
-            raise self._http.error(failure, call)
+            error = self._http.error(failure, call)
+            raise LLMError(error.cause, error.detail, **error.facts, text=reply.text)
         return replace(reply, attempts=call.requests, elapsed=call.elapsed())
 
     async def _ask(self, request: dict[str, Any], call: Call) -> Reply:

@@ -34,7 +34,7 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
-from factrl.run_lock import read_lock, take_lock
+from factrl.run_lock import release_lock, take_lock
 from factrl.types import Result
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
@@ -75,7 +75,7 @@ class Run:
         """Take the lock of an existing folder; use `Run.create` or `Run.open`."""
         self.path = path
         self._lock = path / "lock"
-        self._owner = take_lock(self._lock)
+        self._owner = take_lock(self._lock, f"run {path}")
 
     @classmethod
     def create(cls, root: Path | str, name: str, settings_toml: str) -> Run:
@@ -194,8 +194,7 @@ class Run:
 
     def close(self) -> None:
         """Let other processes write to the folder; a second call does nothing."""
-        if self._owner["pid"] == os.getpid() and read_lock(self._lock) == self._owner:  # not in a fork
-            self._lock.unlink()
+        release_lock(self._lock, self._owner)
 
     def __enter__(self) -> Run:
         return self

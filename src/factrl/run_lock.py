@@ -1,4 +1,4 @@
-"""Which process writes a run folder: a file that says so.
+"""Which process writes a run folder or a journal: a file that says so.
 
 The lock is a file that only its creator can have made (O_EXCL), because advisory locks are missing or
 unreliable on the network file systems that clusters keep runs on.  The price is that it outlives a killed
@@ -17,8 +17,12 @@ from typing import Any
 from factrl.errors import ConfigError
 
 
-def take_lock(path: Path) -> dict[str, Any]:
+def take_lock(path: Path, what: str) -> dict[str, Any]:
     """Take the lock; returns who holds it now: host, process and when that started.
+
+    Args:
+        path: the lock file.
+        what: what it guards, for the errors.
 
     Raises:
         ConfigError: a live process holds it.
@@ -28,12 +32,18 @@ def take_lock(path: Path) -> dict[str, Any]:
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
-            _remove_if_stale(path, owner["host"])
+            _remove_if_stale(path, owner["host"], what)
             continue
         with os.fdopen(descriptor, "wb") as file:
             file.write(json.dumps(owner).encode())
         return owner
-    raise ConfigError(f"run {path.parent} was taken by another process just now")
+    raise ConfigError(f"{what} was taken by another process just now")
+
+
+def release_lock(path: Path, owner: dict[str, Any]) -> None:
+    """Give up a lock that this process took; in a fork, or when it is another's by now, nothing happens."""
+    if owner["pid"] == os.getpid() and read_lock(path) == owner:
+        path.unlink()
 
 
 def read_lock(path: Path) -> dict[str, Any]:
@@ -45,24 +55,22 @@ def read_lock(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _remove_if_stale(path: Path, host: str) -> None:
+def _remove_if_stale(path: Path, host: str, what: str) -> None:
     """Remove the lock of a dead process of this machine, else say who holds it."""
     owner = read_lock(path)
     if owner.get("host") != host or _alive(owner["pid"], owner["start"]):
         who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
-        raise ConfigError(
-            f"run {path.parent} is being written by {who}; wait for it, or delete {path} if it is gone"
-        )
+        raise ConfigError(f"{what} is being written by {who}; wait for it, or delete {path} if it is gone")
     # Two processes can find the same leftover.  Renaming decides which of them removes it, and looking at
     # what was renamed makes sure that it was the leftover and not the lock the other one made meanwhile.
-    aside = path.with_name(f"lock-{os.getpid()}")
+    aside = path.with_name(f"{path.name}-{os.getpid()}")
     try:
         os.rename(path, aside)
     except FileNotFoundError:
         return
     if read_lock(aside) != owner:
         os.rename(aside, path)
-        raise ConfigError(f"run {path.parent} was taken by another process just now")
+        raise ConfigError(f"{what} was taken by another process just now")
     aside.unlink()
 
 

@@ -247,6 +247,26 @@ class TrainSettings(Section):
         return self
 
 
+class SamplingSettings(Section):
+    """`[sampling]`: what a model writes outside of training."""
+
+    num_samples: Positive = 1
+    """Answers per question."""
+    temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature; 0 writes the most likely answer."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling; 1 keeps the whole distribution."""
+
+    @model_validator(mode="after")
+    def _samples_differ(self) -> SamplingSettings:
+        if self.num_samples > 1 and self.temperature == 0:
+            raise ValueError(
+                f"sampling.num_samples = {self.num_samples} with sampling.temperature = 0 is the same answer "
+                "again and again; raise the temperature"
+            )
+        return self
+
+
 class OutputSettings(Section):
     """`[run]`: where the run goes."""
 
@@ -281,3 +301,11 @@ class RunSettings(Section):
                 f"train.eval_steps = {self.train.eval_steps} needs data.eval, the questions to evaluate on"
             )
         return self
+
+
+class AskSettings(RunSettings):
+    """What a model is told outside of training: as a recipe asks it, but a reward is not needed."""
+
+    paper: str = ""
+    """The reward of the recipe; not used."""
+    sampling: SamplingSettings = SamplingSettings()

@@ -25,7 +25,7 @@ from ..grading import Grader
 from ..llm import LLM, preflight
 from ..plan import open_judge, run_settings
 from ..progress import Progress
-from ..settings import JudgeSettings, RunSettings
+from ..settings import AskSettings, JudgeSettings, RunSettings
 from ..types import Example
 from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import complain, say, show_table, tell
@@ -33,12 +33,6 @@ from .terminal import complain, say, show_table, tell
 AT_ONCE = 128  # questions that are answered between two writes to the file of answers
 
 Answered = Sequence[tuple[Example, str | None]]
-
-
-class AskSettings(RunSettings):
-    """What a model can be told for an evaluation alone: as for training, but without a reward."""
-
-    paper: str = ""
 
 
 def add_verbs(verbs: Verbs) -> None:

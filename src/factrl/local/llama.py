@@ -119,7 +119,8 @@ class LlamaModel:
             said = self._open().handle_chat_completions({**request, "max_tokens": max_tokens})
         choice = _choice(said)
         if choice["finish_reason"] == "length":
-            raise LLMError("truncated", f"{self.name} cut its reply off at {max_tokens} tokens")
+            cut = f"{self.name} cut its reply off at {max_tokens} tokens"
+            raise LLMError("truncated", cut, text=choice["message"]["content"] or "")
         return Reply(
             choice["message"]["content"] or "",
             finish_reason=choice["finish_reason"],

@@ -45,7 +45,7 @@ def answer(
             num_samples=num_samples,
             max_new_tokens=settings.train.max_completion_length,
             temperature=temperature,
-            eos_ids=_end_tokens(model, tokenizer),
+            eos_ids=end_tokens(model, tokenizer),
         )
     model.train(training)
     return [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups]
@@ -84,7 +84,8 @@ def extraction(reward: Reward) -> Extract:
     return "boxed" if reward.knobs.get("answer") == "boxed" else "text"
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+def end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    """The tokens that end an answer."""
     ids = model.generation_config.eos_token_id
     many = ids if isinstance(ids, list) else [ids]
     return [i for i in {*many, tokenizer.eos_token_id} if i is not None]

@@ -9,6 +9,7 @@ model's own: temperature and top-p only, no other logits processing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ def sample(
     top_p: float = 1.0,
     eos_ids: Sequence[int],
     batch_size: int = 128,
+    uniforms: torch.Tensor | None = None,
 ) -> list[list[list[int]]]:
     """Sample `num_samples` completions for every prompt.
 
@@ -37,6 +39,8 @@ def sample(
         top_p: nucleus sampling; 1 keeps the whole distribution.
         eos_ids: tokens that end a completion; the end token is part of it.
         batch_size: completions in flight at once.
+        uniforms: numbers in [0, 1), (prompts, num_samples, max_new_tokens), that choose the tokens in place
+            of torch's generator: a completion then depends on its own numbers, not on its neighbours'.
 
     Returns:
         For every prompt, its completions as token ids.
@@ -49,14 +53,9 @@ def sample(
     prompts_at_once = max(1, batch_size // num_samples)
     for start in range(0, len(by_length), prompts_at_once):
         chunk = by_length[start : start + prompts_at_once]
+        choose = _Choice(temperature, top_p, None if uniforms is None else uniforms[chunk].flatten(0, 1))
         rows = _sample_chunk(
-            decoder,
-            [prompts[i] for i in chunk],
-            num_samples,
-            max_new_tokens,
-            temperature,
-            top_p,
-            set(eos_ids),
+            decoder, [prompts[i] for i in chunk], num_samples, max_new_tokens, choose, set(eos_ids)
         )
         for position, index in enumerate(chunk):
             results[index] = rows[position * num_samples : (position + 1) * num_samples]
@@ -68,8 +67,7 @@ def _sample_chunk(
     prompts: Sequence[Sequence[int]],
     num_samples: int,
     max_new_tokens: int,
-    temperature: float,
-    top_p: float,
+    choose: _Choice,
     eos_ids: set[int],
 ) -> list[list[int]]:
     device = next(model.parameters()).device
@@ -83,7 +81,7 @@ def _sample_chunk(
     completions: list[list[int]] = [[] for _ in range(len(hidden))]
     alive = list(range(len(completions)))
     for position in range(max_new_tokens):
-        tokens = _choose(model.get_output_embeddings()(hidden).float(), temperature, top_p)
+        tokens = choose(model.get_output_embeddings()(hidden).float(), alive, position)
         going = []
         for row, token in enumerate(tokens.tolist()):
             completions[alive[row]].append(token)
@@ -110,13 +108,28 @@ def _last_hidden(model: Any, ids: torch.Tensor, mask: torch.Tensor, cache: Dynam
     return output.last_hidden_state[:, -1]
 
 
-def _choose(logits: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
-    """One token per row of (B, V) logits."""
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    probabilities = torch.softmax(logits / temperature, dim=-1)
-    if top_p < 1:
-        ordered, order = probabilities.sort(dim=-1, descending=True)
-        outside = ordered.cumsum(dim=-1) - ordered >= top_p
-        probabilities = torch.zeros_like(probabilities).scatter(-1, order, ordered.masked_fill(outside, 0))
-    return torch.multinomial(probabilities, 1).squeeze(-1)
+@dataclass(frozen=True)
+class _Choice:
+    """How a token is chosen; `uniforms` is (rows, positions), or None for torch's own generator."""
+
+    temperature: float
+    top_p: float
+    uniforms: torch.Tensor | None
+
+    def __call__(self, logits: torch.Tensor, rows: Sequence[int], position: int) -> torch.Tensor:
+        """One token per row of (B, V) logits."""
+        if self.temperature == 0:
+            return logits.argmax(dim=-1)
+        probabilities = torch.softmax(logits / self.temperature, dim=-1)
+        if self.top_p < 1:
+            ordered, order = probabilities.sort(dim=-1, descending=True)
+            outside = ordered.cumsum(dim=-1) - ordered >= self.top_p
+            probabilities = torch.zeros_like(probabilities).scatter(
+                -1, order, ordered.masked_fill(outside, 0)
+            )
+        if self.uniforms is None:
+            return torch.multinomial(probabilities, 1).squeeze(-1)
+        below = probabilities.double().cumsum(dim=-1)
+        drawn = self.uniforms[list(rows), position].to(below).unsqueeze(-1)
+        # Right of the number, so that a token of probability 0 is never it.
+        return torch.searchsorted(below, drawn * below[:, -1:], right=True).squeeze(-1)

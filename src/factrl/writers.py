@@ -1,0 +1,156 @@
+"""Models that write answers outside of training: a policy in this process, or one behind a server.
+
+Every sample has a number, and its text depends on the seed, the question and that number alone, as far as
+the model allows: which other questions are asked with it, in which order and after how many restarts does
+not matter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from factrl.data import render_prompt
+from factrl.errors import ConfigError, LLMError, Unscored
+from factrl.llm import LLM, Message, connect
+from factrl.settings import LOCAL, DataSettings, JudgeSettings, RunSettings
+from factrl.types import Completion, Example
+
+Written = Completion | Unscored
+"""What was written, or why nothing was."""
+
+
+class Writer(Protocol):
+    """Anything that writes answers to examples."""
+
+    @property
+    def identity(self) -> str:
+        """Which model, at which version, asked in which way: its answers are stored under it."""
+        ...
+
+    def write(
+        self,
+        examples: Sequence[Example],
+        numbers: Sequence[int] = (0,),
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        on_done: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
+        """The samples with these numbers, for every example.
+
+        Args:
+            numbers: which samples of each example; only `(0,)` with temperature 0, where all are the same.
+            temperature: 0 is the most likely answer.
+            on_done: called after each example, in this thread.
+        """
+        ...
+
+
+class ServerWriter:
+    """A `Writer` that asks a language model by chat, one call per sample.
+
+    Args:
+        llm: the model; `OpenAICompatible` with `retry_cut=False`, or any other LLM.
+        data: how an example becomes a prompt; its prefill is refused, as a chat server cannot begin for the
+            model.
+        max_tokens: length limit of an answer; what is cut there is `truncated`.
+        workers: calls in flight at once.
+    """
+
+    def __init__(self, llm: LLM, data: DataSettings, max_tokens: int, workers: int = 64) -> None:
+        if data.prefill:
+            raise ConfigError(
+                f"data.prefill = {data.prefill!r} cannot be given to a model behind a server; leave it out"
+            )
+        self._llm, self._data, self._max_tokens, self._workers = llm, data, max_tokens, workers
+
+    @property
+    def identity(self) -> str:
+        """Model, prompt and length limit."""
+        asked = digest_of(self._data.system, self._data.prompt, self._max_tokens)
+        return f"{getattr(self._llm, 'identity', repr(self._llm))} {asked}"
+
+    def write(
+        self,
+        examples: Sequence[Example],
+        numbers: Sequence[int] = (0,),
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        on_done: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
+        """See `Writer.write`; a call that fails is an `Unscored` among the texts."""
+        check_numbers(numbers, temperature)
+        sampling = {} if temperature == 0 else {"top_p": top_p}
+        prompts = [render_prompt(example, self._data.prompt) for example in examples]
+
+        def one(example: Example, prompt: str, number: int) -> Written:
+            told = {"seed": seed_of(seed, example.id, number), **sampling} if temperature else {}
+            system: list[Message] = (
+                [{"role": "system", "content": self._data.system}] if self._data.system else []
+            )
+            messages = [*system, {"role": "user", "content": prompt}]
+            try:
+                reply = self._llm.complete(
+                    messages, temperature=temperature, max_tokens=self._max_tokens, **told
+                )
+            except LLMError as error:
+                if error.cause == "truncated" and "text" in error.facts:
+                    return Completion(error.facts["text"], truncated=True, tokens=self._max_tokens)
+                return error
+            return Completion(reply.text, tokens=reply.tokens_out)
+
+        with ThreadPoolExecutor(self._workers) as pool:
+            groups = [
+                [pool.submit(one, example, prompt, number) for number in numbers]
+                for example, prompt in zip(examples, prompts, strict=True)
+            ]
+            written = []
+            for group in groups:
+                written.append([future.result() for future in group])
+                on_done()
+        return written
+
+
+def open_writer(settings: RunSettings) -> Writer:
+    """The model that `model.name` names: a server's address, `local`, or a policy to load in this process.
+
+    Raises:
+        SetupError: what the user must change.
+        MissingExtra: a policy in this process, without the extra `train`.
+    """
+    name, limit = settings.model.name, settings.train.max_completion_length
+    if name == LOCAL:
+        from factrl.local.llama import shared_model
+
+        return ServerWriter(shared_model(), settings.data, limit, workers=1)
+    if name.startswith(("http://", "https://")):
+        JudgeSettings(url=name)  # raises for an address that holds a key
+        limits = settings.judge.model_dump(include={"timeout_attempt", "timeout_call", "max_attempts"})
+        workers = settings.judge.max_concurrency
+        llm = connect(name, role="policy", retry_cut=False, max_concurrency=workers, **limits)
+        return ServerWriter(llm, settings.data, limit, workers)
+    from factrl.train.writing import PolicyWriter
+
+    return PolicyWriter.load(settings)
+
+
+def check_numbers(numbers: Sequence[int], temperature: float) -> None:
+    """Refuse several samples at temperature 0."""
+    if temperature == 0 and tuple(numbers) != (0,):
+        raise ConfigError("several samples at temperature 0 are the same sample; raise sampling.temperature")
+
+
+def seed_of(seed: int, example_id: str, number: int) -> int:
+    """A seed below 2**31 for one sample."""
+    return int(digest_of(seed, example_id, number)[:8], 16) >> 1
+
+
+def digest_of(*parts: object) -> str:
+    """A short fingerprint of what was told."""
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
