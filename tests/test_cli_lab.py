@@ -193,6 +193,10 @@ MISTAKES = [
     ("base", "'base' is what every arm starts from and is in every table; leave it out"),
     ("sft truthrl sft", "the arm 'sft' is given twice"),
     ("truthrl fspo", "truthrl and fspo are shown in different worlds; choose one with --table default or"),
+    (
+        "fspo sft",
+        "sft learns from short answers that are right or wrong, so it is an arm in the world 'people'",
+    ),
     ("own.py", "own.py has several rewards; name one: own.py:mine, own.py:greedy"),
     ("own.py:greedy", "the world 'people' has no 'moon', which own.py:greedy asks for"),
     ("no.py:mine", "no.py does not exist"),

@@ -71,10 +71,16 @@ def _whole(spec: str) -> str:
 
 
 def _check_fit(spec: str, table: Table) -> None:
-    """Refuse a reward that asks for what the world does not have, or that lacks a knob."""
+    """Refuse an arm that asks for what the world does not have, or a reward that lacks a knob."""
     if spec in METHODS:
+        if table.world != "people":
+            raise ConfigError(
+                f"{spec} learns from short answers that are right or wrong, so it is an arm in the world "
+                f"'people' only, and the table {table.name!r} is in {table.world!r}; leave it out"
+            )
         return
-    world, reward = make_world(table.world, 0), load_reward(spec)
+    world = make_world(table.world, 0)
+    reward = load_reward(spec)
     missing = [name for name in reward.missing if name not in world.resources()]
     if missing:
         raise ConfigError(f"the world {table.world!r} has no {missing[0]!r}, which {spec} asks for")

@@ -33,6 +33,7 @@ from .tables import METHODS, Column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 _WIDTH, _HEIGHT, _DPI = 7.33, 4.1, 300
 _COLOURS = 4  # before lines are dashed; the fifth colour is the methods' grey
@@ -95,6 +96,8 @@ def _draw_paths(axes: Axes, outcome: Outcome, across: Column, up: Column) -> Non
     style_axes(axes, f"{up.name} against {across.name}, step by step", x_range, y_range)
     axes.set_xlabel(_unit(across), fontsize=8, color=INK)
     axes.set_ylabel(_unit(up), fontsize=8, color=INK)
+    _drop_impossible_ticks(axes.xaxis, across, x_range)
+    _drop_impossible_ticks(axes.yaxis, up, y_range)
     for index, (arm, path, seeds) in enumerate(zip(outcome.arms, paths, ends, strict=True)):
         style = _style(outcome, index)
         xs, ys = zip(*path, strict=True)
@@ -162,6 +165,7 @@ def _draw_steps(axes: Axes, outcome: Outcome, column: Column) -> None:
     style_axes(axes, f"{column.name} over the steps", (-0.02 * last, 1.62 * last), (low, high))
     axes.set_xlabel("step", fontsize=8, color=INK)
     axes.set_ylabel(_unit(column), fontsize=8, color=INK)
+    _drop_impossible_ticks(axes.yaxis, column, (low, high))
     axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= last])
     axes.spines["bottom"].set_bounds(0, last)
     if low < 0 < high:
@@ -178,6 +182,12 @@ def _draw_steps(axes: Axes, outcome: Outcome, column: Column) -> None:
             axes.plot(*zip(*points, strict=True), **style, linewidth=1.5, markersize=3.2, zorder=3)
         value = f"{points[-1][1]:.1f}".replace("-", "−")
         write_label(axes, 1.05 * last, height, f"{names[arm.row.arm]} {value}", style["color"])
+
+
+def _drop_impossible_ticks(axis: Axis, column: Column, limits: tuple[float, float]) -> None:
+    """A panel may reach beyond 100 % to have room for labels; the numbers beside it may not."""
+    if column.scale == 100:
+        axis.set_ticks([tick for tick in axis.get_ticklocs() if limits[0] <= tick <= min(limits[1], 100)])
 
 
 def _inside(heights: Sequence[float], low: float, high: float) -> list[float]:

@@ -271,7 +271,7 @@ def _fspo_table() -> Table:
             Row("fspo:fspo", _fspo()),
         ),
         picture=("contradicted", "entailed", "sound"),
-        steps=36,
+        steps=60,
         notes=(
             "Accuracy has no room to rise: the pretrained model has learnt nearly every answer by heart, "
             "whatever its steps say. That is the case in which an outcome reward cannot tell good steps from "
@@ -304,13 +304,12 @@ def _longform_table() -> Table:
         rows=(
             _factreason("paper", "results", "SFT + GRPO"),
             _factreason("fact-only", "ablation", "fact-only"),
-            _factreason("detail-0.01", "ablation", "detail-0.01"),
             _factreason("detail-0.1", "ablation", "detail-0.1"),
             _klcf("table-2-row", "main results", "KLCF-zero"),
             _klcf("truth-only", "Table 2", "truth only"),
         ),
         picture=("detail", "verified", "recall"),
-        steps=36,
+        steps=60,
         notes=(
             "`verified` is what a verifier supports, statements without content (“has parents”) among "
             "them; `precision` leaves those out. Where the two part, the reward is being gamed.",
