@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .grading import Grader, reasoning_judge
     from .llm import LLM, FakeLLM, connect
     from .papers import load_reward, paper_names
+    from .remote import remote
     from .resources import supply
     from .rewards import Reward, reward
     from .search import Given, Index, WebSearch
@@ -61,6 +62,7 @@ _HOME = {
     "open_verifier": "verifier.presets",
     "paper_names": "papers",
     "reasoning_judge": "grading",
+    "remote": "remote",
     "reward": "rewards",
     "short_form": "bench.metrics",
     "supply": "resources",
@@ -100,6 +102,7 @@ __all__ = [
     "open_verifier",
     "paper_names",
     "reasoning_judge",
+    "remote",
     "reward",
     "short_form",
     "supply",

@@ -18,7 +18,7 @@ import random
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -120,6 +120,7 @@ class JSONClient:
         *,
         call: Call | None = None,
         tokens: float = 0.0,
+        headers: Mapping[str, str] | None = None,
     ) -> T:
         """One request, repeated while that can help and the limits allow it.
 
@@ -129,20 +130,20 @@ class JSONClient:
             read: makes the result of the parsed JSON; raises `Unreadable` when it is not what was asked for.
             call: the call that the request belongs to; None for one of its own.
             tokens: what the reply may use of the tokens per minute, the request itself not counted.
+            headers: sent beside the usual ones, the same with every attempt.
 
         Raises:
             LLMError: `connection`, `timeout`, `http_429`, `http_5xx` or `bad_body` when the attempts or the
                 time ran out; at once `auth`, `redirect`, `context_length`, `http_<status>` or `budget`;
                 `breaker_open` when the server stayed down for longer than `pause`.
         """
-        return await on_background(self._ask(method, path, body, read, call or self.call(), tokens))
-
-    async def _ask(
-        self, method: str, path: str, body: Any, read: Callable[[Any], T], call: Call, tokens: float
-    ) -> T:
-        line = self._line()
         data = b"" if body is None else json.dumps(body).encode()
-        request = _Request(method, URL(self.base_url + path), data, tokens + len(data) / BYTES_PER_TOKEN)
+        tokens += len(data) / BYTES_PER_TOKEN
+        request = _Request(method, URL(self.base_url + path), data, tokens, headers or {})
+        return await on_background(self._ask(request, read, call or self.call()))
+
+    async def _ask(self, request: _Request, read: Callable[[Any], T], call: Call) -> T:
+        line = self._line()
         while True:
             turn = await self._turn(line.gate, call, request)
             try:
@@ -221,7 +222,7 @@ class JSONClient:
             request.method,
             request.url,
             data=data or None,
-            headers=self._key.headers,
+            headers={**request.headers, **self._key.headers},
             allow_redirects=False,
             **line.connections.proxy,
         ) as response:
@@ -312,6 +313,7 @@ class _Request:
     url: URL
     data: bytes
     tokens: float
+    headers: Mapping[str, str]
 
 
 @dataclass(eq=False)

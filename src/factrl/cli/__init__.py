@@ -14,8 +14,10 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import ConfigError, SetupError, TooManyMasked, nearest
-from . import demo, describe, doctor, evaluate, index, lab, models, report, score, show, train, verify
+from . import demo, describe, doctor, evaluate, index, lab, models, report, score, serve, show, train, verify
 from .terminal import complain, drop_stdout, never_fail_on_letters
+
+_VERBS = (demo, lab, verify, index, score, train, report, evaluate, serve, show, describe, models, doctor)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -87,6 +89,6 @@ def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentP
     )
     parser.add_argument("--version", action="version", version=f"factrl {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
-    for module in (demo, lab, verify, index, score, train, report, evaluate, show, describe, models, doctor):
+    for module in _VERBS:
         module.add_verbs(verbs)
     return parser, verbs.choices

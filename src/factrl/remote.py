@@ -1,0 +1,147 @@
+"""A reward that another machine computes: the client of `factrl serve`.
+
+    reward = fx.remote("http://rewards:8100", "knowrl")
+
+It is a reward like any other.  What the server could not grade is masked, and so is everything that it
+answers wrongly: nothing that comes over the wire is believed because of its shape alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .background import wait_for
+from .bodies import Unreadable
+from .errors import LLMError, Unscored
+from .http import JSONClient
+from .rewards import Reward, reward
+from .together import Call
+from .types import Completion, Example, Score, Span
+
+AT_ONCE = 32  # samples of one request: small enough that its answer fits the limit on what is read
+TOKEN = "FACTRL_SERVER_TOKEN"  # noqa: S105  the variable's name
+_STATES = ("scored", "masked", "floored")
+
+
+def remote(
+    url: str,
+    name: str,
+    *,
+    token: str | None = None,
+    bounds: tuple[float, float] = (-100.0, 100.0),
+    **limits: Any,
+) -> Reward:
+    """The reward `name` of the server at `url`.
+
+    Args:
+        token: the server's; FACTRL_SERVER_TOKEN by default.
+        bounds: lowest and highest reward that is believed; anything else masks the sample.
+        limits: `timeout_attempt`, `max_attempts`, … of `factrl.limits.Limits`.
+
+    Raises:
+        ConfigError: an address or a limit that cannot work.
+    """
+    server = RemoteScores(url, name, token=token, bounds=bounds, **limits)
+
+    @reward
+    def scored(example: Example, completion: Completion, *, server: RemoteScores) -> Score:
+        return server(example, completion)
+
+    bound = scored.with_(server=server)
+    return Reward(bound.fn, name, bound.knobs, bound.resources)
+
+
+class RemoteScores:
+    """Scores of one reward of a server; see `remote`."""
+
+    def __init__(
+        self, url: str, name: str, *, token: str | None, bounds: tuple[float, float], **limits: Any
+    ) -> None:
+        self.name, self._bounds = name, bounds
+        patient: dict[str, Any] = {"timeout_attempt": 240.0, "timeout_call": 600.0} | limits
+        key = token or os.environ.get(TOKEN)
+        self._client = JSONClient(url.rstrip("/"), key, key_variable=TOKEN, stage="reward", **patient)
+
+    def __repr__(self) -> str:
+        return f"RemoteScores({self._client.base_url!r}, {self.name!r})"
+
+    def __call__(self, example: Example, completion: Completion) -> Score:
+        """The score of one completion.
+
+        Raises:
+            Unscored: there is none.
+        """
+        [answer] = self.answer_together([((example, completion), {})])
+        if isinstance(answer, Unscored):
+            raise answer
+        return answer
+
+    def answer_together(self, calls: Sequence[Call]) -> list[Score | Unscored]:
+        """Many completions in few requests; what is not scored is the error to be raised."""
+        pairs = [(args[0], args[1]) for args, _ in calls]
+        answers: list[Score | Unscored] = []
+        for start in range(0, len(pairs), AT_ONCE):
+            chunk = pairs[start : start + AT_ONCE]
+            try:
+                answers += wait_for(self._ask(chunk))
+            except LLMError as error:
+                answers += [error] * len(chunk)
+        return answers
+
+    async def _ask(self, pairs: Sequence[tuple[Example, Completion]]) -> list[Score | Unscored]:
+        body = {"reward": self.name, "samples": [_sample(*pair) for pair in pairs]}
+
+        def read(document: Any) -> list[Score | Unscored]:
+            results = document.get("results") if isinstance(document, Mapping) else None
+            if not isinstance(results, list) or len(results) != len(pairs):
+                raise Unreadable(f"answered something other than {len(pairs)} results")
+            return [self._believed(result, text) for result, (_, text) in zip(results, pairs, strict=True)]
+
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        return await self._client.ask("POST", "/v1/score", body, read, headers=headers)
+
+    def _believed(self, result: Any, text: str) -> Score | Unscored:
+        """A result as a score, or why it is not one."""
+        try:
+            state, value, terms = result["state"], result["value"], dict(result["terms"])
+            cause, detail, facts = result["cause"], result["detail"], dict(result["facts"])
+            spans = tuple(Span(span["start"], span["end"], span["sign"]) for span in result["spans"])
+            if state not in _STATES or not all(map(_is_number, terms.values())):
+                raise ValueError("its terms are not numbers")
+            if state == "masked":
+                return Unscored(str(cause or "masked"), str(detail), **{str(k): v for k, v in facts.items()})
+            low, high = self._bounds
+            if not _is_number(value) or not math.isclose(value, math.fsum(terms.values()), abs_tol=1e-9):
+                raise ValueError("its value is not the sum of its terms")
+            if not low <= value <= high or any(span.end > len(text) for span in spans):
+                raise ValueError(f"its value {value} or a span is out of bounds")
+        except (KeyError, TypeError, ValueError) as error:
+            return Unscored("bad_body", f"{self._client.base_url} sent a result that is none: {error}")
+        return Score(terms, spans, floored=str(cause) if state == "floored" else None, facts=facts)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _sample(example: Example, text: Completion) -> dict[str, Any]:
+    return {
+        "example": {
+            "question": example.question,
+            "answers": list(example.answers),
+            "id": example.id,
+            "topic": example.topic,
+            "ook": example.ook,
+            "false_premise": example.false_premise,
+            "evidence": [{"text": p.text, "title": p.title, "source": p.source} for p in example.evidence],
+            "checklist": list(example.checklist),
+        },
+        "completion": str(text),
+        "prefill": text.prefill,
+        "truncated": text.truncated,
+        "tokens": text.tokens,
+    }

@@ -1,0 +1,177 @@
+"""The routes of `factrl serve`, as a FastAPI application."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+import uvicorn  # noqa: F401  for `factrl serve`, which cannot do without
+from fastapi import FastAPI, Header, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from .. import __version__
+from ..errors import RewardBug
+from .gate import Gate
+from .ledger import OtherBody
+from .schema import (
+    Invalid,
+    Live,
+    OpenRLHFReply,
+    OpenRLHFRequest,
+    Problem,
+    Ready,
+    ScoreReply,
+    ScoreRequest,
+    VerifyRequest,
+)
+from .service import Service, TooMuch, Unknown, Unusable
+
+SETTINGS = "FACTRL_SERVE"  # how `factrl serve` tells its workers what to serve; holds no key
+TOKEN = "FACTRL_SERVER_TOKEN"  # noqa: S105  the variable's name
+_RETRY = "2"  # seconds after which a client that was turned away may come back
+_MASKED = "a sample could not be graded, and OpenRLHF has no word for that; try again"
+
+_Key = Annotated[str, Header(max_length=256, alias="Idempotency-Key")]
+_Refusals: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The body is not JSON, or the client left."},
+    401: {"model": Problem, "description": "The server's token is missing or wrong."},
+    404: {"model": Problem, "description": "This server does not have what was named."},
+    408: {"model": Problem, "description": "The body did not arrive in time."},
+    409: {"model": Problem, "description": "The Idempotency-Key was used for another request."},
+    413: {"model": Problem, "description": "The body is too large."},
+    415: {"model": Problem, "description": "The body is not plain JSON."},
+    422: {"model": Invalid, "description": "A field is not what it must be."},
+    429: {"model": Problem, "description": "Too much is being worked on; see Retry-After."},
+    500: {"model": Problem, "description": "A reward is broken; the server's log says how."},
+}
+_UNGRADED = {503: {"model": Problem, "description": "A sample could not be graded; see Retry-After."}}
+
+
+def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
+    """The whole server as an ASGI application.
+
+    Args:
+        token: what clients must bring; empty for none.
+        limits: `body_limit` and `body_seconds` of `Gate`.
+    """
+    return Gate(make_api(service), token, **limits)
+
+
+def make_api(service: Service) -> FastAPI:
+    """The routes alone, and their OpenAPI description."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(service.close)
+
+    api = FastAPI(
+        title="factrl",
+        version=__version__,
+        summary="Rewards for factuality, and the claims of a text with their verdicts.",
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+    )
+    _add_handlers(api)
+    _add_counting(api, service)
+    _add_work(api, service)
+    _add_health(api, service)
+    return api
+
+
+def serve_from_environment() -> Gate:
+    """What each worker of `factrl serve` runs."""
+    from .opening import open_service
+
+    return make_app(open_service(json.loads(os.environ[SETTINGS])), os.environ.get(TOKEN, ""))
+
+
+def _add_work(api: FastAPI, service: Service) -> None:
+    @api.post("/v1/score", response_model=ScoreReply, responses=_Refusals)
+    def score(request: ScoreRequest, idempotency_key: _Key = "") -> Any:
+        """Score completions.  What could not be graded is `masked` and has no value."""
+        return JSONResponse(service.score(request, idempotency_key))
+
+    @api.post("/v1/verify", responses=_Refusals)
+    def verify(request: VerifyRequest) -> dict[str, Any]:
+        """The claims of a text with evidence and verdicts, as `factrl verify --json` prints them."""
+        return service.verify(request)
+
+    @api.post("/v1/openrlhf/{reward}", response_model=OpenRLHFReply, responses=_Refusals | _UNGRADED)
+    def openrlhf(reward: Annotated[str, Path(max_length=256)], request: OpenRLHFRequest) -> Any:
+        """OpenRLHF's `--reward.remote_url`.  A batch with a sample that could not be graded is refused with
+        503, because a number in its place would be learned from; what was graded is not paid for again."""
+        reply = service.openrlhf(reward, request)
+        if reply is None:
+            return JSONResponse({"detail": _MASKED}, 503, {"Retry-After": _RETRY})
+        return JSONResponse(reply)
+
+
+def _add_health(api: FastAPI, service: Service) -> None:
+    apart = anyio.CapacityLimiter(1)  # a thread that requests under way cannot hold
+
+    @api.get("/health/live", response_model=Live)
+    async def live() -> Any:
+        """The process answers."""
+        return JSONResponse({"status": "live"})
+
+    @api.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
+    async def ready() -> Any:
+        """A verdict can be had: one tiny question was asked within the last ten seconds."""
+        why = await anyio.to_thread.run_sync(service.not_ready, limiter=apart)
+        status = "not ready" if why else "ready"
+        return JSONResponse({"status": status, "detail": why}, 503 if why else 200)
+
+    @api.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Counters in Prometheus' format."""
+        text, kind = service.counts.text()
+        return Response(text, media_type=kind)
+
+
+def _add_handlers(api: FastAPI) -> None:
+    @api.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        problems = [
+            {"loc": [*problem["loc"]], "msg": problem["msg"][:200], "type": problem["type"]}
+            for problem in error.errors()[:20]
+        ]
+        return JSONResponse({"detail": problems}, 422)
+
+    def answers(status: int, error: type[Exception], headers: dict[str, str] | None = None) -> None:
+        @api.exception_handler(error)
+        async def refuse(_: Request, raised: Exception) -> JSONResponse:
+            told = str(raised) or "the Idempotency-Key was used for another request; use a new one"
+            return JSONResponse({"detail": told}, status, headers)
+
+    answers(404, Unknown)
+    answers(409, OtherBody)
+    answers(429, TooMuch, {"Retry-After": _RETRY})
+
+    @api.exception_handler(Unusable)
+    async def unusable(_: Request, error: Unusable) -> JSONResponse:
+        return JSONResponse({"detail": [{"loc": ["body"], "msg": str(error), "type": "unusable"}]}, 422)
+
+    @api.exception_handler(RewardBug)
+    async def broken(_: Request, error: RewardBug) -> JSONResponse:
+        return JSONResponse({"detail": "the reward is broken; the server's log says how"}, 500)
+
+
+def _add_counting(api: FastAPI, service: Service) -> None:
+    @api.middleware("http")
+    async def count(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        began = time.monotonic()
+        response = await go_on(request)
+        route = getattr(request.scope.get("route"), "path", "other")
+        service.counts.requests.labels(route, response.status_code).inc()
+        service.counts.seconds.labels(route).observe(time.monotonic() - began)
+        return response

@@ -1,0 +1,23 @@
+"""The server's OpenAPI description: `python -m factrl.server.describe > docs/openapi.json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..cache import Store
+from .app import make_api
+from .service import Service
+
+
+def description(folder: Path) -> dict[str, Any]:
+    """What the routes take and give; nothing is served, but a store needs a folder."""
+    return make_api(Service({}, None, None, Store(folder / "answers.db"))).openapi()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        sys.stdout.write(json.dumps(description(Path(scratch)), indent=2) + "\n")

@@ -1,0 +1,115 @@
+"""Answers by idempotency key: a request that is sent again is answered again, and not worked on again.
+
+The answers are in the store that the workers share, so a key holds over workers and restarts.  While a key
+is being worked on, whoever else sends it waits: in this process for the same work, in another one for a lock
+that its owner's death releases.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..cache import Store, digest
+
+Answer = Mapping[str, Any]
+
+
+class OtherBody(Exception):
+    """The key was used for another request."""
+
+
+class Ledger:
+    """Answers in a store; see above.
+
+    Args:
+        store: shared by all workers.
+        scope: everything on the server's side that decides an answer: rewards, knobs, judge, version.
+    """
+
+    def __init__(self, store: Store, scope: Mapping[str, Any]) -> None:
+        self._store, self._scope = store, digest(scope)
+        self._locks = _Locks(store.path.with_name(f"{store.path.name}.requests"))
+        self._mutex = threading.Lock()
+        self._under_way: dict[str, tuple[str, Future[Answer]]] = {}
+
+    def once(
+        self,
+        key: str,
+        body: str,
+        work: Callable[[], Answer],
+        lasting: Callable[[Answer], bool] = lambda _: True,
+    ) -> Answer:
+        """The answer to a request, worked out by `work` unless it was before; blocks the thread.
+
+        Args:
+            key: the client's; empty does the work each time.
+            body: a digest of the request.
+            lasting: whether an answer may be given again later; an outage may not.
+
+        Raises:
+            OtherBody: the key belongs to another request.
+        """
+        if not key:
+            return work()
+        place = digest({"request": key, "scope": self._scope})
+        with self._mutex:
+            known, future = self._under_way.get(place, ("", None))
+            mine = future is None
+            if future is None:
+                future = Future()
+                self._under_way[place] = (body, future)
+        if not mine:
+            if known != body:
+                raise OtherBody
+            return future.result()
+        try:
+            with self._locks.held(place):
+                answer = self._kept(place, body)
+                if answer is None:
+                    answer = work()
+                    if lasting(answer):
+                        self._store.put(place, {"body": body, "answer": answer})
+            future.set_result(answer)
+            return answer
+        except BaseException as error:
+            future.set_exception(error)
+            future.exception()  # nobody may be waiting for it
+            raise
+        finally:
+            with self._mutex:
+                del self._under_way[place]
+
+    def _kept(self, place: str, body: str) -> Answer | None:
+        kept = self._store.get(place)
+        if kept is None:
+            return None
+        if kept["body"] != body:
+            raise OtherBody
+        return kept["answer"]
+
+
+class _Locks:
+    """Single bytes of a file, each a lock over processes that the system lets go when its holder dies.
+
+    One descriptor for all: closing any other one would let go of every lock that this process has.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    @contextmanager
+    def held(self, place: str) -> Iterator[None]:
+        """Hold the lock of a key; blocks while another process does."""
+        byte = int(place[:15], 16)
+        fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, byte)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, byte)

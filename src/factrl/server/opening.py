@@ -1,0 +1,66 @@
+"""From what `factrl serve` was told to a service with its rewards, judge and verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..cache import Store
+from ..errors import ConfigError
+from ..models import cache_folder
+from ..plan import bare_reward, open_judge, run_settings
+from ..resources import Supplier, check_resources, supply
+from ..rewards import Reward
+from ..settings import RunSettings
+from .service import Service
+
+
+def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
+    """The settings of every reward that is served, by its name on the wire.
+
+    Args:
+        told: `rewards`, a list of specs; `config`, a recipe or None; `overrides`, a list of `key=value`.
+
+    Raises:
+        ConfigError: what the user must change.
+    """
+    found: dict[str, RunSettings] = {}
+    for spec in told["rewards"]:
+        if spec in found:
+            raise ConfigError(f"the reward {spec!r} is named twice")
+        needed = ["data.train=none", "model.name=none", f"paper={spec}"]  # neither is used here
+        settings = run_settings(told["config"], [*told["overrides"], *needed])
+        bare_reward(settings)
+        found[spec] = settings
+    return found
+
+
+def open_service(told: Mapping[str, Any]) -> Service:
+    """Open judge, verifier and store, and supply the rewards.
+
+    Args:
+        told: as for `read_settings`, and `verify`: whether texts are verified also when no reward does.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    judges: dict[str, Any] = {}
+    verifiers: dict[str, Any] = {}
+    rewards: dict[str, Reward] = {}
+    for name, settings in read_settings(told).items():
+        asked = settings.judge.model_dump_json()
+        if asked not in judges:
+            judges[asked] = open_judge(settings.judge)
+        supplier = Supplier(judges[asked], settings.judge, settings.verifier)
+        reward = bare_reward(settings)
+        check_resources(reward)
+        if "verify" in reward.missing or told["verify"]:
+            checked = settings.verifier.model_dump_json() + asked
+            if checked not in verifiers:
+                verifiers[checked] = supplier.verify()
+            if "verify" in reward.missing:  # rewards that verify alike share what is found
+                reward = reward.with_(verify=verifiers[checked])
+        rewards[name] = supply(reward, supplier=supplier)
+    judge = next((judge for judge in judges.values() if judge is not None), None)
+    verifier = next(iter(verifiers.values()), None)
+    return Service(rewards, judge, verifier, Store(cache_folder() / "answers.db"))

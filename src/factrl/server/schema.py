@@ -1,0 +1,182 @@
+"""What goes over the wire: requests are closed, so that nothing but data can be asked for.
+
+A request names one of the rewards that the server was started with.  It cannot set a judge's address, a file
+or a knob: those are the operator's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Completion, Example, Passage, Result
+
+MAX_SAMPLES = 1024
+MAX_TEXT = 1 << 20  # characters; what a reward reads of it is the reward's own limit
+
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+Line = Annotated[str, Field(max_length=32_768)]
+
+
+class Wire(BaseModel):
+    """Closed and typed strictly: `"5"` is no number, null is no list."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class WirePassage(Wire):
+    """A piece of evidence."""
+
+    text: Text
+    title: Line = ""
+    source: Line = ""
+
+
+class WireExample(Wire):
+    """A question with what is known about its answer; see `factrl.types.Example`."""
+
+    question: Line
+    answers: Annotated[list[Line], Field(max_length=256)] = []
+    id: Line = ""
+    topic: Line = ""
+    ook: bool | None = None
+    false_premise: bool | None = None
+    evidence: Annotated[list[WirePassage], Field(max_length=256)] = []
+    checklist: Annotated[list[Line], Field(max_length=256)] = []
+
+    def example(self) -> Example:
+        """As rewards know it."""
+        passages = tuple(Passage(p.text, p.title, p.source) for p in self.evidence)
+        told = self.model_dump(include={"question", "id", "topic", "ook", "false_premise"})
+        return Example(
+            **told, answers=tuple(self.answers), evidence=passages, checklist=tuple(self.checklist)
+        )
+
+
+class Sample(Wire):
+    """One completion of one example."""
+
+    example: WireExample
+    completion: Text
+    prefill: Line = ""
+    truncated: bool = False
+    tokens: Annotated[int, Field(ge=0)] | None = None
+
+    def text(self) -> Completion:
+        """As rewards know it."""
+        return Completion(self.completion, prefill=self.prefill, truncated=self.truncated, tokens=self.tokens)
+
+
+class ScoreRequest(Wire):
+    """Completions to be scored by one reward."""
+
+    reward: Annotated[str, Field(min_length=1, max_length=256)]
+    samples: Annotated[list[Sample], Field(min_length=1, max_length=MAX_SAMPLES)]
+
+
+class WireSpan(Wire):
+    """Step-wise credit: characters of the completion, end exclusive."""
+
+    start: int
+    end: int
+    sign: Literal[-1, 0, 1]
+
+
+class WireResult(Wire):
+    """What became of one sample; `value` is null exactly when it is masked."""
+
+    state: Literal["scored", "masked", "floored"]
+    value: float | None
+    terms: dict[str, float]
+    spans: list[WireSpan]
+    cause: str | None
+    detail: str
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, result: Result) -> WireResult:
+        """From a reward's result."""
+        return cls(
+            state=result.state,
+            value=result.value,
+            terms=dict(result.terms),
+            spans=[WireSpan(start=s.start, end=s.end, sign=s.sign) for s in result.spans],  # type: ignore[arg-type]
+            cause=result.cause,
+            detail=result.detail,
+            facts=dict(result.facts),
+        )
+
+
+class ScoreReply(Wire):
+    """One result per sample, in the order of the request."""
+
+    reward: str
+    results: list[WireResult]
+
+
+class VerifyRequest(Wire):
+    """A text whose claims are checked; without evidence the server's own sources are searched."""
+
+    text: Text
+    question: Line = ""
+    topic: Line = ""
+    evidence: Annotated[list[WirePassage], Field(max_length=256)] | None = None
+
+
+class OpenRLHFRequest(BaseModel):
+    """What OpenRLHF's `--reward.remote_url` posts; other fields that its versions add are ignored.
+
+    Attributes:
+        query: prompt and response in one, as the model saw them.
+        prompts: the prompts, which the queries begin with.
+        labels: the dataset's label column: an accepted answer, or the JSON that `factrl prepare convert --to
+            openrlhf` writes.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    query: Annotated[list[Text], Field(min_length=1, max_length=MAX_SAMPLES)]
+    prompts: Annotated[list[Text], Field(max_length=MAX_SAMPLES)]
+    labels: Annotated[list[Text], Field(max_length=MAX_SAMPLES)]
+
+
+class OpenRLHFReply(Wire):
+    """A number per query, and per-sample logs."""
+
+    rewards: list[float]
+    scores: list[float]
+    extra_logs: dict[str, list[float]]
+
+
+class Live(Wire):
+    """The process answers."""
+
+    status: Literal["live"] = "live"
+
+
+class Ready(Wire):
+    """Whether a verdict can be had now."""
+
+    status: Literal["ready", "not ready"]
+    detail: str = ""
+
+
+class Problem(Wire):
+    """Why a request was refused."""
+
+    detail: str
+
+
+class FieldProblem(Wire):
+    """One field that is not what it must be."""
+
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class Invalid(Wire):
+    """A request that is not what it must be, field by field."""
+
+    detail: list[FieldProblem]

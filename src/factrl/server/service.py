@@ -1,0 +1,218 @@
+"""What the routes do, without HTTP: scoring with back-pressure, checking, being ready."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from .. import __version__
+from ..cache import Store, digest
+from ..data import to_example
+from ..errors import ConfigError, DataError, FactrlError, nearest
+from ..llm import LLM, preflight
+from ..rewards import Reward
+from ..types import Completion, Example, Passage, Result
+from ..verifier import Verifier
+from .counts import Counts
+from .ledger import Ledger
+from .schema import OpenRLHFRequest, ScoreReply, ScoreRequest, VerifyRequest, WireResult
+
+BATCHES = 8  # requests that are worked on at the same time
+IN_FLIGHT = 8192  # samples that may be scored or wait for it; with more, clients are told to come back
+READY_SECONDS = 10.0  # how long a verdict about being ready holds
+_PROBE = Passage("Paris is the capital of France.")
+
+
+class TooMuch(Exception):
+    """So many samples wait that another request is turned away."""
+
+
+class Unknown(Exception):
+    """A request names something that this server does not have."""
+
+
+class Unusable(Exception):
+    """A sample lacks what its reward needs."""
+
+
+class Service:
+    """The rewards of a server.
+
+    Args:
+        rewards: name on the wire -> reward, its resources supplied.
+        judge: the language model among the resources, if there is one.
+        verifier: for `/v1/verify`; None when no verifier was asked for.
+        store: where answers are kept by idempotency key.
+    """
+
+    def __init__(
+        self,
+        rewards: Mapping[str, Reward],
+        judge: LLM | None,
+        verifier: Verifier | None,
+        store: Store,
+        *,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
+        self.rewards, self._judge, self._verifier = rewards, judge, verifier
+        self.counts = Counts()
+        told = {name: [reward.name, dict(reward.knobs)] for name, reward in rewards.items()}
+        scope = {"rewards": told, "judge": getattr(judge, "identity", None), "version": __version__}
+        self._ledger = Ledger(store, json.loads(json.dumps(scope, default=repr)))
+        self._pool = ThreadPoolExecutor(BATCHES, thread_name_prefix="factrl-serve")
+        self._most, self._waiting, self._mutex = in_flight, 0, threading.Lock()
+        self._ready: tuple[float, str] = (float("-inf"), "")
+        self._ready_mutex = threading.Lock()
+
+    def score(self, request: ScoreRequest, key: str) -> dict[str, Any]:
+        """Score the samples of a request, or repeat the answer that its key was given before.
+
+        Raises:
+            Unknown: no such reward.
+            Unusable: an example lacks what the reward needs.
+            TooMuch: come back later.
+            ledger.OtherBody: the key belongs to another request.
+        """
+        reward = self._reward(request.reward)
+        examples = [sample.example.example() for sample in request.samples]
+        texts = [sample.text() for sample in request.samples]
+        _check(reward, examples)
+
+        def work() -> dict[str, Any]:
+            results = self._scored(request.reward, reward, examples, texts)
+            reply = ScoreReply(reward=request.reward, results=[WireResult.of(result) for result in results])
+            return reply.model_dump(mode="json")
+
+        body = digest({"body": request.model_dump(mode="json")}) if key else ""
+        return self._admitted(len(texts), lambda: dict(self._ledger.once(key, body, work, _all_graded)))
+
+    def openrlhf(self, name: str, request: OpenRLHFRequest) -> dict[str, Any] | None:
+        """Rewards in OpenRLHF's shape; None when a sample could not be graded, for which it has no word.
+
+        Raises:
+            Unknown, Unusable, TooMuch: as `score`.
+        """
+        reward = self._reward(name)
+        if not len(request.query) == len(request.prompts) == len(request.labels):
+            raise Unusable(
+                f"query, prompts and labels have {len(request.query)}, {len(request.prompts)} and "
+                f"{len(request.labels)} entries; they belong together one by one"
+            )
+        pairs = [
+            _openrlhf_sample(query, prompt, label)
+            for query, prompt, label in zip(request.query, request.prompts, request.labels, strict=True)
+        ]
+        examples, texts = [example for example, _ in pairs], [text for _, text in pairs]
+        _check(reward, examples)
+        results = self._admitted(len(texts), lambda: self._scored(name, reward, examples, texts))
+        values = [result.value for result in results if result.value is not None]
+        if len(values) < len(results):
+            return None
+        terms = sorted({term for result in results for term in result.terms})
+        logs = {term: [result.terms.get(term, 0.0) for result in results] for term in terms}
+        floored = [float(result.state == "floored") for result in results]
+        return {"rewards": values, "scores": values, "extra_logs": {**logs, "floored": floored}}
+
+    def verify(self, request: VerifyRequest) -> dict[str, Any]:
+        """The claims of a text with their verdicts.
+
+        Raises:
+            Unknown: the server was started without a verifier.
+            TooMuch: come back later.
+        """
+        verifier = self._verifier
+        if verifier is None:
+            raise Unknown("this server verifies nothing; start it with a reward that does, or with --verify")
+        evidence = request.evidence
+        passages = None if evidence is None else [Passage(p.text, p.title, p.source) for p in evidence]
+
+        def work() -> dict[str, Any]:
+            return verifier(request.text, request.question, topic=request.topic, evidence=passages).to_json()
+
+        return self._admitted(1, work)
+
+    def not_ready(self) -> str:
+        """Why no verdict can be had now, empty when one can: asks the judge, at most once in ten seconds."""
+        with self._ready_mutex:
+            when, why = self._ready
+            if time.monotonic() - when > READY_SECONDS:
+                why = self._try()
+                self._ready = (time.monotonic(), why)
+            return why
+
+    def close(self) -> None:
+        """Finish what is being worked on."""
+        self._pool.shutdown(wait=True)
+
+    def _try(self) -> str:
+        try:
+            if self._judge is not None:
+                preflight(self._judge, timeout=5.0, max_attempts=1)
+            if self._verifier is not None:
+                report = self._verifier("Paris is the capital of France.", evidence=[_PROBE])
+                if report.failure or report.counts["unjudged"]:
+                    return str(report.failure or "the verifier's judge gave no verdict")
+        except FactrlError as error:
+            return str(error)
+        return ""
+
+    def _reward(self, name: str) -> Reward:
+        if name not in self.rewards:
+            raise Unknown(
+                f"this server has no reward {name[:80]!r}{nearest(name, self.rewards)} "
+                f"(it has: {', '.join(self.rewards)})"
+            )
+        return self.rewards[name]
+
+    def _admitted(self, samples: int, work: Callable[[], Any]) -> Any:
+        """Run work on one of the service's threads, unless too much waits already."""
+        with self._mutex:
+            if self._waiting and self._waiting + samples > self._most:
+                raise TooMuch(f"{self._waiting} samples wait here; come back in a few seconds")
+            self._waiting += samples
+            self.counts.waiting.set(self._waiting)
+        try:
+            return self._pool.submit(work).result()
+        finally:
+            with self._mutex:
+                self._waiting -= samples
+                self.counts.waiting.set(self._waiting)
+
+    def _scored(
+        self, name: str, reward: Reward, examples: Sequence[Example], texts: Sequence[Completion]
+    ) -> list[Result]:
+        results = reward.batch(examples, texts)
+        self.counts.scored(name, results)
+        return results
+
+
+def _all_graded(answer: Mapping[str, Any]) -> bool:
+    return all(result["state"] != "masked" for result in answer["results"])
+
+
+def _check(reward: Reward, examples: Sequence[Example]) -> None:
+    try:
+        reward.check_examples(examples)
+    except DataError as error:
+        raise Unusable(str(error)) from None
+    if reward.needs_answers and not all(e.answers or e.false_premise for e in examples):
+        raise Unusable(f"the reward {reward.name!r} needs accepted answers; fill `answers` of every example")
+
+
+def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Completion]:
+    """OpenRLHF's label is one string: an accepted answer, or JSON with the columns of an example."""
+    text = Completion(query.removeprefix(prompt))
+    try:
+        columns = json.loads(label)
+    except ValueError:
+        columns = None
+    if not isinstance(columns, dict):
+        return Example(prompt, (label,) if label else ()), text
+    try:
+        return to_example({"question": prompt, **columns}), text
+    except (ConfigError, DataError) as error:
+        raise Unusable(f"a label cannot be read: {error}") from None
