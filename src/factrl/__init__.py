@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .grading import Grader, reasoning_judge
     from .llm import LLM, FakeLLM, connect
     from .papers import load_reward, paper_names
-    from .remote import remote
+    from .remote_reward import remote
     from .resources import supply
     from .rewards import Reward, reward
     from .search import Given, Index, WebSearch
@@ -62,7 +62,7 @@ _HOME = {
     "open_verifier": "verifier.presets",
     "paper_names": "papers",
     "reasoning_judge": "grading",
-    "remote": "remote",
+    "remote": "remote_reward",
     "reward": "rewards",
     "short_form": "bench.metrics",
     "supply": "resources",

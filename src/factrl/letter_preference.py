@@ -77,14 +77,25 @@ class LetterReference:
             return 0.0
         return guarded(self._wins, question, answer)
 
+    def between(self, question: str, first: str, second: str) -> float:
+        """Probability that the second of two given answers is the better one, asked in this order.
+
+        Raises:
+            Unscored: `too_long`, request and answers do not fit into the model.
+            LLMError: the model failed.
+        """
+        return self._second_is_better(_turn(question, first, second))[0]
+
     def _wins(self, question: str, answer: str) -> float:
         own = self._own_answer(question)
-        prompts = [_turn(question, own, answer), _turn(question, answer, own)]
+        second, first = self._second_is_better(_turn(question, own, answer), _turn(question, answer, own))
+        return float(second + (1.0 - first) > 1.0)
+
+    def _second_is_better(self, *prompts: str) -> list[float]:
         odds = self.model.letter_logprobs(self._prefix, prompts, ("A", "B"), suffix=_ENDS).tolist()
         if any(math.isnan(value) for row in odds for value in row):
             raise Unscored("too_long", "request and answers do not fit into the local model", stage="judge")
-        second, first = _share(odds[0]), 1.0 - _share(odds[1])
-        return float(second + first > 1.0)
+        return [_share(row) for row in odds]
 
     def _own_answer(self, question: str) -> str:
         with self._lock:
