@@ -6,7 +6,7 @@ INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test check bench-verifier bench-engine clean
+.PHONY: help demo test check bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ check: $(VENV)/.dev ## lint, formatting and types
 
 bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, on public data (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/verifier.py
+
+bench-grader: $(VENV)/.dev ## the rule grader and the abstention detector against people (FACTRL_DATA)
+	$(VENV)/bin/python benchmarks/grader.py
 
 bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriScore package, on a stub server
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore

@@ -24,6 +24,14 @@ KNOWN_FAILURES = {
     "Nobody Knows the Trouble I've Seen",
     "IDK by Somebody",
     "Who Knows Where the Time Goes",
+    "I'm afraid that's something I don't know.",
+    "I don't know. My training data ends in 2023, and the election took place later.",
+    "I know the film, but I don't remember who directed it.",
+    "Undisclosed / not known",
+    "Nobody Knows",
+    "My information on this is too limited to answer.",
+    "I'm not sure. Perhaps a librarian could help you.",
+    "Sorry, the information needed to answer this is missing.",
 }
 
 
@@ -35,20 +43,38 @@ def macro_f1(truth: list[bool], found: list[bool]) -> float:
     return sum(scores) / 2
 
 
-def fixtures() -> list[dict[str, str]]:
-    return [json.loads(line) for line in FIXTURES.read_text(encoding="utf-8").splitlines()]
+def fixtures(split: str = "dev") -> list[dict[str, str]]:
+    rows = [json.loads(line) for line in FIXTURES.read_text(encoding="utf-8").splitlines()]
+    return [row for row in rows if row["split"] == split]
+
+
+def judged(rows: list[dict[str, str]]) -> tuple[list[bool], list[bool]]:
+    return [row["label"] == "abstain" for row in rows], [abstains(row["text"]) for row in rows]
 
 
 def test_fixtures() -> None:
     rows = fixtures()
-    truth = [row["label"] == "abstain" for row in rows]
-    found = [abstains(row["text"]) for row in rows]
-    assert len(rows) >= 400
-    assert min(truth.count(True), truth.count(False)) >= 150
-    assert len({row["text"] for row in rows}) == len(rows)
-    assert macro_f1(truth, found) >= 0.95
+    truth, found = judged(rows)
+    assert len(rows) >= 800
+    assert min(truth.count(True), truth.count(False)) >= 350
+    assert macro_f1(truth, found) >= 0.98
     wrong = {row["text"] for row, a, b in zip(rows, truth, found, strict=True) if a != b}
     assert wrong == KNOWN_FAILURES
+
+
+def test_fixtures_that_no_phrase_was_written_for() -> None:
+    # Written in one go and never repaired for: what is missed here shows how far the phrases reach.
+    rows = fixtures("test")
+    truth, found = judged(rows)
+    assert len(rows) >= 130
+    assert macro_f1(truth, found) >= 0.87  # measured 0.876: 48 of 64 found, no answer taken for one
+    assert not [row["text"] for row, a, b in zip(rows, truth, found, strict=True) if b and not a]
+
+
+def test_all_fixtures() -> None:
+    rows = fixtures() + fixtures("test")
+    assert macro_f1(*judged(rows)) >= 0.95
+    assert len({row["text"] for row in rows}) == len(rows)
 
 
 ABSTENTIONS = [row["text"] for row in fixtures() if row["label"] == "abstain"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from factrl import abstention, answers, text
+from factrl import abstention, answers, mentions, text, words
 from factrl.text import MAX_PAYLOAD, boxed, boxed_released, clean, tag, think_answer, unwrap_latex
 
 # -- Time ---------------------------------------------------------------------------------------------
@@ -94,6 +94,7 @@ READERS: list[Callable[[str], object]] = [
         abstention.abstains_released,
         abstention.says_invalid_question,
     ),
+    *(words.read, lambda raw: mentions.mentions("Where?", raw, ["Paris"])),
 ]
 
 
@@ -151,7 +152,7 @@ def unbounded_pairs(pattern: str, flags: int = 0) -> int:
 def test_no_pattern_repeats_a_repetition() -> None:
     patterns = [
         value
-        for module in (text, answers, abstention)
+        for module in (text, answers, abstention, mentions, words)
         for value in vars(module).values()
         if isinstance(value, re.Pattern)
     ]

@@ -59,6 +59,8 @@ def _cues() -> frozenset[str]:
         *known.HAVE,
         *known.CANNOT,
         *known.SILENT,
+        *known.ASKS_BACK,
+        *known.DO_YOU_MEAN,
     )
     words = (_word_set(phrase) for phrase in (*phrases, *known.UNKNOWN) if phrase.isascii())
     longest = {max(sorted(found), key=len) for found in words}
@@ -181,7 +183,7 @@ def _kind(clause: str) -> _Kind:
     while line:
         if line.startswith(known.NOT_DECLINING):
             return "asserts"
-        if _declines(line):
+        if _declines(line) or _asks_back(line):
             return "declines"
         if line.startswith(known.FILLERS + known.FILLERS_SPACELESS):
             reports = line.startswith(known.ADVERBIAL) and not known.FINITE.isdisjoint(line.split())
@@ -226,6 +228,13 @@ def _declines(line: str) -> bool:
     ):
         return True
     return _is_unknown(line) or _is_silent(line)
+
+
+def _asks_back(line: str) -> bool:
+    """`Could you clarify`, `Which Springfield do you mean`."""
+    if line.startswith(known.ASKS_BACK):
+        return True
+    return line.startswith(("which ", "who ", "what ")) and any(asked in line for asked in known.DO_YOU_MEAN)
 
 
 def _is_unknown(line: str) -> bool:

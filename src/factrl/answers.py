@@ -58,19 +58,19 @@ def normalize_answer(text: str) -> str:
 # -- Numbers and dates --------------------------------------------------------------------------------
 
 _MAX_NUMBER = 64
-_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 # Every quantifier is bounded, and so is the text it sees.
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>\d{1,3}(?:,\d{3}){1,9}|\d{1,3}(?: \d{3}){1,9}|\d{0,64})(?P<part>\.\d{1,64})?"
     r"(?:e(?P<exponent>[+-]?\d{1,3})| ?[x×*] ?10\^(?P<power>[+-]?\d{1,3}))?"
-    rf"(?: ?(?P<scale>{'|'.join(_SCALES)}))?",
+    rf"(?: ?(?P<scale>{'|'.join(SCALES)}))?",
     re.IGNORECASE,
 )
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-_MONTH = {name[:size]: i for i, name in enumerate(_MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
+_MONTH = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
 _DATE_FILLERS = frozenset({"st", "nd", "rd", "th", "of", "the"})
 _DATE_TOKEN = re.compile(r"[a-z]+|\d+")
 
@@ -88,7 +88,7 @@ def parse_number(text: str) -> Decimal | None:
     if match is None or not (match["whole"] or match["part"]):
         return None
     digits = match["whole"].replace(",", "").replace(" ", "") + (match["part"] or "")
-    exponent = int(match["exponent"] or match["power"] or 0) + _SCALES.get((match["scale"] or "").lower(), 0)
+    exponent = int(match["exponent"] or match["power"] or 0) + SCALES.get((match["scale"] or "").lower(), 0)
     # Built as text, because arithmetic would round to 28 digits.
     value = Decimal(f"{match['sign']}{digits}e{exponent}")
     if not value:

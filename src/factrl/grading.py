@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from factrl.abstention import abstains, asserted, says_invalid_question
 from factrl.answers import final_answer, is_contentless, matches
-from factrl.errors import DataError, LLMError, Unscored
+from factrl.errors import DataError, LLMError, SetupError, Unscored
 from factrl.llm import LLM
+from factrl.mentions import MAX_MENTIONS, mentions
 from factrl.quoting import forges, quoted_message
 from factrl.types import Grade, Label
 
@@ -29,6 +30,9 @@ _VERDICTS: Mapping[str, Label] = {
     "incorrect": "incorrect",
     "not_attempted": "abstained",
 }
+Form = Literal["short", "sentence"]
+"""Whether an answer is a bare phrase or whole sentences."""
+_LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
 _DECOY = "Ysolde Tarquin-Obregast of Vehm"  # nobody's answer to anything
@@ -97,7 +101,7 @@ VERDICT: vague"""
 
 
 class Grader:
-    """Grades a short answer against the accepted ones: `grade(question, prediction, answers)`.
+    """Grades an answer against the accepted ones: `grade(question, prediction, answers)`.
 
     In this order: a text over 32 KB is floored, a pure abstention is `abstained`, a match by rule is
     `correct`, an answer without content is floored, "invalid question" is wrong unless it is accepted, an
@@ -109,16 +113,30 @@ class Grader:
 
     Args:
         judge: any LLM; None grades by rules alone.
-        max_answer_chars: the longest answer shown to the judge, in characters; an accepted answer that is
-            longer raises the limit for its question.
+        form: "short" expects a bare answer and accepts by rule only what equals an accepted one, which is
+            what a reward needs.  "sentence" is for measuring models that answer in sentences: what declines
+            is taken out, and the rest is `correct` by rule when it gives an accepted answer by
+            `factrl.mentions.mentions`.  Do not reward by it; naming much is then worth something.
+        max_answer_chars: the longest answer shown to the judge, in characters, by default 200 for "short"
+            and 4,000 for "sentence"; an accepted answer that is longer raises the limit for its question.
         probe: ask again after each `correct`, with a made-up accepted answer.  A judge that still says
             `correct` did not look at the accepted answers.  Small judges need it; an answer that imitates
             our format or a chat template is probed in any case.
     """
 
-    def __init__(self, judge: LLM | None = None, *, max_answer_chars: int = 200, probe: bool = False) -> None:
+    def __init__(
+        self,
+        judge: LLM | None = None,
+        *,
+        form: Form = "short",
+        max_answer_chars: int | None = None,
+        probe: bool = False,
+    ) -> None:
+        if form not in _LIMITS:
+            raise SetupError(f"form is one of {', '.join(map(repr, _LIMITS))}, not {form!r}")
         self.judge = judge
-        self.max_answer_chars = max_answer_chars
+        self.form = form
+        self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars
         self.probe = probe
 
     def __call__(
@@ -149,9 +167,12 @@ class Grader:
             return Grade("correct", final_answer(prediction), how="exact")
         if abstains(prediction):
             return Grade("abstained", prediction.strip(), how="abstention")
-        answer = final_answer(asserted(prediction))
+        said = asserted(prediction)
+        answer = final_answer(said)
         if matches(answer, gold) is not None:
             return Grade("correct", answer, how="exact")
+        if self.form == "sentence" and mentions(question, said, gold) is not None:
+            return Grade("correct", answer, how="rules")
         if is_contentless(answer):
             return _floored("contentless", answer)
         if says_invalid_question(answer):

@@ -1,0 +1,310 @@
+"""Whether a sentence gives an accepted answer: rules for free-form answers, where equality says too little.
+
+A model that answers in sentences says "The first Test victory came against England, in Madras, in 1952" and
+never "1952" alone.  Here an answer counts when what it adds to the question is said: at least half of its
+words, every number of it (`one thousand` is `1,000`, `29,029 ft` is `8,848 m`), its date at least to the
+year, the surname of a person under no other first name.  It does not count when it is denied, when it is
+offered as one of several candidates, or when the text is too long to be an answer.
+
+These rules agree with people far more often than equality does, but they can be played: a policy that is
+rewarded by them learns to name much.  They are for measuring; rewards grade with `factrl.answers.matches`.
+The share of an answer's words is recall as in SQuAD's F1 (arXiv 1606.05250, section 5), which agrees with
+people better than F1 on long answers (arXiv 2307.16877, section 4); leaving out the question's words, and
+what is said of numbers, dates and names, is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from factrl.answers import matches
+from factrl.text import clean
+from factrl.words import STOP_WORDS, Amount, Day, Reading, fold, is_date, read, stem
+
+MAX_MENTIONS = 4_000
+"""Characters of the longest text that the rules read; a longer one gives no answer."""
+MIN_SHARE = 0.5
+"""The share of an answer's telling words that must be said."""
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(map(stem, words.split()))
+
+
+_TITLES = _stems("sir dame lord lady mr mrs ms dr prof st saint jr sr obe esq president king queen")
+_FIRMS = _stems("inc ltd limited company corporation corp co llc plc group resources studios pictures")
+_WHO = _stems("who whose whom actor actress singer author")
+_DENIALS = _stems(
+    "not never nor neither cannot unlike except isn't wasn't aren't weren't don't doesn't didn't can't"
+    " couldn't won't wouldn't hasn't haven't hadn't shouldn't"
+)
+_RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
+_YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
+# What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
+_ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
+_ROOT = 5
+_LONG = 9  # letters of a name that is recognised without its spaces
+_MAX_ANSWER = 1_024
+
+_CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{1,2}")
+# Footnotes as New Bing glues them to a word or a year: "Ramones1", "in 19521."
+_GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
+_ASIDE = re.compile(r"\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
+_OR = re.compile(r",? or ")
+_ITEM = re.compile(r", (?:and |or )?|; ?| or | / |/| - |\s?[•·|、；] ?")
+_ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
+_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The text that is looked at, in the forms the rules compare.
+
+    Attributes:
+        reading: its words, numbers and dates.
+        places: where each word stands; what is denied or one of several candidates is left out.
+        roots: the words of `places` by their first letters.
+        compact: its letters and digits without spaces.
+    """
+
+    reading: Reading
+    places: dict[str, list[int]]
+    roots: dict[str, list[str]]
+    compact: str
+
+
+def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
+    """The first accepted answer that a free-form text gives; None when it gives none.
+
+    Args:
+        question: what an answer repeats of it tells nothing.
+        text: what the model wrote, without its reasoning; over `MAX_MENTIONS` characters it gives nothing.
+        answers: accepted answers.
+    """
+    answers = list(answers)
+    if len(text) > MAX_MENTIONS:
+        return None
+    exact = matches(text, answers)
+    if exact is not None:
+        return exact
+    asked = frozenset(read(question).words)
+    accepted = [(answer, read(spelling)) for answer in answers for spelling in _spellings(answer)]
+    known = asked.union(*(wanted.words for _, wanted in accepted))
+    raw = _GLUED.sub("", _CITED.sub("", clean(text)))
+    if _lists_candidates(raw, known):
+        return None
+    said = _said(raw, known)
+    for answer, wanted in accepted:
+        if _gives(said, wanted, asked) or _spaceless(raw, answer):
+            return answer
+    return None
+
+
+def _said(raw: str, known: frozenset[str]) -> _Said:
+    reading = read(raw)
+    left_out = _alternatives(reading, known)
+    if not any(map(_denies, known)):  # "Which Games did it not attend?" asks for what is denied
+        left_out |= _denied(reading)
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(reading.words):
+        if place not in left_out:
+            places.setdefault(word, []).append(place)
+    roots: dict[str, list[str]] = {}
+    for word in places:
+        roots.setdefault(word[:_ROOT], []).append(word)
+    return _Said(reading, places, roots, _compact(raw))
+
+
+def _compact(text: str) -> str:
+    return "".join(filter(str.isalnum, fold(text)))
+
+
+def _spellings(answer: str) -> list[str]:
+    """An answer without asides, and each side of its `or`."""
+    answer = clean(answer)[:_MAX_ANSWER]
+    bare = " ".join(_ASIDE.sub("", answer).split()) or answer
+    return list(dict.fromkeys([bare, *_OR.split(bare)]))
+
+
+# -- What does not count ------------------------------------------------------------------------------
+
+
+def _denied(reading: Reading) -> set[int]:
+    """The places of up to five words after a denial, in the same clause."""
+    denied: set[int] = set()
+    left = 0
+    for place, word in enumerate(reading.words):
+        if word in _RESUMES:
+            left = 0
+        elif left:
+            denied.add(place)
+            left -= 1
+        if _denies(word):
+            left = 5
+    return denied
+
+
+def _denies(word: str) -> bool:
+    return word in _DENIALS
+
+
+def _alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
+    """The places of names joined by `or`, when some of them are accepted or asked for and some are not."""
+    found: set[int] = set()
+    if "or" in known:
+        return found
+    words, spelt = reading.words, reading.spelt
+    for place, word in enumerate(words):
+        if word != "or":
+            continue
+        named = {*_names_from(words, spelt, place, -1), *_names_from(words, spelt, place, 1)}
+        if len({words[side] in known for side in named}) == 2:
+            found |= named
+    return found
+
+
+def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
+    """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
+    found: list[int] = []
+    side = place + step
+    while 0 <= side < len(words) and abs(side - place) <= 40:
+        if spelt[side][:1].isupper() or words[side][0] == "#":
+            found.append(side)
+        elif spelt[side] != "," or step > 0:
+            break
+        side += step
+    return found
+
+
+def _lists_candidates(raw: str, known: frozenset[str]) -> bool:
+    """Whether a text is nothing but three or more short items, most of which are not accepted."""
+    items = [item for item in _ITEM.split(raw.strip(" .")) if item]
+    if len(items) < 3 or max(item.count(" ") for item in items) > 3:
+        return False
+    accepted = sum(not known.isdisjoint(set(read(item).words) - STOP_WORDS - {"|"}) for item in items)
+    return accepted * 2 < len(items)
+
+
+# -- What counts --------------------------------------------------------------------------------------
+
+
+def _gives(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
+    telling = [word for word in wanted.words if word not in STOP_WORDS and word != "|"]
+    polarity = (_YES | _NO).intersection(wanted.words)
+    if polarity and set(telling) <= polarity:
+        return _agrees(said, not polarity.isdisjoint(_YES))
+    if not telling:
+        return False
+    if is_date(wanted):
+        return _dated(wanted, said.reading)
+    telling = [word for word in telling if word not in asked] or telling
+    telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
+    if not _numbered(wanted, said, telling):
+        return False
+    compact = _compact(" ".join(wanted.spelt))
+    if len(compact) >= _LONG and not compact.isdigit() and compact in said.compact:
+        return True  # `seashells` for `sea shells`
+    share = sum(_is_said(word, said) for word in telling) / len(telling)
+    names = _names(wanted, telling) if not _WHO.isdisjoint(asked) else []
+    if names and share < 1:
+        return _named(said, names)
+    return share >= MIN_SHARE
+
+
+def _is_said(word: str, said: _Said) -> bool:
+    if word in said.places or word[0] == "#":
+        return True  # numbers were compared before
+    if len(word) <= _ROOT:
+        return False
+    for other in said.roots.get(word[:_ROOT], ()):
+        short, long = sorted((word, other), key=len)
+        for cut in (len(short), len(short) - 1):
+            if cut >= _ROOT and long.startswith(short[:cut]) and {short[cut:], long[cut:]} <= _ENDINGS:
+                return True
+    return False
+
+
+def _numbered(wanted: Reading, said: _Said, telling: list[str]) -> bool:
+    """Whether every number that tells something is said; "about 2.45" may be rounded."""
+    loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
+    return all(
+        any(
+            (other.word in said.places and amount.equals(other)) or (loose and _rounds_to(amount, other))
+            for other in said.reading.amounts
+        )
+        for amount in wanted.amounts
+        if amount.word in telling
+    )
+
+
+def _rounds_to(amount: Amount, other: Amount) -> bool:
+    off = abs(amount.value - other.value)
+    return amount.unit == other.unit and off <= min(other.step, abs(amount.value) / 40)
+
+
+def _names(wanted: Reading, telling: list[str]) -> list[str]:
+    """First, middle and last names; empty when the answer is not plainly a person's name."""
+    pairs = zip(wanted.spelt, wanted.words, strict=True)
+    names = [name for name, word in pairs if (len(name) == 1 and name.isalpha()) or word in telling]
+    plain = all(name[:1].isupper() and name.isalpha() for name in names)
+    is_person = plain and 2 <= len(names) <= 5 and len(names[-1]) > 1 and _FIRMS.isdisjoint(wanted.words)
+    return names if is_person else []
+
+
+def _named(said: _Said, names: list[str]) -> bool:
+    """Whether the surname is said, and not with the first name of somebody else."""
+    initials = {fold(name)[0] for name in names[:-1]}
+    for place in said.places.get(stem(fold(names[-1])), ()):
+        before = _names_before(said.reading.spelt, place)
+        if not before or any(fold(name)[0] in initials for name in before):
+            return True
+    return False
+
+
+def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
+    """The capitalised words directly before a surname, at most three, without titles."""
+    names: list[str] = []
+    for name in reversed(spelt[max(place - 3, 0) : place]):
+        word = stem(fold(name))
+        if not (name[:1].isupper() and name.isalpha()) or word in STOP_WORDS:
+            break
+        if word not in _TITLES:
+            names.append(name)
+    return names
+
+
+def _dated(wanted: Reading, said: Reading) -> bool:
+    """Whether every date is said, or its year alone."""
+    return all(
+        any(_same_day(day, other) for other in said.dates) or day[0] in said.years for day in wanted.dates
+    )
+
+
+def _same_day(wanted: Day, said: Day) -> bool:
+    return all(a == b or not a or not b for a, b in zip(wanted, said, strict=True))
+
+
+def _agrees(said: _Said, yes: bool) -> bool:
+    """Whether the first clause says yes, or no."""
+    words = said.reading.words
+    if words[:1] and words[0] in _YES | _NO:
+        return (words[0] in _YES) == yes
+    end = words.index("|") if "|" in words else len(words)
+    return any(_denies(word) or word in _NO for word in words[:end]) != yes
+
+
+def _spaceless(raw: str, answer: str) -> bool:
+    """For scripts without spaces: the answer stands in the text and is not denied directly before."""
+    compact, text = _compact(answer), _compact(raw)
+    if len(compact) < 2 or not _SPACELESS.search(compact):
+        return False
+    place = text.find(compact)
+    while place >= 0:
+        if not text[:place].endswith(
+            ("不是", "并非", "並非", "不叫", "而非", "ではなく", "还是", "或", "或者")
+        ):
+            return not text[place + len(compact) :].startswith(("还是", "或", "ではな", "不是"))
+        place = text.find(compact, place + 1)
+    return False

@@ -1,0 +1,336 @@
+"""The words, numbers and dates of a text in one spelling each, so that two wordings can be compared.
+
+A number is one word whatever its spelling (`1,000`, `one thousand` and `1k` are `#1000`), units and dates are
+read beside the words, and endings that grammar adds are cut.  Everything is linear in the text: one pass over
+its tokens, and no pattern repeats anything without bound inside another repetition.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from decimal import Decimal
+
+from factrl.answers import MONTHS, SCALES, parse_number
+from factrl.text import clean
+
+Day = tuple[int, int, int]
+"""(year, month, day); 0 is unsaid."""
+
+
+def _list(words: str) -> list[str]:
+    return words.split()
+
+
+_STOP = _list(
+    """
+    a an the of in on at to for by from with and or as is are was were be been being it its his her their he
+    she they we you i this that these those which who whom whose what when where why how do does did s t has
+    have had not no into than then also about around approximately circa roughly nearly almost over typically
+    usually during some there
+    """
+)
+_ORDINALS = _list("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
+_UNITS = _list(
+    """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen
+    """
+)
+_TENS = _list("twenty thirty forty fifty sixty seventy eighty ninety")
+_SPELLED = {
+    **{word: value for value, word in enumerate(_UNITS)},
+    **{word: value for value, word in enumerate(_ORDINALS, 1)},
+    **{f"{word}th": value for value, word in enumerate(_UNITS) if value > 12},
+    **{word: 10 * value for value, word in enumerate(_TENS, 2)},
+    **{f"{word[:-1]}ieth": 10 * value for value, word in enumerate(_TENS, 2)},
+    **{"once": 1, "twice": 2},
+}
+_ROMAN = {"II": 2, "III": 3, "IV": 4, "VI": 6, "VII": 7, "VIII": 8, "IX": 9, "XI": 11, "XII": 12}
+_SHORT_SCALES = {"k": 3, "bn": 9, "mn": 6, "万": 4, "萬": 4, "亿": 8, "億": 8}
+
+# (what is measured, size in the first unit of its kind); sizes of None are only ever equal to themselves.
+_MEASURES: dict[str, tuple[str, Decimal | None]] = {
+    name: (kind, Decimal(size) if size else None)
+    for kind, units in {
+        "length": "m metre meter=1|km kilometre kilometer=1000|cm centimetre centimeter=0.01|"
+        "mm millimetre millimeter=0.001|mi mile=1609.344|ft foot feet=0.3048|yd yard=0.9144|inch=0.0254",
+        "mass": "kg kilogram kilo=1|g gram=0.001|lb lbs pound=0.45359237|oz ounce=0.028349523|tonne=1000",
+        "time": "second sec=1|minute min=60|hour hr hrs=3600|day=86400|week=604800",
+        "area": "acre=1|hectare ha=2.4710538",
+        "speed": "mph=1|kph kmh=0.62137119",
+        "volume": "litre liter=1|millilitre milliliter ml=0.001|gallon=",
+        "percent": "percent %=",
+        "celsius": "celsius °c=",
+        "fahrenheit": "fahrenheit °f=",
+        "dollar": "dollar $=",
+        "sterling": "£=",
+        "euro": "euro €=",
+        "yen": "yen ¥=",
+    }.items()
+    for unit in units.split("|")
+    for names, _, size in (unit.partition("="),)
+    for name in names.split()
+}
+
+_TOKEN = re.compile(
+    r"(?P<number>\d{1,3}(?:,\d{3}){1,9}(?:\.\d{1,32})?|\d{1,64}(?:\.\d{1,32})?)"
+    r"(?P<suffix>(?:st|nd|rd|th|k|bn|mn|%|万|萬|亿|億)(?![^\W\d_]))?"
+    r"|(?P<word>[^\W\d_]{1,64}(?:'[^\W\d_]{1,16})?)|(?P<sign>°[CF]\b|[%$£€¥°])|(?P<stop>[.!?;:,\n。，、；])"
+)
+_ISO = re.compile(r"\b(\d{4})[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?(?![\d/.-]\d)")
+_SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.](\d{4})\b")
+_MONTH = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
+_BETWEEN = frozenset({"of", "the", "in", ",", "."})
+_WEEKDAYS = frozenset(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number as it was given: `value` in `unit` ("" without one), precise to the place `step`."""
+
+    value: Decimal
+    unit: str
+    step: Decimal
+
+    @property
+    def word(self) -> str:
+        """The number as one word of a `Reading`."""
+        return f"#{self.value.normalize():f}" if abs(self.value.adjusted()) < 40 else f"#{self.value}"
+
+    def equals(self, other: Amount) -> bool:
+        """Whether two amounts are the same, converted within rounding when their units differ."""
+        kind, size = _MEASURES.get(self.unit, ("", None))
+        other_kind, other_size = _MEASURES.get(other.unit, ("", None))
+        if not kind or not other_kind or self.unit == other.unit or (kind == other_kind and not size):
+            return self.value == other.value
+        if kind != other_kind or size is None or other_size is None:
+            return False
+        mine, others = self.value * size, other.value * other_size
+        if size == other_size:
+            return mine == others
+        rounding = max(self.step * size, other.step * other_size) / 2
+        return abs(mine - others) <= min(rounding, abs(mine) / 50)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text as words.
+
+    Attributes:
+        words: stems in order; `#12` is a number, `|` an end of a clause.
+        spelt: the same places as written, in lower or upper case.
+        amounts: every number with its unit.
+        dates: every day, month of a year, or day of a month.
+        years: four-digit numbers that stand in no longer date.
+    """
+
+    words: tuple[str, ...]
+    spelt: tuple[str, ...]
+    amounts: tuple[Amount, ...]
+    dates: frozenset[Day]
+    years: frozenset[int]
+
+
+def stem(word: str) -> str:
+    """An English word without the endings that grammar adds; short words stay as they are."""
+    word = word.removesuffix("'s").replace("'", "")
+    for ending in ("ing", "ies", "ed", "es", "s", "ly", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 4 and not word.endswith("ss"):
+            return word[: -len(ending)]
+    return word
+
+
+STOP_WORDS = frozenset(map(stem, _STOP))
+"""Words that tell nothing, as `read` spells them."""
+
+
+def fold(text: str) -> str:
+    """A cleaned text in lower case, without the accents of Latin letters."""
+    if text.isascii():
+        return text.casefold()
+    kept: list[str] = []
+    latin = False
+    for char in unicodedata.normalize("NFD", text.casefold()):
+        if unicodedata.combining(char):
+            if latin:
+                continue
+        else:
+            latin = char.isascii()
+        kept.append(char)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def read(text: str) -> Reading:
+    """The words, amounts and dates of a text; `MAX_PAYLOAD` characters are read."""
+    text = clean(text)
+    tokens = list(_TOKEN.finditer(text))
+    spelt = [match[0] for match in tokens]
+    words: list[str] = []
+    kept: list[str] = []
+    amounts: list[Amount] = []
+    place = 0
+    while place < len(tokens):
+        found = _amount(tokens, spelt, place)
+        if found is None:
+            match = tokens[place]
+            if match["word"] or match["stop"]:
+                words.append(stem(fold(match[0])) if match["word"] else "|")
+                kept.append(match[0])
+            place += 1
+            continue
+        amount, end = found
+        amounts.append(_with_unit(amount, spelt, place, end))
+        words.append(amount.word)
+        kept.append(" ".join(spelt[place:end]))
+        place = end
+    dates, dated = _dates(text, spelt)
+    years = {
+        int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdigit()
+    }
+    return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
+
+
+# -- Numbers ------------------------------------------------------------------------------------------
+
+
+def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[Amount, int] | None:
+    """The number that begins at a token, and the token after it."""
+    match = tokens[place]
+    if match["number"]:
+        value = parse_number(match["number"])
+        if value is None:
+            return None
+        start = match.start()
+        if len(match[0]) == 2 and match.string[max(start - 5, 0) : start - 1].isdigit() and _hyphen(match):
+            value += int(match.string[start - 5 : start - 3]) * 100  # the second year of `1939-45`
+        if start and match.string[start - 1] == "-" and not match.string[max(start - 2, 0)].isalnum():
+            value = -value
+        step = Decimal(1).scaleb(int(value.normalize().as_tuple().exponent)) if value else Decimal(1)
+        power = _SHORT_SCALES.get((match["suffix"] or "").lower(), 0)
+        end = place + 1
+    elif match["word"]:
+        if match[0] in _ROMAN:
+            return Amount(Decimal(_ROMAN[match[0]]), "", Decimal(1)), place + 1
+        value, end = _spelled(spelt, place)
+        if end == place:
+            return None
+        step, power = Decimal(1), 0
+    else:
+        return None
+    while end < len(spelt) and (spelt[end].lower() in SCALES or spelt[end] in _SHORT_SCALES):
+        word = spelt[end].lower()
+        power += SCALES.get(word) or _SHORT_SCALES.get(word, 0)
+        end += 1
+        if power > 30:
+            break
+    return Amount(value.scaleb(power), "", step.scaleb(power)), end
+
+
+def _hyphen(match: re.Match[str]) -> bool:
+    """Whether a number follows a hyphen after a year."""
+    start = match.start()
+    return start >= 5 and match.string[start - 1] == "-" and not match.string[start - 6 : start - 5].isdigit()
+
+
+def _spelled(spelt: list[str], place: int) -> tuple[Decimal, int]:
+    """`one hundred and twenty-three thousand` and the token after it; `(0, place)` if no number begins."""
+    total = group = 0
+    end = place
+    last = 1_000
+    while end < len(spelt) and end - place < 12:
+        word = spelt[end].lower()
+        value = _SPELLED.get(word)
+        if value is not None and (value < 10 <= last or end == place or last >= 100):
+            group += value
+            last = value if value else 1
+        elif word == "hundred" and (end == place or last < 100):
+            group = max(group, 1) * 100
+            last = 100
+        elif word in SCALES and word != "hundred" and end > place:
+            total += max(group, 1) * 10 ** SCALES[word]
+            group, last = 0, 1_000
+        elif not (word == "and" and last >= 100 and end > place and _SPELLED.get(_at(spelt, end + 1))):
+            break
+        end += 1
+    if end == place and spelt[place].lower() in SCALES and _at(spelt, place - 1) in ("a", "one"):
+        return Decimal(10 ** SCALES[spelt[place].lower()]), place + 1
+    return Decimal(total + group), end
+
+
+def _at(spelt: list[str], place: int) -> str:
+    return spelt[place].lower() if 0 <= place < len(spelt) else ""
+
+
+def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount:
+    for word in (
+        _at(spelt, end),
+        _at(spelt, end + 1) if _at(spelt, end) in ("°", "degree", "degrees") else "",
+    ):
+        for name in (word, word.removesuffix("s")):
+            if name in _MEASURES and (len(name) > 1 or name in "%$£€¥mg"):
+                return Amount(amount.value, name, amount.step)
+    before = _at(spelt, start - 1)
+    if before in _MEASURES and before in "$£€¥":
+        return Amount(amount.value, before, amount.step)
+    if spelt[end - 1].endswith("%"):
+        return Amount(amount.value, "%", amount.step)
+    return amount
+
+
+# -- Dates --------------------------------------------------------------------------------------------
+
+
+def _dates(text: str, spelt: list[str]) -> tuple[set[Day], set[int]]:
+    """The dates of a text, and the tokens that belong to one with a month."""
+    found: set[Day] = set()
+    for match in _ISO.finditer(text):
+        found.add((int(match[1]), int(match[2]), int(match[3] or 0)))
+    for match in _SLASHED.finditer(text):
+        day, month, year = int(match[1]), int(match[2]), int(match[3])
+        found |= {(year, month, day)} if month <= 12 else set()
+        found |= {(year, day, month)} if day <= 12 else set()
+    dated: set[int] = set()
+    for place, word in enumerate(spelt):
+        month = _MONTH.get(word.lower(), 0)
+        if month and word[:1].isupper():
+            dated |= _named(spelt, place, month, found)
+    return {day for day in found if 1 <= day[1] <= 12 and day[2] <= 31}, dated
+
+
+def _named(spelt: list[str], place: int, month: int, found: set[Day]) -> set[int]:
+    """Adds the date around the name of a month; returns its tokens."""
+    before = place - 1
+    while _at(spelt, before) in _BETWEEN and place - before < 3:
+        before -= 1
+    day = _day(_at(spelt, before))
+    used = {before} if day else set()
+    after = place + 1
+    after += _at(spelt, after) == "."
+    if not day and (day := _day(_at(spelt, after))):
+        used.add(after)
+        after += 1
+    while _at(spelt, after) in _BETWEEN and after - place < 5:
+        after += 1
+    year = _at(spelt, after)
+    if len(year) == 4 and year.isdigit():
+        used.add(after)
+        found.add((int(year), month, day))
+    elif day:
+        found.add((0, month, day))
+    return used
+
+
+def _day(word: str) -> int:
+    digits = word[:-2] if word[-2:] in ("st", "nd", "rd", "th") else word
+    return (
+        int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) <= 31 else 0
+    )
+
+
+def is_date(reading: Reading) -> bool:
+    """Whether a text is nothing but a date or dates."""
+    rest = {word for word in reading.words if word[0] not in "#|"}
+    named = {stem(name) for name in _MONTH} | {stem(name) for name in _WEEKDAYS}
+    return bool(reading.dates) and rest <= named | STOP_WORDS
