@@ -27,12 +27,12 @@ ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise
 _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "question": ("question", "query", "problem", "reward_model.ground_truth.problem", "prompt"),
     "answers": ("answers", "answer", "gold", "target", "golden_answers", "reward_model.ground_truth.target"),
-    "id": ("id", "_id", "interaction_id"),
-    "topic": ("topic", "title"),
+    "id": ("id", "_id", "interaction_id", "extra_info.id"),
+    "topic": ("topic", "title", "extra_info.topic"),
     "ook": ("ook", "out_of_knowledge", "reward_model.ground_truth.out_of_knowledge"),
-    "false_premise": ("false_premise",),
-    "evidence": ("evidence", "knowledge"),
-    "checklist": ("checklist",),
+    "false_premise": ("false_premise", "extra_info.false_premise"),
+    "evidence": ("evidence", "knowledge", "extra_info.evidence"),
+    "checklist": ("checklist", "extra_info.checklist"),
 }
 _MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
 

@@ -14,10 +14,40 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import ConfigError, SetupError, TooManyMasked, nearest
-from . import demo, describe, doctor, evaluate, index, lab, models, report, score, serve, show, train, verify
+from . import (
+    demo,
+    describe,
+    doctor,
+    evaluate,
+    index,
+    lab,
+    models,
+    prepare,
+    report,
+    score,
+    serve,
+    show,
+    train,
+    verify,
+)
 from .terminal import complain, drop_stdout, never_fail_on_letters
 
-_VERBS = (demo, lab, verify, index, score, train, report, evaluate, serve, show, describe, models, doctor)
+_VERBS = (
+    demo,
+    lab,
+    verify,
+    index,
+    score,
+    prepare,
+    train,
+    report,
+    evaluate,
+    serve,
+    show,
+    describe,
+    models,
+    doctor,
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,11 +96,15 @@ def _parse(
     parser: argparse.ArgumentParser, verbs: Mapping[str, argparse.ArgumentParser], words: list[str]
 ) -> argparse.Namespace:
     verb, *rest = words
+    if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
+        verb, rest = f"{verb} {rest[0]}", rest[1:]
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
         # Intermixed: settings may stand between options.
         chosen, (args, unknown) = verbs[verb], verbs[verb].parse_known_intermixed_args(rest)
+    elif parts := [name for name in verbs if name.startswith(f"{verb} ")]:
+        raise ConfigError(f"{verb} is one of: {', '.join(parts)}; see factrl {parts[0]} --help")
     else:
         raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
     if unknown or verb.startswith("-"):

@@ -1,0 +1,338 @@
+"""`factrl prepare klcf`, `prepare prompts` and `prepare convert`: what is made before training."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from ..config import load_settings
+from ..data import load_examples
+from ..errors import ConfigError, TooManyMasked
+from ..prepare.contamination import Policy, Sieve
+from ..prepare.convert import Target, convert
+from ..settings import LOCAL, AskSettings, RunSettings
+from ..types import Example
+from .options import Verbs, add_settings, add_verb, as_overrides, ask_settings, at_least_one, needs_extra
+from .terminal import say, show_table, tell
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_ASK = {"model": "model.name", "judge": "judge.url", "samples": "sampling.num_samples", "seed": "run.seed"}
+_LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
+_TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    _add_klcf(verbs)
+    _add_prompts(verbs)
+    _add_convert(verbs)
+
+
+def _add_klcf(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare klcf",
+        _klcf,
+        about="make KLCF's dataset from a model's own answers: checklists and truthfulness rows",
+        example=(
+            "examples:\n"
+            "  factrl prepare klcf prompts.jsonl --model SmolLM2-135M-Instruct --judge local \\\n"
+            "      --output klcf verifier.index=wiki train.max_completion_length=160\n"
+            "  factrl prepare klcf prompts.jsonl --model http://host:8000/v1#Qwen2.5-14B --samples 4 \\\n"
+            "      --demonstrations shots.jsonl --judge http://host:8001/v1#Qwen2.5-72B-Instruct \\\n"
+            "      --output klcf --against simpleqa.jsonl verifier.index=wiki\n"
+            "The same command again goes on where it was stopped, and asks nothing twice. Without --judge,\n"
+            "claims are found by rule and no item is dropped for being unimportant.\n"
+            "exit code: 0 there is a dataset; 2 something must be changed first; 3 no question is left"
+        ),
+    )
+    parser.add_argument("file", metavar="PROMPTS", help="rows with a question, and maybe topic or evidence")
+    parser.add_argument(
+        "--model", metavar="NAME", help="who answers: folder, hub id, local, or http://host/v1#model"
+    )
+    parser.add_argument(
+        "--judge", metavar="URL", help="finds claims, judges them and chooses the items; or local"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", required=True, help="folder for the dataset and its journal"
+    )
+    parser.add_argument("--samples", metavar="N", type=at_least_one, help="answers per question (default: 1)")
+    parser.add_argument(
+        "--demonstrations",
+        metavar="FILE",
+        help="questions with answers that are shown first; none by default",
+    )
+    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N prompts")
+    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
+    parser.add_argument("--config", metavar="RECIPE.toml", help="settings from a file")
+    _add_against(parser)
+    add_settings(parser, "any other setting, e.g. verifier.index=wiki train.max_completion_length=256")
+
+
+def _add_prompts(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare prompts",
+        _prompts,
+        about="have a model write new fact-seeking prompts after two groups of demonstrations",
+        example=(
+            "example:\n"
+            "  factrl prepare prompts --model http://host:8000/v1#Llama-4-Maverick --count 7000 \\\n"
+            "      --demonstrations longfact.jsonl --like wildchat.jsonl --output prompts.jsonl\n"
+            "The same command again goes on where it was stopped."
+        ),
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="who writes: folder, hub id, local, or http://host/v1#model"
+    )
+    parser.add_argument(
+        "--demonstrations",
+        metavar="FILE",
+        required=True,
+        help="prompts that ask for facts; each call shows two",
+    )
+    parser.add_argument(
+        "--like", metavar="FILE", required=True, help="prompts as users write them; each call shows four"
+    )
+    parser.add_argument(
+        "--count", metavar="N", type=at_least_one, required=True, help="prompts that are wanted"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE.jsonl", required=True, help="where they go; journal beside it"
+    )
+    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
+    _add_against(parser)
+    add_settings(parser, "any other setting, e.g. sampling.temperature=0.8")
+
+
+def _add_convert(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare convert",
+        _convert,
+        about="write questions as TRL, verl or OpenRLHF read them, with a recipe's prompt",
+        example=(
+            "examples:\n"
+            "  factrl prepare convert q.jsonl --to verl --config recipes/truthrl.toml --output t.parquet\n"
+            "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output train.parquet"
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", help="questions, in any form that factrl train reads")
+    parser.add_argument("--to", required=True, choices=get_args(Target), help="the trainer")
+    parser.add_argument("--output", metavar="FILE", required=True, help=".parquet or .jsonl")
+    parser.add_argument("--config", metavar="RECIPE.toml", help="prompt and columns of this recipe")
+    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N rows")
+    _add_against(parser)
+    add_settings(parser, "prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q")
+
+
+def _add_against(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--against",
+        metavar="EVAL",
+        action="append",
+        default=[],
+        help="an evaluation set, file or folder, whose questions may not be trained on; may be repeated",
+    )
+    parser.add_argument(
+        "--contaminated",
+        choices=get_args(Policy),
+        default="drop",
+        help="what becomes of such questions (drop)",
+    )
+
+
+# The verbs
+
+
+def _klcf(args: argparse.Namespace) -> int:
+    from ..journal import Journal
+    from ..prepare import sampling
+    from ..prepare.dataset import JOURNAL, write_dataset
+    from ..prepare.klcf import Preparation
+    from ..prepare.parts import about_of, head_of, open_parts
+
+    shown = sampling.read_demonstrations(args.demonstrations) if args.demonstrations else []
+    template = sampling.FEW_SHOT if shown else sampling.ZERO_SHOT
+    settings = _ask_settings(args, "klcf", template)
+    template = settings.data.prompt
+    examples, sieved = _sifted(args, _examples(args, settings))
+    data = settings.data.model_copy(update={"prompt": sampling.few_shot(template, shown)})
+    settings = settings.model_copy(update={"data": data})
+    _quiet(settings)
+    parts = open_parts(settings, examples)
+    if parts.verifier.judge.weak:
+        tell("No model judges claims: words, names and numbers are compared, which is no verification.")
+    if parts.importance is None:
+        tell("No --judge: items are not filtered by importance; only equal ones are one.")
+    folder = Path(args.output)
+    head = head_of(settings, parts)
+    with Journal(folder / JOURNAL, head) as journal:
+        work = Preparation(parts, settings, journal, template if shown else "")
+        prepared = work.run(examples)
+        about = about_of(
+            settings, head, prompts=str(args.file), prompt_by=_by(template), contamination=sieved
+        )
+        counts = write_dataset(folder, prepared, about, settings.run.seed)
+    for what, kinds in (("asked now", work.asked), ("already there", work.found)):
+        tell(f"{what}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in ("samples", "checks", "choices")))
+    show_table(_counts_table(counts))
+    _tell_left_out(counts, prepared)
+    if not counts["questions"]:
+        raise TooManyMasked(
+            f"none of the {len(prepared)} questions has a checklist ({_tally(counts['left_out'])})"
+        )
+    say(str(folder / "train.jsonl"))
+    return 0
+
+
+def _prompts(args: argparse.Namespace) -> int:
+    from ..prepare.prompts import write_prompts
+    from ..writers import open_writer
+
+    _check_file(args.output, (".jsonl",))
+    overrides = ["data.train=none", *as_overrides(args, {"model": "model.name", "seed": "run.seed"})]
+    settings = load_settings(AskSettings, None, overrides, _defaults("prompts", "{question}"))
+    groups = [load_examples(name, require_answers=False) for name in (args.demonstrations, args.like)]
+    sieve = Sieve.read(args.against)
+    _quiet(settings)
+    made = write_prompts(
+        open_writer(settings), settings, groups, args.count, Path(args.output), sieve, args.contaminated
+    )
+    tell(f"{made.tries} tries: " + _tally(made.outcomes))
+    if len(made.rows) < args.count:
+        tell(
+            f"only {len(made.rows)} of {args.count} prompts; more demonstrations or another "
+            "sampling.temperature give others (with another --output)"
+        )
+    if not made.rows:
+        raise TooManyMasked(f"no reply held a prompt ({_tally(made.outcomes)})")
+    say(args.output)
+    return 0
+
+
+def _convert(args: argparse.Namespace) -> int:
+    _check_file(args.output, (".parquet", ".jsonl"))
+    overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
+    settings = ask_settings(AskSettings, args.config, overrides)
+    examples, _ = _sifted(args, _examples(args, settings))
+    convert(examples, args.to, settings.data, Path(args.output))
+    for line in _usage(args.to, args.output, settings):
+        tell(line)
+    say(args.output)
+    return 0
+
+
+# Settings and files
+
+
+def _quiet(settings: AskSettings) -> None:
+    """No bars of the libraries that load a policy in this process."""
+    name = settings.model.name
+    if name != LOCAL and not name.startswith(("http://", "https://")):
+        needs_extra("train.quiet", "train").quiet_libraries()
+
+
+def _defaults(job: str, prompt: str) -> dict[str, Any]:
+    return {
+        "data": {"prompt": prompt},
+        "sampling": {"temperature": _TEMPERATURE[job]},
+        "train": {"max_completion_length": _LENGTH},
+    }
+
+
+def _ask_settings(args: argparse.Namespace, job: str, prompt: str) -> AskSettings:
+    overrides = [f"data.train={args.file}", *as_overrides(args, _ASK)]
+    return load_settings(AskSettings, args.config, overrides, _defaults(job, prompt))
+
+
+def _examples(args: argparse.Namespace, settings: RunSettings) -> list[Example]:
+    data = settings.data
+    return load_examples(
+        data.train,
+        split=data.split,
+        subset=data.subset,
+        columns=data.columns,
+        limit=args.limit or data.limit,
+        require_answers=False,
+    )
+
+
+def _sifted(
+    args: argparse.Namespace, examples: Sequence[Example]
+) -> tuple[list[Example], dict[str, Any] | None]:
+    """The examples that are in no evaluation set, after a word on the others."""
+    if not args.against:
+        return list(examples), None
+    kept, findings = Sieve.read(args.against).sift(examples, args.contaminated)
+    tell(f"{findings}" + ("\nthey are left out" if findings.found else ""))
+    if not kept:
+        raise ConfigError(f"all {len(examples)} questions of {args.file} are in an evaluation set")
+    return kept, {"against": [str(name) for name in args.against], **findings.to_json()}
+
+
+def _check_file(output: str, suffixes: Sequence[str]) -> None:
+    path = Path(output)
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
+        raise ConfigError(f"--output {output} {wrong}")
+    if path.suffix not in suffixes:
+        raise ConfigError(f"--output {output} must end in {' or '.join(suffixes)}")
+
+
+# What is told
+
+
+def _by(template: str) -> str:
+    from ..prepare.sampling import FEW_SHOT, ZERO_SHOT
+
+    return "factrl's own; the paper's is lost" if template in (ZERO_SHOT, FEW_SHOT) else "given"
+
+
+def _tally(causes: dict[str, int]) -> str:
+    return ", ".join(f"{count} {cause}" for cause, count in causes.items())
+
+
+def _counts_table(counts: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    table = Table("stage", "what", "count", box=None, pad_edge=False)
+    for stage, names in (
+        ("sample", ("prompts", "samples")),
+        ("check", ("claims", "supported", "refuted", "unknown", "unjudged")),
+        ("checklist", ("different_supported", "keep", "minor", "duplicate", "questions", "checklist_items")),
+    ):
+        for name in names:
+            table.add_row(stage, name.replace("_", " "), str(counts[name]))
+    for name in ("supported", "refuted", "contradictory", "rows"):
+        table.add_row("truthfulness", name, str(counts["truthfulness"][name]))
+    return table
+
+
+def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:
+    if not counts["left_out"]:
+        return
+    left = [one for one in prepared if one.left_out]
+    tell(f"{len(left)} of {len(prepared)} questions were left out: {_tally(counts['left_out'])}")
+    failed = [one for one in left if one.left_out not in ("no_supported_claim", "nothing_important")]
+    if failed:
+        tell(
+            f"run the same command again to try what failed; first {failed[0].example.id}: "
+            f"{failed[0].left_out}: {failed[0].detail[:200]}"
+        )
+
+
+def _usage(target: Target, output: str, settings: RunSettings) -> list[str]:
+    """How the trainer is told about the file."""
+    if target == "openrlhf":
+        chat = " --apply_chat_template" if settings.data.chat else ""
+        return [f"--prompt_data {output} --input_key input --label_key label{chat}; the label is JSON"]
+    if target == "verl":
+        return [f"data.train_files={output}; the reward's ground_truth has TruthRL's layout"]
+    bridge = "trl grpo --reward_funcs factrl.bridges.trl.PAPER, or to_trl(reward"
+    prefill = f", prefill={settings.data.prefill!r}" if settings.data.prefill else ""
+    return [f"{bridge}{prefill}), reads these columns"]

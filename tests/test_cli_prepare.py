@@ -1,0 +1,227 @@
+"""`factrl prepare klcf` against a model server: to the dataset, and once more after being killed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.cli import prepare
+from factrl.data import load_examples
+from factrl.errors import ConfigError, TooManyMasked
+from factrl.prepare import importance
+from factrl.search import Index
+from fault_server import FaultServer, Handler, completion
+
+COMMAND = """
+import argparse, sys
+from factrl.cli import prepare
+verbs = argparse.ArgumentParser().add_subparsers()
+prepare.add_verbs(verbs)
+args = verbs.choices[sys.argv[1]].parse_intermixed_args(sys.argv[2:])
+sys.exit(args.run(args))
+"""
+TOWNS = 6
+
+
+def town_of(text: str) -> str:
+    return next(f"town {n}" for n in range(TOWNS) if f"town {n}" in text.lower())
+
+
+def said_to(content: str) -> tuple[str, str, str]:
+    """The kind of a request, the town that it is about, and the reply."""
+    if "Answer with the word ok" in content:
+        return "ping", "", "ok"
+    data = json.loads(content.splitlines()[-2]) if "\nDATA " in content else {}
+    if "facts" in data:
+        lines = [json.dumps({"id": fact["id"], "verdict": "keep"}) for fact in data["facts"]]
+        return "choice", town_of(data["question"]), "\n".join(lines)
+    if "sentences" in data:
+        return "extract", town_of(str(data)), "\n".join(f"- {s}" for s in data["sentences"])
+    town = town_of(content)
+    return "sample", town, f"{town.title()} is an old port. {town.title()} has 7 mills."
+
+
+@pytest.fixture
+def model() -> Iterator[Any]:
+    answered: Counter[tuple[str, str]] = Counter()
+    state: dict[str, Any] = {"after": 10**9, "full": threading.Event()}
+    gate, lock = threading.Event(), threading.Lock()
+
+    def fault(handler: Handler) -> None:
+        kind, town, reply = said_to(bodies[threading.get_ident()])
+        with lock:
+            sent = calls(state)
+            late = kind != "ping" and sent >= state["after"]
+            if not late:
+                answered[kind, town] += 1
+        if late:
+            state["full"].set()
+            gate.wait(30)
+            handler.close_connection = True
+            return
+        handler.send(200, json.dumps(completion(reply, model="towns")).encode())
+
+    bodies: dict[int, str] = {}
+
+    class Server(FaultServer):
+        def next_fault(self, request: Any) -> Any:
+            bodies[threading.get_ident()] = request.body["messages"][-1]["content"]
+            return super().next_fault(request)
+
+    server = Server(fault)
+    state.update(url=f"{server.url}#towns", answered=answered, gate=gate)
+    yield state
+    gate.set()
+    server.close()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    write("prompts.jsonl", *({"prompt": f"Tell me about town {n}.", "id": f"t{n}"} for n in range(TOWNS)))
+    write("facts.jsonl", *({"text": f"Town {n} is an old port.", "title": f"Town {n}"} for n in range(TOWNS)))
+    return tmp_path
+
+
+def write(name: str, *rows: dict[str, Any]) -> None:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def words(model: Any, output: str, *more: str) -> list[str]:
+    return [
+        *("prompts.jsonl", "--model", model["url"], "--judge", model["url"], "--output", output, *more),
+        *("verifier.docs=facts.jsonl", "verifier.judge=weak", "verifier.cache=false"),
+    ]
+
+
+def run(*told: str) -> int:
+    verbs = argparse.ArgumentParser().add_subparsers()
+    prepare.add_verbs(verbs)
+    args = verbs.choices["prepare klcf"].parse_intermixed_args(list(told))
+    return args.run(args)
+
+
+def files(output: str) -> dict[str, bytes]:
+    """What a run leaves, the journal apart, whose order is that of the server's answers."""
+    return {path.name: path.read_bytes() for path in Path(output).iterdir() if "journal" not in path.name}
+
+
+def test_from_prompts_to_what_train_reads(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    Index.build(Path("kb"), ["facts.jsonl"])
+    told = [word.replace("verifier.docs=facts.jsonl", "verifier.index=kb") for word in words(model, "out")]
+    assert run(*told) == 0
+    examples = load_examples("out/train.jsonl", require_answers=False)
+    assert [example.id for example in examples] == [f"t{n}" for n in range(TOWNS)]
+    assert examples[2].checklist == ("Town 2 is an old port.",)
+    about = json.loads(Path("out/about.json").read_text())
+    assert about["weak"] is True
+    assert about["importance"].endswith(importance.Importance(None).identity.partition(" ")[2])  # type: ignore[arg-type]
+    assert (about["counts"]["questions"], about["counts"]["claims"]) == (TOWNS, 2 * TOWNS)
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == "out/train.jsonl"
+    assert f"asked now: {TOWNS} samples, {TOWNS} checks, {TOWNS} choices" in err
+    assert "no verification" in err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("after", [4, 11])
+def test_killed_and_run_again_it_repeats_nothing(
+    model: Any, after: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = words(model, "out", "judge.max_concurrency=2")
+    assert run(*words(model, "whole", "judge.max_concurrency=2")) == 0
+    model["answered"].clear()
+    model["after"] = after
+    killed = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "prepare klcf", *told],
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ),
+    )
+    assert model["full"].wait(60)
+    for _ in range(600):
+        if kept_rows() == after:  # what was answered has arrived in the journal
+            break
+        time.sleep(0.05)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    assert kept_rows() == calls(model) == after
+    model["after"] = 10**9
+    model["gate"].set()
+    capsys.readouterr()
+    assert run(*told) == 0
+    assert files("out") == files("whole")
+    assert calls(model) == 3 * TOWNS  # those of both processes: none was made twice
+    told_now = re.search(r"asked now: (\d+) samples, (\d+) checks, (\d+) choices", capsys.readouterr().err)
+    assert told_now is not None
+    assert sum(map(int, told_now.groups())) == 3 * TOWNS - after
+
+
+def kept_rows() -> int:
+    return max(len(Path("out/journal.jsonl").read_text().splitlines()) - 1, 0)
+
+
+def calls(model: Any) -> int:
+    """Answers that were sent off, those to the first tiny questions apart."""
+    return sum(count for (kind, _), count in model["answered"].items() if kind != "ping")
+
+
+def test_without_a_judge_all_items_that_differ_stay(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    told = words(model, "out")
+    del told[told.index("--judge") : told.index("--judge") + 2]
+    assert run(*told) == 0
+    assert json.loads(Path("out/about.json").read_text())["importance"] is None
+    assert "items are not filtered by importance" in capsys.readouterr().err
+    assert {kind for kind, _ in model["answered"]} == {"ping", "sample"}
+
+
+def test_prompts_of_an_evaluation_set_are_left_out(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    write("eval.jsonl", {"question": "tell me about TOWN 3"})
+    assert run(*words(model, "out", "--against", "eval.jsonl")) == 0
+    assert "t3" not in {row.id for row in load_examples("out/train.jsonl", require_answers=False)}
+    about = json.loads(Path("out/about.json").read_text())
+    assert about["contamination"]["ids"] == ["t3"]
+    assert "1 of 6 questions are in an evaluation set (eval.jsonl: 1)" in capsys.readouterr().err
+
+
+def test_where_claims_are_checked_has_to_be_said(model: Any) -> None:
+    with pytest.raises(ConfigError, match=r"6 of 6 questions come without evidence"):
+        run("prompts.jsonl", "--model", model["url"], "--output", "out")
+    assert not Path("out").exists()
+
+
+def test_another_job_in_the_same_folder_is_refused(model: Any) -> None:
+    assert run(*words(model, "out")) == 0
+    with pytest.raises(ConfigError, match=r"holds another job: its temperature is 0\.7, not 0\.9"):
+        run(*words(model, "out"), "sampling.temperature=0.9")
+
+
+def test_no_dataset_is_exit_code_3(model: Any) -> None:
+    write("facts.jsonl", {"text": "Nothing is known.", "title": "Nothing"})
+    with pytest.raises(
+        TooManyMasked, match=r"none of the 6 questions has a checklist \(6 no_supported_claim\)"
+    ):
+        run(*words(model, "out"))
+
+
+def test_demonstrations_are_shown(model: Any) -> None:
+    write("shots.jsonl", {"question": "Tell me about town 5.", "answers": ["Town 5 is small."]})
+    assert run(*words(model, "out", "--demonstrations", "shots.jsonl", "--limit", "1")) == 0
+    about = json.loads(Path("out/about.json").read_text())
+    assert about["prompt"] == (
+        "Question: Tell me about town 5.\nAnswer: Town 5 is small.\n\nQuestion: {question}\nAnswer:"
+    )
+    assert about["prompt_by"].startswith("factrl's own")

@@ -1,0 +1,115 @@
+"""Questions of evaluation sets are found in whatever spelling, and nothing else is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.data import load_examples
+from factrl.errors import DataError
+from factrl.prepare.contamination import Sieve, normalised
+from factrl.types import Example
+
+DATA = os.environ.get("FACTRL_DATA", "")
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "Who wrote the Iliad?",
+        "who wrote  the iliad",
+        "Who wrote Iliad ?",
+        "WHO WROTE AN ILIAD!",
+        "“Who wrote the Iliad？”",
+        "¿Who wrote the Iliad?",
+        "Ｗho wrote\u00a0the\u200b Iliad…",
+    ],
+)
+def test_one_question_in_many_spellings(spelling: str) -> None:
+    assert normalised(spelling) == "who wrote iliad"
+
+
+@pytest.mark.parametrize(
+    "other", ["Who wrote the Iliads?", "Who wrote the Iliad first?", "Wrote who the Iliad?"]
+)
+def test_another_question_is_another(other: str) -> None:
+    assert normalised(other) != normalised("Who wrote the Iliad?")
+
+
+def test_german_sharp_s_is_casefolded() -> None:
+    assert normalised("Wie groß?") == normalised("WIE GROSS?")
+
+
+def test_files_folders_and_columns_of_other_names(tmp_path: Path) -> None:
+    write(
+        tmp_path / "sets" / "deep" / "a.jsonl.gz", {"query": "Who wrote the Iliad?"}, {"claim": "no question"}
+    )
+    write(tmp_path / "sets" / "b.jsonl", {"prompt": "When was Oslo founded?"}, {"prompt": "..."})
+    (tmp_path / "sets" / "SOURCE.json").write_text("{}")
+    sieve = Sieve.read([tmp_path / "sets", write(tmp_path / "c.jsonl", {"problem": "1 + 1 = ?"})])
+    assert set(sieve.known) == {"who wrote iliad", "when was oslo founded", "1 1"}
+    assert (sieve.found_in("when was OSLO founded") or "").endswith("b.jsonl")
+    assert sieve.found_in("???") is None  # nothing is left of it, and nothing is no question
+
+
+EXAMPLES = [Example(f"Question {n}?", id=str(n)) for n in range(6)]
+
+
+def test_found_questions_are_dropped_and_told(tmp_path: Path) -> None:
+    sieve = Sieve.read(
+        [write(tmp_path / "e.jsonl", *({"question": f"question {n}"} for n in (0, 2, 3, 5, 9)))]
+    )
+    kept, findings = sieve.sift(EXAMPLES)
+    assert [example.id for example in kept] == ["1", "4"]
+    assert str(findings) == (
+        f"4 of 6 questions are in an evaluation set ({tmp_path / 'e.jsonl'}: 4)\n"
+        "  0: Question 0?\n  2: Question 2?\n  3: Question 3?"
+    )
+    assert findings.to_json()["ids"] == ["0", "2", "3", "5"]
+
+
+def test_or_refused(tmp_path: Path) -> None:
+    sieve = Sieve.read([write(tmp_path / "e.jsonl", {"question": "Question 2?"})])
+    with pytest.raises(
+        DataError, match=r"1 of 6 questions .*\n  2: Question 2\?\nleave them out with --contam"
+    ):
+        sieve.sift(EXAMPLES, "refuse")
+    assert sieve.sift(EXAMPLES[:1], "refuse")[0] == EXAMPLES[:1]
+
+
+def test_a_set_without_questions_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"claims\.jsonl holds no question"):
+        Sieve.read([write(tmp_path / "claims.jsonl", {"claim": "Oslo is old."})])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty holds no \.jsonl"):
+        Sieve.read([tmp_path / "empty"])
+    with pytest.raises(DataError, match="does not exist"):
+        Sieve.read([tmp_path / "none.jsonl"])
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not DATA, reason="set FACTRL_DATA to a folder with the public data sets")
+def test_knowrl_questions_that_are_in_webquestions() -> None:
+    folder = Path(DATA)
+    examples = load_examples(folder / "knowrl_rl")
+    kept, findings = Sieve.read([folder / "webquestions"]).sift(examples)
+    assert (len(findings.found), len(kept)) == (
+        131,
+        3_046,
+    )  # of the halves that are staged; 151 of the whole sets
+    assert {example.question for example, _ in findings.found} >= {
+        "Who plays London Tipton in Suite Life on Deck?"
+    }

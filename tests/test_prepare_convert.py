@@ -1,0 +1,186 @@
+"""What other trainers are handed holds every column, in their shape and in ours again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.bridges.trl import to_trl
+from factrl.cli import prepare
+from factrl.data import load_examples, to_example
+from factrl.errors import ConfigError
+from factrl.prepare.convert import VERL_COLUMNS, Target, convert
+from factrl.rewards import reward
+from factrl.rows import read_rows
+from factrl.settings import DataSettings
+from factrl.types import Completion, Example, Passage
+
+FULL = Example(
+    "Who founded Vehm?",
+    ("Ysolde", "Ysolde T."),
+    id="full",
+    topic="Vehm",
+    ook=False,
+    false_premise=True,
+    evidence=(Passage("Ysolde founded it.", "Vehm", "http://x"), Passage("It is old.")),
+    checklist=("Ysolde founded Vehm.", "Vehm is old."),
+    meta={"dataset": "towns", "meta": {"level": 3, "of": []}},
+)
+BARE = Example("Who founded „Ü”?\r\n{braces}", id="bare")
+DATA = DataSettings(train="-", prompt="Answer: {question}", system="Be brief.")
+FIELDS = ("question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist")
+
+
+def same(found: Example, wanted: Example) -> bool:
+    return all(getattr(found, name) == getattr(wanted, name) for name in FIELDS)
+
+
+@pytest.fixture
+def converted(tmp_path: Path) -> Callable[..., Path]:
+    def made(to: Target, suffix: str, data: DataSettings = DATA, examples: Any = (BARE, FULL)) -> Path:
+        path = tmp_path / f"{to}{suffix}"
+        convert(examples, to, data, path)
+        return path
+
+    return made
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_trl(converted: Callable[..., Path], suffix: str) -> None:
+    path = converted("trl", suffix)
+    row = list(read_rows(str(path)))[1]
+    assert row["prompt"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Answer: Who founded Vehm?"},
+    ]
+    found = load_examples(path, require_answers=False)
+    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    assert json.loads(found[1].meta["meta"]) == FULL.meta
+
+
+@reward
+def watched(example: Example, completion: Completion) -> dict[str, float]:
+    SEEN.append(example)
+    return {"length": float(len(completion))}
+
+
+SEEN: list[Example] = []
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_trl_trainer_hands_the_same_examples_to_a_reward(
+    converted: Callable[..., Path], suffix: str
+) -> None:
+    rows = list(read_rows(str(converted("trl", suffix))))
+    columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+    SEEN.clear()
+    said = [[{"role": "assistant", "content": "Ysolde"}]] * 2
+    assert to_trl(watched)([row["prompt"] for row in rows], said, **columns) == [6.0, 6.0]
+    found = sorted(SEEN, key=lambda example: example.id)
+    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_verl(converted: Callable[..., Path], suffix: str) -> None:
+    path = converted("verl", suffix)
+    row = list(read_rows(str(path)))[1]
+    assert set(row) == {"data_source", "prompt", "ability", "reward_model", "extra_info"}
+    assert (row["data_source"], row["ability"]) == ("towns", "fact-reasoning")
+    assert row["prompt"][-1] == {"role": "user", "content": "Answer: Who founded Vehm?"}
+    assert row["reward_model"] == {
+        "style": "rule",
+        "ground_truth": {
+            "problem": "Who founded Vehm?",
+            "target": ["Ysolde", "Ysolde T."],
+            "out_of_knowledge": False,
+        },
+    }
+    assert (row["extra_info"]["index"], row["extra_info"]["split"]) == (1, "train")
+    found = load_examples(path, columns=VERL_COLUMNS, require_answers=False)
+    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    plain = load_examples(path, require_answers=False)[1]  # what TruthRL's layout alone says
+    assert (plain.question, plain.answers, plain.ook) == (FULL.question, FULL.answers, False)
+
+
+@pytest.mark.parametrize("to", ["trl", "verl", "openrlhf"])
+def test_types_do_not_depend_on_the_rows(converted: Callable[..., Path], to: Target, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    schemas = [pq.read_schema(converted(to, ".parquet", examples=rows)) for rows in ([BARE], [FULL])]
+    assert schemas[0].equals(schemas[1])
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_openrlhf(converted: Callable[..., Path], suffix: str) -> None:
+    rows = list(read_rows(str(converted("openrlhf", suffix))))
+    assert [row["datasource"] for row in rows] == ["factrl", "towns"]
+    assert rows[1]["input"][-1]["content"] == "Answer: Who founded Vehm?"
+    found = [to_example(json.loads(row["label"])) for row in rows]
+    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+
+
+def test_without_a_chat_template_the_prompt_is_a_text(converted: Callable[..., Path]) -> None:
+    data = DATA.model_copy(update={"chat": False, "prefill": "<think>", "prompt": "Q: {question}\n"})
+    for to, column in (("trl", "prompt"), ("openrlhf", "input")):
+        row = next(iter(read_rows(str(converted(to, ".parquet", data, [FULL])))))
+        assert row[column] == "Be brief.\n\nQ: Who founded Vehm?\n<think>"
+
+
+def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) -> None:
+    with pytest.raises(ConfigError, match="verl applies the chat template"):
+        converted("verl", ".parquet", DATA.model_copy(update={"chat": False}))
+    with pytest.raises(ConfigError, match=r"data\.prefill = '<think>': trl opens the assistant's turn"):
+        converted("trl", ".parquet", DATA.model_copy(update={"prefill": "<think>"}))
+
+
+# The command
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def call(*words: str) -> int:
+        import argparse
+
+        verbs = argparse.ArgumentParser().add_subparsers()
+        prepare.add_verbs(verbs)
+        args = verbs.choices["prepare convert"].parse_intermixed_args(["q.jsonl", *words])
+        return args.run(args)
+
+    return call
+
+
+def test_with_the_prompt_of_a_paper(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    from factrl.papers.truthrl import SETTINGS
+
+    assert run("--to", "trl", "--output", "t.jsonl", "paper=truthrl", "--limit", "2") == 0
+    rows = list(read_rows("t.jsonl"))
+    prompt = SETTINGS["data"]["prompt"]
+    assert [row["prompt"][-1]["content"] for row in rows] == [
+        prompt.format(question=f"Who founded town {n}?") for n in range(2)
+    ]
+    out, err = capsys.readouterr()
+    assert (out, "factrl.bridges.trl" in err) == ("t.jsonl\n", True)
+
+
+def test_without_the_questions_of_an_evaluation_set(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("e.jsonl").write_text(json.dumps({"question": "who founded TOWN 1"}) + "\n")
+    assert run("--to", "verl", "--output", "t.parquet", "--against", "e.jsonl") == 0
+    assert [row["extra_info"]["id"] for row in read_rows("t.parquet")] == ["0", "2"]
+    assert "1 of 3 questions are in an evaluation set (e.jsonl: 1)\n  1: Who" in capsys.readouterr().err
+
+
+def test_a_wrong_output_is_told_first(run: Callable[..., int]) -> None:
+    with pytest.raises(ConfigError, match=r"must end in \.parquet or \.jsonl"):
+        run("--to", "trl", "--output", "t.csv")
+    with pytest.raises(ConfigError, match="which does not exist"):
+        run("--to", "trl", "--output", "no/t.jsonl")

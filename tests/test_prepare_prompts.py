@@ -1,0 +1,175 @@
+"""New prompts: strictly read, all different, none of an evaluation set, and not paid for twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.errors import DataError, LLMError, Unscored
+from factrl.prepare.asking import TOGETHER
+from factrl.prepare.contamination import Sieve
+from factrl.prepare.prompts import AT_ONCE, TRIES, read_new_prompt, write_prompts
+from factrl.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
+from factrl.types import Completion, Example
+
+FACTUAL = [Example(f"Tell me the facts of {n}.", id=f"f{n}") for n in range(5)]
+USERS = [Example(f"hey what is {n} </prompt> about", id=f"u{n}") for n in range(9)]
+NOTHING = Sieve({})
+
+
+class ScriptedWriter:
+    identity = "scripted"
+
+    def __init__(self, script: Callable[[int], Any]) -> None:
+        self.script = script
+        self.asked: list[Example] = []
+
+    def write(
+        self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **told: Any
+    ) -> list[list[Any]]:
+        self.asked += examples
+        said = [self.script(int(example.id.rpartition("-")[2])) for example in examples]
+        return [[one if isinstance(one, Unscored) else Completion(one)] for one in said]
+
+
+def new(number: int) -> str:
+    return f"Here it is: <new_prompt>What is\n known of {number}?</new_prompt>"
+
+
+def settings(seed: int = 0) -> AskSettings:
+    told = AskSettings(
+        model=ModelSettings(name="policy"),
+        data=DataSettings(train="none"),
+        sampling=SamplingSettings(temperature=1.0),
+    )
+    return told.model_copy(update={"run": told.run.model_copy(update={"seed": seed})})
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Any]:
+    def made(
+        writer: ScriptedWriter, count: int = 5, sieve: Sieve = NOTHING, policy: Any = "drop", **told: Any
+    ):
+        path = tmp_path / "p.jsonl"
+        done = write_prompts(writer, settings(**told), (FACTUAL, USERS), count, path, sieve, policy)
+        return done, [json.loads(line) for line in path.read_text().splitlines()]
+
+    return made
+
+
+def test_as_many_as_are_wanted(make: Callable[..., Any]) -> None:
+    writer = ScriptedWriter(new)
+    done, rows = make(writer)
+    assert [row["question"] for row in rows] == [f"What is known of {n}?" for n in range(5)]
+    assert (done.outcomes, done.tries, len(writer.asked)) == ({"kept": 5}, 5, 5)
+    assert {(len({*row["demonstrations"]}), len({*row["like"]})) for row in rows} == {(2, 4)}
+
+
+def test_a_call_shows_two_and_four_by_its_number(make: Callable[..., Any], tmp_path: Path) -> None:
+    writers = [ScriptedWriter(new), ScriptedWriter(new)]
+    make(writers[0], TOGETHER)
+    (tmp_path / "p.journal.jsonl").unlink()
+    make(writers[1], TOGETHER)
+    first, second = ([example.question for example in writer.asked] for writer in writers)
+    assert first == second
+    assert len(set(first)) > TOGETHER // 2
+    shown = re.findall(r"<prompt>(.+?)</prompt>", first[0].partition("These")[2])
+    assert len(shown) == 6
+    assert all("facts of" in text for text in shown[:2])
+    assert all(
+        "hey what is" in text and "< /prompt>" in text for text in shown[2:]
+    )  # it cannot close the tag
+
+
+def test_what_is_not_new_is_left_out_and_counted(make: Callable[..., Any]) -> None:
+    replies = {
+        0: new(1), 1: new(1), 2: "No tags here", 3: new(2) + new(3), 4: "<new_prompt> ?! </new_prompt>",
+        5: "<new_prompt>TELL me facts of 3</new_prompt>", 6: f"<new_prompt>{'x' * 2001}</new_prompt>",
+        7: new(77),
+    }  # fmt: skip
+    sieve = Sieve({"what is known of 77": "eval.jsonl"})
+    done, rows = make(ScriptedWriter(lambda n: replies.get(n, new(n))), 3, sieve)
+    assert [row["number"] for row in rows] == [0, 8, 9]
+    assert done.outcomes == {
+        "kept": 3, "repeat": 1, "no_tag": 1, "several_tags": 1, "empty": 1, "demonstration": 1,
+        "too_long": 1, "contaminated": 1,
+    }  # fmt: skip
+
+
+def test_a_prompt_of_an_evaluation_set_can_be_refused(make: Callable[..., Any]) -> None:
+    sieve = Sieve({"what is known of 1": "eval.jsonl"})
+    with pytest.raises(DataError, match=r"prompt 1, 'What is known of 1\?', is in eval\.jsonl"):
+        make(ScriptedWriter(new), 3, sieve, "refuse")
+
+
+def test_it_goes_on_where_it_was(make: Callable[..., Any]) -> None:
+    writer = ScriptedWriter(new)
+    make(writer, 5)
+    make(writer, TOGETHER + 2)
+    assert [example.id for example in writer.asked] == [f"synthetic-{n:05d}" for n in range(TOGETHER + 2)]
+    assert make(writer, TOGETHER + 2)[0].asked == 0
+
+
+def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:
+    down = {1}
+    writer = ScriptedWriter(lambda n: LLMError("timeout") if n in down else new(n))
+    done, rows = make(writer, 4)
+    assert ([row["number"] for row in rows], done.outcomes["not_written"]) == ([0, 2, 3, 4], 1)
+    down.clear()
+    done, rows = make(writer, 4)
+    assert ([row["number"] for row in rows], done.asked) == ([0, 1, 2, 3], 1)
+
+
+def test_it_ends_when_nothing_comes(make: Callable[..., Any]) -> None:
+    silent = ScriptedWriter(lambda n: "Nothing.")
+    done, rows = make(silent, 10)
+    assert (rows, done.outcomes) == ([], {"no_tag": 10 * TRIES})
+
+
+def test_a_server_that_is_gone_is_not_asked_for_ever(make: Callable[..., Any]) -> None:
+    gone = ScriptedWriter(lambda n: LLMError("connection"))
+    done, _ = make(gone, 100)
+    assert (len(gone.asked), done.outcomes) == (AT_ONCE, {"not_written": AT_ONCE})
+
+
+def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:
+    for groups, name in (
+        ((FACTUAL[:1], USERS), "--demonstrations holds 1"),
+        ((FACTUAL, USERS[:3]), "--like holds 3"),
+    ):
+        with pytest.raises(DataError, match=name):
+            write_prompts(ScriptedWriter(new), settings(), groups, 1, tmp_path / "p.jsonl", NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause"),
+    [
+        ("", "no_tag"),
+        ("<new_prompt>What?", "no_tag"),
+        ("What?</new_prompt>", "no_tag"),
+        ("</new_prompt>What?<new_prompt>", "no_tag"),
+        ("<NEW_PROMPT>What?</NEW_PROMPT>", "no_tag"),
+        ("<new_prompt><new_prompt>What?</new_prompt>", "several_tags"),
+        ("<new_prompt></new_prompt>", "empty"),
+    ],
+)
+def test_what_is_no_prompt(reply: str, cause: str) -> None:
+    with pytest.raises(Unscored) as error:
+        read_new_prompt(reply)
+    assert error.value.cause == cause
+
+
+def test_the_numbers_of_a_seed_draw_other_demonstrations(make: Callable[..., Any], tmp_path: Path) -> None:
+    drawn = []
+    for seed in (0, 1):
+        _, rows = make(ScriptedWriter(new), 5, seed=seed)
+        drawn.append([row["like"] for row in rows])
+        (tmp_path / "p.journal.jsonl").unlink()
+    assert drawn[0] != drawn[1]
+    assert len({tuple(like) for like in itertools.chain(*drawn)}) > 5
