@@ -100,7 +100,7 @@ class ShortForm:
     @property
     def metrics(self) -> Mapping[str, Interval | None]:
         """Every number by name, in reading order; None where it is undefined."""
-        return {name: getattr(self, name) for name in _statistics(self.weights)}
+        return {name: getattr(self, name) for name in outcome_statistics(self.weights)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`: counts, weights and intervals as fractions, null where undefined."""
@@ -238,7 +238,7 @@ def short_form(
 
     def resampled(name: str) -> Interval | None:
         return (
-            bootstrap(_one_hot(labels), _statistics(weights)[name], seed, confidence=confidence)
+            bootstrap(_one_hot(labels), outcome_statistics(weights)[name], seed, confidence=confidence)
             if n
             else None
         )
@@ -271,7 +271,7 @@ def compare(
     first, second = _one_hot([a for a, _ in both]), _one_hot([b for _, b in both])
     differences = {
         name: paired_bootstrap(first, second, statistic, seed, confidence=confidence) if both else None
-        for name, statistic in _statistics(weights).items()
+        for name, statistic in outcome_statistics(weights).items()
     }
     return Comparison(len(both), len(before) - len(both), differences)
 
@@ -313,7 +313,7 @@ def false_abstention(
     )
 
 
-def _statistics(weights: Weights) -> Mapping[str, Statistic]:
+def outcome_statistics(weights: Weights) -> Mapping[str, Statistic]:
     """Every metric as a function of the mean one-hot labels `(R, 3)`, in reading order."""
     worth = np.array([weights.correct, weights.abstain, -weights.wrong])
     return {

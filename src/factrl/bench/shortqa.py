@@ -234,15 +234,21 @@ def grade_completions(
         pool.shutdown(cancel_futures=True)
 
 
+def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
+    """The answer in a completion, and what the completion is floored with when that is None."""
+    find, missing = _FINDERS[extract]
+    found = find(completion)
+    return (None if found is None else found.text), missing
+
+
 def _grade(example: Example, completion: str | None, grader: GradeAnswer, extract: Extract) -> Row:
     if completion is None:
         return Row(example, None, None, "no_completion", "the file has no completion here")
-    find, missing = _FINDERS[extract]
-    answer = find(completion)
+    answer, missing = find_answer(completion, extract)
     if answer is None:
         return Row(example, completion, Grade("incorrect", "", how="gate", floored=missing))
     try:
-        grade = grader(example.question, answer.text, example.answers, false_premise=example.false_premise)
+        grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
     except Unscored as error:
         return Row(example, completion, None, error.cause, error.detail)
     if not isinstance(grade, Grade):

@@ -1,14 +1,18 @@
-"""`factrl eval`: answers that are stored in a file, or that a model gives now."""
+"""`factrl eval`: answers that are stored in a file or that a model gives now, or benchmarks by name."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
+import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from ..bench.catalogue import BENCHMARKS, GROUPS, find
 from ..bench.metrics import TRUTHRL, Weights
 from ..bench.shortqa import (
     Evaluation,
@@ -21,15 +25,16 @@ from ..bench.shortqa import (
 from ..config import load_settings
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
-from ..grading import Grader
+from ..grading import Form, Grader
 from ..llm import LLM, preflight
 from ..plan import open_judge, run_settings
 from ..progress import Progress
 from ..settings import AskSettings, JudgeSettings, RunSettings
 from ..types import Example
-from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, needs_extra
+from .options import Verbs, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import complain, say, show_table, tell
 
+_SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
 AT_ONCE = 128  # questions that are answered between two writes to the file of answers
 
 Answered = Sequence[tuple[Example, str | None]]
@@ -41,14 +46,23 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "eval",
         _eval,
-        about="grade short answers: accuracy, abstention, hallucination and truthfulness with intervals",
+        about="evaluate a model or stored answers: accuracy, abstention, hallucination, with intervals",
         example=(
             "examples:\n"
+            "  factrl eval simpleqa truthfulqa gsm8k --model MODEL --limit 100 --output out\n"
             "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R.json"
+            "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R.json\n"
+            f"benchmarks:\n{_wrapped([*BENCHMARKS, *GROUPS])}"
         ),
     )
-    parser.add_argument("file", metavar="FILE", help="answers to grade; with --model, questions to answer")
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="FILE|BENCH",
+        help="answers to grade; with --model, questions to answer; or names of benchmarks. After them "
+        "key=value, how a --model is asked, e.g. data.prompt=... train.max_completion_length=64; "
+        "factrl show --settings lists them",
+    )
     parser.add_argument(
         "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
     )
@@ -58,7 +72,15 @@ def add_verbs(verbs: Verbs) -> None:
         help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
         "(default: text; with --config as its reward does)",
     )
-    parser.add_argument("--column", metavar="NAME", default="", help="column of the answers in FILE")
+    parser.add_argument(
+        "--form",
+        choices=get_args(Form),
+        help="what rules take an answer for: short, it must equal an accepted one, as rewards have it; "
+        "sentence, it must give one (default: short for a FILE, sentence for benchmarks without --extract)",
+    )
+    parser.add_argument(
+        "--column", metavar="NAME", default="", help="column of the answers in FILE or in --completions"
+    )
     parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
     parser.add_argument(
         "--weights",
@@ -68,17 +90,83 @@ def add_verbs(verbs: Verbs) -> None:
         help="truthfulness = C correct + A abstained - W wrong (default: 1,0,1)",
     )
     parser.add_argument(
-        "--model", metavar="NAME", help="local folder or hub id of a model that answers FILE now"
+        "--model",
+        metavar="NAME",
+        help="what answers now: a folder, a hub id, a policy of `factrl models list`; for benchmarks also "
+        "`local` or http://host:8000/v1#model",
     )
     parser.add_argument("--config", metavar="RECIPE.toml", help="ask the --model as this recipe does")
     parser.add_argument(
-        "--output", metavar="FILE.json", help="write numbers and grades; answers of --model go beside it"
+        "--output",
+        metavar="PATH",
+        help="FILE.json for numbers and grades of a FILE; a folder for benchmarks",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    add_settings(parser, "how a --model is asked, e.g. data.prompt=... train.max_completion_length=64")
+    _add_benchmark_options(parser.add_argument_group("for benchmarks"))
+
+
+def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--completions", metavar="FILE", help="grade these answers instead of asking a --model"
+    )
+    group.add_argument(
+        "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
+    )
+    group.add_argument("--shots", metavar="N", type=at_least_one, help="worked examples before each question")
+    group.add_argument("--evidence", action="store_true", help="show the documents that come with a question")
+    group.add_argument("--confidence", action="store_true", help="ask how sure the model is of its answer")
+    group.add_argument(
+        "--base-probe",
+        metavar="FILE",
+        help="what the base model knows, from `factrl probe`; for false abstention",
+    )
+    group.add_argument(
+        "--export-lm-eval", metavar="FOLDER", help="write the benchmarks as task files of lm-eval, and stop"
+    )
 
 
 def _eval(args: argparse.Namespace) -> int:
+    targets = [word for word in args.words if not _SETTING.match(word) or Path(word).exists()]
+    args.settings = [word for word in args.words if word not in targets]
+    if not targets:
+        raise ConfigError(f"{args.words[0]!r} says how a model is asked; name a FILE or a BENCH first")
+    files = [word for word in targets if _is_file(word)]
+    if not files:
+        return evaluate_benchmarks().run_benchmarks(args, find(targets))
+    if len(targets) > 1:
+        raise ConfigError(f"{files[0]} is a file of its own; evaluate one file, or benchmarks by name")
+    (args.file,) = files
+    for option in (
+        "completions",
+        "samples",
+        "shots",
+        "evidence",
+        "confidence",
+        "base_probe",
+        "export_lm_eval",
+    ):
+        if getattr(args, option):
+            raise ConfigError(f"--{option.replace('_', '-')} is for benchmarks, not for a file")
+    return _eval_file(args)
+
+
+def evaluate_benchmarks() -> Any:
+    """The module for benchmarks, loaded only when they are asked for."""
+    return importlib.import_module("factrl.cli.evaluate_benchmarks")
+
+
+def _is_file(word: str) -> bool:
+    """A path or a hub id, which has a slash, rather than a benchmark's name."""
+    if word in BENCHMARKS or word in GROUPS:
+        return False
+    return Path(word).exists() or "/" in word or Path(word).suffix != ""
+
+
+def _wrapped(names: Sequence[str]) -> str:
+    return textwrap.fill(", ".join(names), 78, initial_indent="  ", subsequent_indent="  ")
+
+
+def _eval_file(args: argparse.Namespace) -> int:
     _check(args)
     if args.model is not None:
         answered, judge, extract = _ask(args)
@@ -92,13 +180,16 @@ def _eval(args: argparse.Namespace) -> int:
     if judge is None:
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
     with Progress("grade", len(answered)) as progress:
-        rows = grade_completions(answered, Grader(judge), extract, on_row=progress.advance)
+        rows = grade_completions(
+            answered, Grader(judge, form=args.form or "short"), extract, on_row=progress.advance
+        )
     evaluation = summarise(rows, args.weights)
     about = {
         "file": args.file,
         "model": args.model,
         "judge": getattr(judge, "identity", None),
         "extract": extract,
+        "form": args.form or "short",
     }
     written = _report(evaluation, {**about, **evaluation.to_json()}, args)
     masked = sum(evaluation.masked.values())

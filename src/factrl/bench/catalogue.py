@@ -1,0 +1,349 @@
+"""The benchmarks that `factrl eval` knows by name: one row each.
+
+A row says where the questions are (a hub dataset, and a file under the folder `FACTRL_DATA`, which is
+preferred), how an upstream row is read, how the question is asked, how the answer is scored, and under which
+licence the questions are.  Hub ids and column names are upstream's; a comment marks those that were not
+confirmed against the dataset itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from factrl.bench import prompts, readers
+from factrl.bench.benchmark import Benchmark, Source
+from factrl.bench.readers import columns
+from factrl.errors import ConfigError, nearest
+
+
+def _lm(question: str, answer: str, choices: str = "") -> dict[str, str]:
+    return {"question": question, "answer": answer, **({"choices": choices} if choices else {})}
+
+
+_TWO_HOPS = "hotpotqa_2wiki_eval/eval.jsonl"
+_SHORT = [
+    Benchmark(
+        "simpleqa",
+        "short questions that are hard to know (arXiv 2411.04368)",
+        "short",
+        Source("basicv8vc/SimpleQA", local="simpleqa/test.jsonl"),
+        "MIT",
+        columns(question="problem", answers="answer"),
+        lm_eval=_lm("{{problem}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "chinese_simpleqa",
+        "short Chinese questions (arXiv 2411.07140)",
+        "short",
+        Source("OpenStellarTeam/Chinese-SimpleQA", split="train", local="chinese_simpleqa/test.jsonl"),
+        "CC BY-NC-SA 4.0",
+        columns(question="question", answers="answer"),
+        prompt=prompts.SHORT_ZH,
+        language="zh",
+        lm_eval=_lm("{{question}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "nq_open",
+        "questions people asked a search engine (arXiv 1906.00300)",
+        "short",
+        Source("google-research-datasets/nq_open", split="validation", local="nq_open/test.jsonl"),
+        "CC BY-SA 3.0",
+        columns(question="question", answers="answer"),
+        demos=Source("google-research-datasets/nq_open", split="train"),
+        lm_eval=_lm("{{question}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "triviaqa",
+        "trivia questions with aliases (arXiv 1705.03551)",
+        "short",
+        Source("mandarjoshi/trivia_qa", "rc.nocontext", split="validation", local="triviaqa_1k/test.jsonl"),
+        "Apache-2.0; the questions are not the dataset's own",
+        readers.trivia_qa,
+        demos=Source("mandarjoshi/trivia_qa", "rc.nocontext", split="train"),
+        lm_eval=_lm("{{question}}", "{{answer.aliases}}"),
+    ),
+    Benchmark(
+        "popqa",
+        "relations of rare and popular entities (arXiv 2212.10511)",
+        "short",
+        Source("akariasai/PopQA", local="popqa_1k/test.jsonl"),
+        "MIT",
+        columns(question="question", answers="possible_answers"),
+        lm_eval=_lm("{{question}}", "{{possible_answers}}"),
+    ),
+    Benchmark(
+        "webquestions",
+        "questions with Freebase answers (Berant et al. 2013)",
+        "short",
+        Source("stanfordnlp/web_questions", local="webquestions/test.jsonl"),
+        "CC BY 4.0",
+        columns(question="question", answers="answers"),
+        demos=Source("stanfordnlp/web_questions", split="train", local="webquestions/trainmodel.jsonl"),
+        lm_eval=_lm("{{question}}", "{{answers}}"),
+    ),
+    Benchmark(
+        "hotpotqa",
+        "questions that join two Wikipedia pages (arXiv 1809.09600)",
+        "short",
+        Source("hotpotqa/hotpot_qa", "distractor", split="validation", local=_TWO_HOPS),
+        "CC BY-SA 4.0",
+        readers.hotpot,
+        demos=Source("hotpotqa/hotpot_qa", "distractor", split="train"),
+        keep=("source", "hotpotqa"),
+        lm_eval=_lm("{{question}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "2wiki",
+        "questions that join Wikipedia pages by a rule (arXiv 2011.01060)",
+        "short",
+        # A parquet copy of the released JSON; its id and split are not confirmed.
+        Source("framolfese/2WikiMultihopQA", split="validation", local=_TWO_HOPS),
+        "Apache-2.0",
+        readers.hotpot,
+        keep=("source", "2wikimultihopqa"),
+        lm_eval=_lm("{{question}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "musique",
+        "two- to four-hop questions (arXiv 2108.00573)",
+        "short",
+        # A copy of the released JSON lines; its id is not confirmed.
+        Source("dgslibisey/MuSiQue", split="validation", local="musique_100/train.jsonl"),
+        "CC BY 4.0",
+        readers.musique,
+        demos=Source("dgslibisey/MuSiQue", split="train"),
+        lm_eval=_lm("{{question}}", "{{[answer] + answer_aliases}}"),
+    ),
+    Benchmark(
+        "crag",
+        "questions with web pages, some on a false premise (arXiv 2406.04744)",
+        "short",
+        # As TruthRL released it; how a retrieved chunk holds its text is not confirmed.
+        Source("weizhepei/TruthRL-CRAG", local="crag_sample/dev.jsonl"),
+        "CC BY-NC 4.0",
+        readers.crag,
+        prompt=prompts.PREMISE,
+        lm_eval=_lm("{{query}}", "{{[answer] + alt_ans}}"),
+    ),
+    Benchmark(
+        "selfaware",
+        "questions half of which nobody can answer (arXiv 2305.18153)",
+        "short",
+        Source(local="selfaware/test.jsonl"),  # released as one JSON file on GitHub
+        "CC BY-SA 4.0",
+        readers.self_aware,
+        prompt=prompts.PREMISE,
+    ),
+    Benchmark(
+        "freshqa",
+        "questions whose answers change, some on a false premise (arXiv 2310.03214)",
+        "short",
+        Source(local="freshqa_2023/all.jsonl"),  # released as a sheet that is renewed every week
+        "Apache-2.0",
+        readers.fresh_qa,
+        prompt=prompts.PREMISE,
+    ),
+]
+_TRUTHFUL = "truthfulqa/truthful_qa"
+_CHOICE = [
+    Benchmark(
+        "truthfulqa_mc1",
+        "which answer to a question with a common misconception is true, of one (arXiv 2109.07958)",
+        "choice",
+        Source(_TRUTHFUL, "multiple_choice", "validation", "truthfulqa/test.jsonl"),
+        "Apache-2.0",
+        readers.truthful_qa_choice("mc1"),
+        readers.plain_choice("mc1"),
+        prompt=prompts.BARE,
+        lm_eval=_lm("{{question}}", "0", "{{mc1_targets.choices}}"),
+    ),
+    Benchmark(
+        "truthfulqa_mc2",
+        "how much probability the true answers get, of several (arXiv 2109.07958)",
+        "choice",
+        Source(_TRUTHFUL, "multiple_choice", "validation", "truthfulqa/test.jsonl"),
+        "Apache-2.0",
+        readers.truthful_qa_choice("mc2"),
+        readers.plain_choice("mc2"),
+        prompt=prompts.BARE,
+        several=True,
+    ),
+    Benchmark(
+        "truthfulqa_generation",
+        "answers to questions with a common misconception (arXiv 2109.07958)",
+        "short",
+        Source(_TRUTHFUL, "generation", "validation", "truthfulqa/test.jsonl"),
+        "Apache-2.0",
+        readers.truthful_qa,
+        prompt=prompts.SENTENCE,
+        max_tokens=64,
+        lm_eval=_lm("{{question}}", "{{correct_answers}}"),
+    ),
+    Benchmark(
+        "halueval",
+        "which of two answers is not hallucinated (arXiv 2305.11747; asked as FSPO does, arXiv 2505.24630)",
+        "discrimination",
+        Source("pminervini/HaluEval", "qa", "data", "halueval_qa/all.jsonl.gz"),
+        "MIT; questions CC BY-SA 4.0",
+        readers.halu_eval,
+        readers.plain_pair,
+        prompt=prompts.PAIR,
+        max_tokens=12,
+        lm_eval=_lm("{{question}}", "0", "{{[right_answer, hallucinated_answer]}}"),
+    ),
+    Benchmark(
+        "halluqa_mc1",
+        "which Chinese answer is true (arXiv 2310.03368)",
+        "choice",
+        Source(local="halluqa/test.jsonl"),  # released as JSON on GitHub
+        "Apache-2.0",
+        readers.hallu_qa_choice,
+        readers.plain_choice("mc1"),
+        prompt=prompts.BARE,
+        language="zh",
+    ),
+    Benchmark(
+        "halluqa_generation",
+        "answers to Chinese questions that mislead (arXiv 2310.03368)",
+        "short",
+        Source(local="halluqa/test.jsonl"),
+        "Apache-2.0",
+        readers.hallu_qa,
+        prompt=prompts.SENTENCE_ZH,
+        language="zh",
+        max_tokens=96,
+    ),
+]
+_REASONING = [
+    Benchmark(
+        "gsm8k",
+        "grade-school arithmetic (arXiv 2110.14168)",
+        "reasoning",
+        Source("openai/gsm8k", "main", local="gsm8k_test/test.jsonl"),
+        "MIT",
+        readers.gsm8k,
+        prompt=prompts.REASON,
+        max_tokens=256,
+        demos=Source("openai/gsm8k", "main", split="train"),
+        lm_eval=_lm("{{question}}", "{{answer.split('####')[-1].strip()}}"),
+    ),
+    Benchmark(
+        "math500",
+        "500 problems of MATH (arXiv 2103.03874)",
+        "reasoning",
+        Source("HuggingFaceH4/MATH-500", local="math500/test.jsonl"),
+        "MIT",
+        columns(question="problem", answers="answer", id="unique_id"),
+        prompt=prompts.REASON,
+        max_tokens=1024,
+        lm_eval=_lm("{{problem}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "aime24",
+        "the American Invitational Mathematics Examination of 2024",
+        "reasoning",
+        Source("HuggingFaceH4/aime_2024", split="train"),
+        "the problems are the MAA's",
+        columns(question="problem", answers="answer"),
+        prompt=prompts.REASON,
+        max_tokens=2048,
+        lm_eval=_lm("{{problem}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "aime25",
+        "the American Invitational Mathematics Examination of 2025",
+        "reasoning",
+        Source("math-ai/aime25"),  # the split is not confirmed
+        "the problems are the MAA's",
+        columns(question="problem", answers="answer"),
+        prompt=prompts.REASON,
+        max_tokens=2048,
+        lm_eval=_lm("{{problem}}", "{{answer}}"),
+    ),
+    Benchmark(
+        "olympiadbench",
+        "open-ended olympiad problems in English (arXiv 2402.14008)",
+        "reasoning",
+        Source(
+            "Hothan/OlympiadBench",
+            "OE_TO_maths_en_COMP",
+            split="train",
+            local="olympiadbench_oe_maths_en/test.jsonl",
+        ),
+        "Apache-2.0",
+        readers.olympiad,
+        prompt=prompts.REASON,
+        max_tokens=1024,
+        lm_eval=_lm("{{question}}", "{{final_answer[0]}}"),
+    ),
+]
+_LONG = [
+    Benchmark(
+        "factscore",
+        "lives of people (arXiv 2305.14251)",
+        "long",
+        Source(local="factscore_entities/unlabelled.jsonl"),  # released outside the hub
+        "MIT",
+        prompt=prompts.BARE,
+        max_tokens=512,
+    ),
+    Benchmark(
+        "longfact",
+        "what there is to say about an object (arXiv 2403.18802)",
+        "long",
+        Source(local="longfact/objects.jsonl"),  # released on GitHub; KLCF's K of F1@K is 64
+        "CC BY 4.0",
+        prompt=prompts.BARE,
+        max_tokens=1024,
+        recall_at=64,
+    ),
+    Benchmark(
+        "longwiki",
+        "articles about a title, held against Wikipedia's own (after HalluLens, arXiv 2504.17550)",
+        "long",
+        Source("euirim/goodwiki", split="train"),
+        "CC BY-SA 3.0",
+        readers.article,
+        prompt=prompts.ARTICLE,
+        max_tokens=1024,
+    ),
+    Benchmark(
+        "expertqa",
+        "questions of experts (arXiv 2309.07852)",
+        "long",
+        Source(local="expertqa_questions/prompts.jsonl"),  # the hub's copy has other columns
+        "MIT",
+        prompt=prompts.BARE,
+        max_tokens=1024,
+        recall_at=64,
+    ),
+]
+
+BENCHMARKS: Mapping[str, Benchmark] = {row.name: row for row in (*_SHORT, *_CHOICE, *_REASONING, *_LONG)}
+"""Every benchmark by name."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "truthfulqa": ("truthfulqa_mc1", "truthfulqa_mc2", "truthfulqa_generation"),
+    "halluqa": ("halluqa_mc1", "halluqa_generation"),
+    "aime": ("aime24", "aime25"),
+}
+"""One name for several benchmarks."""
+
+
+def find(names: Iterable[str]) -> list[Benchmark]:
+    """The benchmarks with these names, groups resolved, each once.
+
+    Raises:
+        ConfigError: there is no such benchmark.
+    """
+    found: dict[str, Benchmark] = {}
+    for name in names:
+        if name not in BENCHMARKS and name not in GROUPS:
+            known = [*BENCHMARKS, *GROUPS]
+            raise ConfigError(
+                f"no benchmark is called {name!r}{nearest(name, known)}; there are: {', '.join(known)}; "
+                "or give a file of answers"
+            )
+        for one in GROUPS.get(name, (name,)):
+            found[one] = BENCHMARKS[one]
+    return list(found.values())

@@ -1,0 +1,47 @@
+"""The model of an evaluation: loaded once, asked by every benchmark in its own way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from factrl.bench.choice import Scorer
+from factrl.settings import LOCAL, AskSettings
+from factrl.writers import Writer, open_writer
+
+
+class NamedModel:
+    """What `model.name` names, opened at its first use.
+
+    A policy in this process stays loaded; a server is asked with other prompts by a writer of its own.
+    """
+
+    def __init__(self) -> None:
+        self._policy: Any = None
+
+    def writer(self, settings: AskSettings) -> Writer:
+        """The model, asked as the settings say.
+
+        Raises:
+            SetupError: what the user must change.
+        """
+        if not _is_policy(settings):
+            return open_writer(settings)
+        if self._policy is None:
+            self._policy = open_writer(settings)
+            return self._policy
+        from factrl.train.scoring import asked
+
+        return asked(self._policy, settings)
+
+    def scorer(self, settings: AskSettings) -> Scorer | None:
+        """The same as a scorer of continuations; None for a model behind a server, which gives none."""
+        if not _is_policy(settings):
+            return None
+        from factrl.train.scoring import PolicyScorer
+
+        writer: Any = self.writer(settings)
+        return PolicyScorer(writer, settings)
+
+
+def _is_policy(settings: AskSettings) -> bool:
+    return settings.model.name != LOCAL and not settings.model.name.startswith(("http://", "https://"))

@@ -1,0 +1,254 @@
+"""The numbers of a benchmark, each with its interval and the count behind it, from graded answers.
+
+With one sample per question, rates carry Wilson intervals and everything else a bootstrap over questions.
+With several, a rate is the mean over questions of the share among a question's samples (Avg@k), and its
+interval comes from a bootstrap over questions, as samples of one question are not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from factrl.answers import normalize_answer
+from factrl.bench.metrics import (
+    TRUTHRL,
+    Floats,
+    Interval,
+    Weights,
+    bootstrap,
+    outcome_statistics,
+    short_form,
+    wilson,
+)
+from factrl.bench.samples import Sample, by_question
+
+Better = Literal["higher", "lower", "neither"]
+_LABELS = ("correct", "abstained", "incorrect")
+_ABOUT: Mapping[str, tuple[str, Better]] = {
+    "accuracy": ("right answers / graded", "higher"),
+    "abstention": ("declined / graded", "neither"),
+    "hallucination": ("wrong answers / graded", "lower"),
+    "truthfulness": ("accuracy − hallucination", "higher"),
+    "correct_given_attempted": ("right answers / answers given", "higher"),
+    "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
+}
+_VALUES: Mapping[str, tuple[str, Better]] = {
+    "mc2": ("probability of the true options, normalised", "higher"),
+    "rouge1_acc": ("closer in words to a true reference than to a false one", "higher"),
+    "chose_first": ("chose option A, of the replies that name one", "neither"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An estimate with its 95 % limits; shares from 0 to 1 unless `about` says otherwise.
+
+    Attributes:
+        n: questions behind it.
+        about: what it is, in a few words.
+        better: which direction is good.
+        percent: shown in points, as shares are.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    about: str = ""
+    better: Better = "neither"
+    percent: bool = True
+
+    @property
+    def interval(self) -> Interval:
+        """The estimate alone."""
+        return Interval(self.value, self.low, self.high)
+
+    def __str__(self) -> str:
+        if self.percent:
+            return str(self.interval)
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return asdict(self)
+
+
+Numbers = dict[str, Number]
+
+
+def numbers_of(
+    kind: str, samples: Sequence[Sample], weights: Weights = TRUTHRL, known: Mapping[str, bool] | None = None
+) -> Numbers:
+    """Every number of one benchmark, in reading order; what is undefined is left out.
+
+    Args:
+        kind: of the benchmark.
+        samples: its graded answers.
+        weights: what an outcome is worth in truthfulness.
+        known: by question, whether the base model gets it right; for false abstention.
+    """
+    usual = [one for one in samples if not one.marks.get("false_premise") and _answerable(one)]
+    numbers: Numbers = {}
+    if kind in ("choice", "discrimination"):
+        chance = [one.marks["chance"] for one in samples if "chance" in one.marks]
+        told = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
+        named = {"accuracy": told} | ({} if _weighed(usual) else {"abstention": ""})
+        numbers |= _labels(usual, weights, named)
+    elif kind == "reasoning":
+        numbers |= _labels(usual, weights, {"accuracy": ""})
+    elif kind == "short":
+        numbers |= _labels(usual, weights, None)
+    numbers |= {} if _weighed(usual) else _invalid(usual)
+    numbers |= _truncated(samples)
+    numbers |= _values(samples)
+    numbers |= _several(usual)
+    numbers |= _declining(samples, known)
+    odd = [one for one in samples if one.marks.get("false_premise")]
+    for name, number in _labels(odd, weights, {"accuracy": "", "hallucination": ""}).items():
+        numbers[f"false_premise_{name}"] = number
+    return numbers
+
+
+def shares(groups: Sequence[Sequence[Sample]]) -> Floats:
+    """Mean one-hot labels `(N, 3)` of each question's graded samples; a question without one is left out."""
+    rows = [[sample.label for sample in group if sample.label is not None] for group in groups]
+    return np.array(
+        [[labels.count(label) / len(labels) for label in _LABELS] for labels in rows if labels], dtype=float
+    ).reshape(-1, 3)
+
+
+def _labels(samples: Sequence[Sample], weights: Weights, only: Mapping[str, str] | None) -> Numbers:
+    """The metrics of `metrics.short_form`; `only` names some, with another description."""
+    groups = list(by_question(samples).values())
+    means = shares(groups)
+    n = len(means)
+    if not n:
+        return {}
+    single = all(len(group) == 1 for group in groups)
+    exact = short_form([one.grade for one in samples], weights).metrics if single else {}
+    attempted = int((means[:, 1] < 1).sum())
+    numbers: Numbers = {}
+    for name, statistic in outcome_statistics(weights).items():
+        if only is not None and name not in only:
+            continue
+        interval = exact[name] if single else bootstrap(means, statistic)
+        if interval is not None:
+            about, better = _ABOUT[name]
+            if name == "truthfulness" and weights != TRUTHRL:
+                about = f"{weights.correct:g} × accuracy + {weights.abstain:g} × abstention − "
+                about += f"{weights.wrong:g} × hallucination"
+            count = attempted if name == "correct_given_attempted" else n
+            numbers[name] = _number(interval, count, (only or {}).get(name) or about, better)
+    return numbers
+
+
+def _invalid(samples: Sequence[Sample]) -> Numbers:
+    told = "no answer to read in the text; among the wrong ones"
+    return _share(samples, lambda one: one.floored is not None, "invalid", told, "lower")
+
+
+def _truncated(samples: Sequence[Sample]) -> Numbers:
+    written = [one for one in samples if one.completion is not None]
+    return _share(written, lambda one: one.truncated, "cut_off", "ran into the length limit", "lower")
+
+
+def _share(
+    samples: Sequence[Sample], test: Callable[[Sample], bool], name: str, about: str, better: Better
+) -> Numbers:
+    """How many of the graded samples pass a test, by question."""
+    graded = [one for one in samples if one.label is not None]
+    rows = [[float(test(one)) for one in group] for group in by_question(graded).values()]
+    if not rows:
+        return {}
+    if all(len(row) == 1 for row in rows):
+        interval = wilson(int(sum(row[0] for row in rows)), len(rows))
+    else:
+        interval = bootstrap([sum(row) / len(row) for row in rows])
+    return {name: _number(interval, len(rows), about, better)} if interval else {}
+
+
+def _values(samples: Sequence[Sample]) -> Numbers:
+    """Means over questions of the numbers that single answers have."""
+    numbers: Numbers = {}
+    for name in dict.fromkeys(name for one in samples for name in one.values):
+        if name == "mc1":  # the accuracy, under the name that tables have
+            continue
+        having = [one for one in samples if name in one.values]
+        means = [
+            sum(one.values[name] for one in group) / len(group) for group in by_question(having).values()
+        ]
+        about, better = _VALUES.get(name, ("", "higher"))
+        rate = set(means) <= {0.0, 1.0}
+        interval = wilson(int(sum(means)), len(means)) if rate else bootstrap(means)
+        if interval is not None:
+            numbers[name] = _number(interval, len(means), about, better)
+    return numbers
+
+
+def _several(samples: Sequence[Sample]) -> Numbers:
+    """Avg@k and majority@k, for questions that were answered several times."""
+    groups = by_question(samples)
+    k = max(map(len, groups.values()), default=1)
+    if k < 2:
+        return {}
+    means = shares(list(groups.values()))
+    average = bootstrap(means[:, 0]) if len(means) else None
+    votes = [vote for vote in (majority(group) for group in groups.values()) if vote is not None]
+    won = sum(vote.label == "correct" for vote in votes)
+    numbers = {}
+    if average is not None:
+        numbers[f"avg@{k}"] = _number(average, len(means), "right answers, mean over samples", "higher")
+    if votes:
+        told = "the most frequent answer of a question's samples is right"
+        numbers[f"majority@{k}"] = _number(wilson(won, len(votes)), len(votes), told, "higher")
+    return numbers
+
+
+def majority(group: Sequence[Sample]) -> Sample | None:
+    """A sample that gives the most frequent answer; abstentions are one answer, the first wins a tie.
+
+    Answers are the same when they are equal after normalisation, or were both found to be right.
+    None when no sample could be graded.
+    """
+    votes: dict[str, list[Sample]] = {}
+    for one in group:
+        if one.label is not None:
+            named = normalize_answer(one.answer) or one.answer.strip()
+            vote = one.label if one.label != "incorrect" else f"= {named}"
+            votes.setdefault(vote, []).append(one)
+    return max(votes.values(), key=len)[0] if votes else None
+
+
+def _declining(samples: Sequence[Sample], known: Mapping[str, bool] | None) -> Numbers:
+    """Precision and recall of declining, and how often it is declined where the base model is right."""
+    numbers: Numbers = {}
+    graded = [one for one in samples if one.label is not None]
+    hopeless = [one for one in graded if not _answerable(one)]
+    declined = [one for one in graded if one.label == "abstained"]
+    if hopeless:
+        told = "declined / questions that nobody can answer"
+        numbers |= _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
+        told = "questions that nobody can answer / declined"
+        numbers |= _share(declined, lambda one: not _answerable(one), "abstention_precision", told, "higher")
+    if known:
+        sure = [one for one in graded if known.get(one.id)]
+        told = "declined / questions that the base model gets right"
+        numbers |= _share(sure, lambda one: one.label == "abstained", "false_abstention", told, "lower")
+    return numbers
+
+
+def _weighed(samples: Sequence[Sample]) -> bool:
+    """Whether options were weighed rather than chosen in words."""
+    return all(one.how == "likelihood" for one in samples)
+
+
+def _answerable(sample: Sample) -> bool:
+    return sample.marks.get("answerable") is not False
+
+
+def _number(interval: Interval, n: int, about: str, better: Better) -> Number:
+    return Number(interval.value, interval.low, interval.high, n, about, better)

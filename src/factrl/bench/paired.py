@@ -1,0 +1,190 @@
+"""Two evaluations of the same questions side by side: what changed, and whether that is more than chance.
+
+Only questions that were graded in both count; the same ones carry every difference (paired bootstrap), and
+McNemar's exact test says how likely the changes between right and not right are if neither side is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from factrl.bench.claims import ROW, rows_of
+from factrl.bench.longform import compare_long
+from factrl.bench.metrics import Interval, Weights, outcome_statistics, paired_bootstrap
+from factrl.bench.numbers import shares
+from factrl.bench.results import Output
+from factrl.bench.samples import Sample, by_question
+from factrl.errors import DataError
+from factrl.types import Label
+
+# Changed answers in the order in which a reader wants to see them.
+_ORDER: Sequence[tuple[Label, Label]] = (
+    ("correct", "incorrect"),
+    ("correct", "abstained"),
+    ("abstained", "incorrect"),
+    ("incorrect", "correct"),
+    ("incorrect", "abstained"),
+    ("abstained", "correct"),
+)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One benchmark in two evaluations, after minus before.
+
+    Attributes:
+        n: questions graded in both.
+        left_out: questions that are in one only, or could not be graded in one.
+        differences: by metric; None where it is undefined.
+        fixed, broken: questions whose first answer was not right and is, and the other way round.
+        p: McNemar's exact two-sided p-value of these two; None without single labelled answers.
+        changed: pairs of answers with another label, in the order of `_ORDER`.
+        notes: what makes the two hard to compare.
+    """
+
+    name: str
+    n: int
+    left_out: int
+    differences: Mapping[str, Interval | None]
+    fixed: int
+    broken: int
+    p: float | None
+    changed: Sequence[tuple[Sample, Sample]]
+    notes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        found = {
+            name: None if one is None else {"value": one.value, "low": one.low, "high": one.high}
+            for name, one in self.differences.items()
+        }
+        return {
+            "n": self.n,
+            "left_out": self.left_out,
+            "differences": found,
+            "fixed": self.fixed,
+            "broken": self.broken,
+            "mcnemar_p": self.p,
+            "changed": [
+                {"id": after.id, "number": after.number, "before": before.label, "after": after.label}
+                for before, after in self.changed
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def compare_outputs(before: Output, after: Output) -> list[Paired]:
+    """Every benchmark that is in both.
+
+    Raises:
+        DataError: there is none, or the two share no question.
+    """
+    names = [name for name in before.benchmarks if name in after.benchmarks]
+    if not names:
+        raise DataError(
+            f"{before.folder} has {', '.join(before.benchmarks) or 'nothing'} and {after.folder} has "
+            f"{', '.join(after.benchmarks) or 'nothing'}: no benchmark is in both"
+        )
+    weights = Weights(*after.about.get("weights", (1.0, 0.0, 1.0)))
+    pairs = [_paired(name, before, after, weights) for name in names]
+    if not any(pair.n for pair in pairs):
+        raise DataError(f"{before.folder} and {after.folder} share no question that was graded in both")
+    return pairs
+
+
+def mcnemar(fixed: int, broken: int) -> float:
+    """The exact two-sided p-value of so many changes each way, if both ways are equally likely."""
+    n, few = fixed + broken, min(fixed, broken)
+    tail = sum(math.comb(n, k) for k in range(few + 1))
+    return min(1.0, 2 * tail / 2**n)
+
+
+def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paired:
+    sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
+    if any(ROW in one.marks for side in sides for group in side.values() for one in group):
+        return _long(name, before, after)
+    both = [
+        key for key in sides[0] if key in sides[1] and all(any(s.label for s in side[key]) for side in sides)
+    ]
+    first, second = ([side[key] for key in both] for side in sides)
+    every = {*sides[0], *sides[1]}
+    differences: dict[str, Interval | None] = {}
+    if both:
+        means = shares(first), shares(second)
+        shown = {*before.numbers(name), *after.numbers(name)}
+        for metric, statistic in outcome_statistics(weights).items():
+            if metric not in shown:
+                continue
+            differences[metric] = paired_bootstrap(*means, statistic)
+        differences |= _values(first, second)
+    single = bool(both) and all(len(group) == 1 for group in (*first, *second))
+    right = [[group[0].label == "correct" for group in side] for side in (first, second)]
+    moves = list(zip(*right, strict=True)) if single else []
+    fixed, broken = moves.count((False, True)), moves.count((True, False))
+    return Paired(
+        name,
+        len(both),
+        len(every) - len(both),
+        differences,
+        fixed,
+        broken,
+        mcnemar(fixed, broken) if single else None,
+        _changed(first, second),
+        _notes(name, before, after),
+    )
+
+
+def _long(name: str, before: Output, after: Output) -> Paired:
+    numbers = before.numbers(name)
+    ks = [int(key.removeprefix("f1@")) for key in numbers if key.startswith("f1@") and "/" not in key]
+    found = compare_long(rows_of(before.samples[name]), rows_of(after.samples[name]), ks=ks or (32,))
+    notes = _notes(name, before, after)
+    return Paired(name, found.n, found.left_out, found.differences, 0, 0, None, (), notes)
+
+
+def _values(first: Sequence[Sequence[Sample]], second: Sequence[Sequence[Sample]]) -> dict[str, Any]:
+    """Differences of the numbers that single answers have, on the questions where both have them."""
+    found: dict[str, Interval | None] = {}
+    every = (one for groups in (first, second) for group in groups for one in group)
+    for metric in dict.fromkeys(name for one in every for name in one.values if name != "mc1"):
+        means = [(_mean(one, metric), _mean(other, metric)) for one, other in zip(first, second, strict=True)]
+        known = np.array([pair for pair in means if None not in pair], dtype=float).reshape(-1, 2)
+        found[metric] = paired_bootstrap(known[:, 0], known[:, 1]) if len(known) else None
+    return found
+
+
+def _mean(group: Sequence[Sample], metric: str) -> float | None:
+    values = [one.values[metric] for one in group if metric in one.values]
+    return sum(values) / len(values) if values else None
+
+
+def _changed(
+    first: Sequence[Sequence[Sample]], second: Sequence[Sequence[Sample]]
+) -> list[tuple[Sample, Sample]]:
+    pairs = [(one[0], other[0]) for one, other in zip(first, second, strict=True)]
+    rank: Callable[[tuple[Sample, Sample]], int] = lambda pair: _ORDER.index(_move(pair))  # noqa: E731
+    return sorted((pair for pair in pairs if _move(pair) in _ORDER), key=rank)
+
+
+def _move(pair: tuple[Sample, Sample]) -> Any:
+    return pair[0].label, pair[1].label
+
+
+def _notes(name: str, before: Output, after: Output) -> list[str]:
+    """What differs between the two beside the model."""
+    told = {
+        "prompt_hash": "they were asked with different prompts",
+        "asked_for": "one chose by likelihood, the other by letter",
+        "source": "their questions are from different sources",
+        "judge": "they were graded by different judges",
+    }
+    first, second = before.benchmarks[name], after.benchmarks[name]
+    notes = [about for key, about in told.items() if first.get(key) != second.get(key)]
+    if before.about.get("sampling") != after.about.get("sampling"):
+        notes.append("they were sampled differently")
+    return notes

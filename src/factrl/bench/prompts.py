@@ -1,0 +1,93 @@
+"""How a benchmark's question is asked: templates, worked examples, documents and a stated confidence.
+
+The wording is ours, not the benchmarks' own, so that every short question is asked in the same way and
+declining is always allowed; numbers are comparable between models asked alike, not with published tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from factrl.data import render_prompt
+from factrl.types import Example
+
+BARE = "{question}"
+SHORT = (
+    "Answer the question with a name, a number, a date or a few words, and nothing else. "
+    "If you do not know the answer, say: I don't know.\n\nQuestion: {question}"
+)
+SHORT_ZH = (
+    "请用一个名称、数字、日期或几个词回答问题，不要写别的内容。如果不知道答案，就说：我不知道。\n\n"
+    "问题：{question}"
+)
+PREMISE = (
+    "Answer the question with a name, a number, a date or a few words, and nothing else. "
+    "If you do not know the answer, or nobody can know it, say: I don't know. "
+    "If the question takes something for granted that is not true, say: invalid question.\n\n"
+    "Question: {question}"
+)
+SENTENCE = (
+    "Answer the question in one sentence. If you do not know the answer, say: I don't know.\n\n"
+    "Question: {question}"
+)
+SENTENCE_ZH = "请用一句话回答问题。如果不知道答案，就说：我不知道。\n\n问题：{question}"
+LETTER = (
+    "Choose the right answer to the question. Reply with its letter and nothing else.\n\n"
+    "Question: {question}\n{options}"
+)
+PAIR = (
+    "One of two answers to a question is right, and the other is made up. "
+    "Reply with the letter of the right one and nothing else.\n\nQuestion: {question}\n{options}"
+)
+REASON = (
+    "Solve the problem step by step. Put the final answer, and nothing else, in \\boxed{{}}.\n\n"
+    "Problem: {question}"
+)
+ARTICLE = "Write an article about {question}: state as many facts as you are sure of, and no others."
+
+_DOCUMENTS = "Documents that may help:\n\n{evidence}\n\n"
+_CONFIDENCE = (
+    "\n\nThen write, on a line of its own, how sure you are that your answer is right, from 0 to 100, "
+    "as: Confidence: 75"
+)
+_SURE = re.compile(
+    r"(?:confidence|置信度|信心)[*_\s]{0,4}[:：][*_\s]{0,4}(\d{1,3}(?:\.\d{1,2})?)\s{0,2}%?", re.I
+)
+
+
+def compose(
+    prompt: str,
+    *,
+    demos: Sequence[tuple[Example, str]] = (),
+    evidence: bool = False,
+    confidence: bool = False,
+    chat: bool = True,
+) -> str:
+    """A template for `data.prompt`, with worked examples before the question.
+
+    Args:
+        prompt: the benchmark's own.
+        demos: examples with the replies that they show.
+        evidence: the question's documents come first; worked examples are shown without theirs.
+        confidence: ask how sure the model is.
+        chat: false for a model that only continues text: the question ends with a cue for the answer.
+    """
+    asked = prompt + (_CONFIDENCE if confidence else "")
+    cue = "" if chat else "\nAnswer:"
+    shown = "".join(f"{render_prompt(example, prompt)}\nAnswer: {reply}\n\n" for example, reply in demos)
+    return shown.replace("{", "{{").replace("}", "}}") + (_DOCUMENTS if evidence else "") + asked + cue
+
+
+def continued(text: str) -> str:
+    """What a model that only continues text answers before it goes on with questions of its own."""
+    return re.split(r"\n\s*\n|\n(?:Question|Problem|问题)\s*[:：]", text.lstrip("\n"), maxsplit=1)[0].strip()
+
+
+def stated_confidence(text: str) -> tuple[str, float | None]:
+    """The text without its last stated confidence, and that as a share from 0 to 1, None without one."""
+    found = list(_SURE.finditer(text))
+    if not found or float(found[-1][1]) > 100:
+        return text, None
+    last = found[-1]
+    return (text[: last.start()] + text[last.end() :]).strip(), float(last[1]) / 100

@@ -1,0 +1,179 @@
+r"""Mathematical answers: where they stand in a text, and whether two of them are the same.
+
+A text's answer is its last `\boxed{…}`, else what follows the last `####`, else what follows the last "answer
+is", else, where a number is asked for, its last number.  Equal texts and equal plain numbers are decided by
+our own rules; the rest by math-verify (github.com/huggingface/Math-Verify) in a process of its own, which is
+ended when it takes too long: a formula that a model wrote can keep a computer algebra system busy for ever.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import queue
+import re
+import subprocess
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+from factrl.answers import parse_number
+from factrl.errors import MissingExtra, Unscored
+from factrl.text import boxed
+from factrl.types import Grade
+
+MAX_FORMULA = 2_000  # characters of an answer that are compared
+SECONDS = 10.0  # for one comparison
+START_SECONDS = 60.0  # for the first one, which loads sympy
+
+_MARKED = re.compile(r"####[ \t]*([^\n]{1,400})")
+_SAID = re.compile(r"\banswer(?:\s+is|\s*[:=])\s*[:=]?\s*([^\n]{1,200})", re.IGNORECASE)
+_NUMBER = re.compile(r"[-−]?\d[\d,]{0,40}(?:\.\d{1,40})?")
+_AROUND = re.compile(r"^(?:\\text\{([^{}]*)\}|\\\$|\$|\\\(|\\\[|\*|\s)+|(?:\\\)|\\\]|\$|\*|\.|\s)+$")
+
+
+def final_result(text: str, *, number: bool) -> str | None:
+    """The answer that a worked solution ends with, None when there is none.
+
+    Args:
+        number: a plain number is asked for, so that the last number of the text can be the answer.
+    """
+    box = boxed(text)
+    if box is not None:
+        return box.text.strip() or None
+    for found in (_MARKED.findall(text), _SAID.findall(text)):
+        if found:
+            return _plain_number(found[-1]) if number and _plain_number(found[-1]) else _bare(found[-1])
+    return _plain_number(text, last=True) if number else None
+
+
+def _bare(text: str) -> str:
+    return _AROUND.sub("", text.strip()).strip()
+
+
+def _plain_number(text: str, *, last: bool = False) -> str | None:
+    found = _NUMBER.findall(text)
+    return found[-1 if last else 0].rstrip(",") if found else None
+
+
+def is_number(text: str) -> bool:
+    """Whether a reference answer is one plain number."""
+    return parse_number(text.replace("\\!", "").strip()) is not None
+
+
+class Mathematician:
+    """Says whether two answers are equal; use as a context manager, from any thread.
+
+    Args:
+        seconds: how long one comparison may take.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
+        self._process: subprocess.Popen[str] | None = None
+        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    def grade(self, text: str, gold: str) -> Grade:
+        """What became of a worked solution whose answer should be `gold`.
+
+        Raises:
+            MissingExtra: math-verify is needed and not installed.
+            Unscored: `math_failed`, the comparison itself broke.
+        """
+        answer = final_result(text, number=is_number(gold))
+        if answer is None:
+            return Grade("incorrect", "", how="gate", floored="no_answer")
+        if len(answer) > MAX_FORMULA:
+            return Grade("incorrect", answer[:200], how="gate", floored="oversize_answer")
+        same = _same_by_rule(answer, gold)
+        if same is not None:
+            return Grade("correct" if same else "incorrect", answer, how="rules")
+        try:
+            equal = self.equal(answer, gold)
+        except TimeoutError:  # the answer did that: a mask would let a model choose not to be graded
+            return Grade("incorrect", answer, how="gate", floored="endless_formula")
+        except Unscored:
+            self.equal(gold, gold)  # raises again when it was not the answer that broke it
+            return Grade("incorrect", answer, how="gate", floored="broken_formula")
+        return Grade("correct" if equal else "incorrect", answer, how="math")
+
+    def equal(self, answer: str, gold: str) -> bool:
+        """Whether math-verify takes two formulas for the same.
+
+        Raises:
+            TimeoutError: it did not come to an end.
+            MissingExtra, Unscored: as `grade`.
+        """
+        if importlib.util.find_spec("math_verify") is None:
+            raise MissingExtra("math-verify", "eval")
+        with self._lock:
+            limit = self.seconds if self._process else START_SECONDS
+            process = self._process or self._start()
+            stdin: Any = process.stdin
+            try:
+                stdin.write(json.dumps([gold, answer]) + "\n")
+                stdin.flush()
+                reply = self._replies.get(timeout=limit)
+            except (queue.Empty, BrokenPipeError):
+                self._stop()
+                raise TimeoutError from None
+        if reply not in ("true", "false"):
+            self.close()
+            raise Unscored("math_failed", reply or "the process of math-verify ended")
+        return reply == "true"
+
+    def close(self) -> None:
+        """End the process of math-verify; the next comparison starts another."""
+        with self._lock:
+            self._stop()
+
+    def __enter__(self) -> Mathematician:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "factrl.bench.formulas"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(  # noqa: S603  # nothing of the command is anybody's text
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
+        )
+        self._process, self._replies = process, queue.SimpleQueue()
+        threading.Thread(target=_listen, args=(process, self._replies), daemon=True).start()
+        return process
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self._process = None
+
+
+def _listen(process: subprocess.Popen[str], replies: queue.SimpleQueue[str]) -> None:
+    stdout: Any = process.stdout
+    try:
+        for line in stdout:
+            replies.put(line.strip())
+    except ValueError:  # closed while it was read
+        return
+    replies.put("")
+
+
+def _same_by_rule(answer: str, gold: str) -> bool | None:
+    """What our own rules can tell; None leaves it to math-verify."""
+    numbers = [parse_number(_bare(text).replace("\\!", "").rstrip("%")) for text in (answer, gold)]
+    if numbers[0] is not None and numbers[1] is not None and "%" not in answer + gold:
+        return numbers[0] == numbers[1]
+    return True if _spaceless(answer) == _spaceless(gold) else None
+
+
+def _spaceless(text: str) -> str:
+    return re.sub(r"\s|\$|\\[!,;]", "", text)

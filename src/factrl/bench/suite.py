@@ -1,0 +1,288 @@
+"""Benchmarks from end to end: questions, answers, grades, numbers; every step goes on where it was stopped.
+
+In the output folder `answers/` and `grades/` hold what exists so far, as journals: a second start with the
+same settings repeats nothing, and one with other settings is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from factrl.bench.asking import Texts, ask, weigh
+from factrl.bench.benchmark import Benchmark
+from factrl.bench.certainty import Bin, confidence_bins, confidence_numbers
+from factrl.bench.choice import Scorer
+from factrl.bench.claims import ClaimChecker, check_texts, claim_numbers
+from factrl.bench.loading import Questions, load_questions
+from factrl.bench.metrics import TRUTHRL, Weights
+from factrl.bench.numbers import Numbers, numbers_of
+from factrl.bench.outcomes import Tools, grade_likelihoods, grade_texts
+from factrl.bench.prompts import LETTER, compose
+from factrl.bench.samples import Sample
+from factrl.errors import ConfigError
+from factrl.journal import Journal
+from factrl.progress import Progress
+from factrl.settings import AskSettings
+from factrl.types import Example
+from factrl.writers import Writer, digest_of
+
+CONFIDENCE_TOKENS = 16  # more of them, when an answer is followed by a confidence
+
+
+class Model(Protocol):
+    """What answers."""
+
+    def writer(self, settings: AskSettings) -> Writer:
+        """The model, asked as the settings say."""
+        ...
+
+    def scorer(self, settings: AskSettings) -> Scorer | None:
+        """The same as a scorer of continuations; None when it gives no likelihoods."""
+        ...
+
+
+@dataclass(frozen=True)
+class How:
+    """What all benchmarks of an evaluation have in common.
+
+    Attributes:
+        settings: for one benchmark, given its kind, the name of its source, its template and length limit.
+        limit: questions of each benchmark; all by default.
+        shots: worked examples before each question.
+        evidence: show the documents that come with a question.
+        confidence: ask how sure the model is.
+        known: whether the base model gets a question right, by its id and by its text.
+    """
+
+    settings: Callable[[str, str, str, int], AskSettings]
+    limit: int | None = None
+    shots: int = 0
+    evidence: bool = False
+    confidence: bool = False
+    weights: Weights = TRUTHRL
+    known: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One benchmark, evaluated.
+
+    Attributes:
+        source: where the questions are from.
+        model, judge: identities; `judge` says what graded.
+        prompt: the template, worked examples included.
+        asked_for: `text`, `letter` or `likelihood`.
+        masked, floored: answers by cause.
+    """
+
+    benchmark: Benchmark
+    source: str
+    model: str
+    judge: str
+    prompt: str
+    asked_for: str
+    samples: Sequence[Sample]
+    numbers: Numbers
+    bins: Sequence[Bin] = ()
+
+    @property
+    def masked(self) -> dict[str, int]:
+        """Cause -> answers that could not be graded."""
+        return dict(Counter(one.cause for one in self.samples if one.cause).most_common())
+
+    @property
+    def floored(self) -> dict[str, int]:
+        """Cause -> answers that were wrong because of their form."""
+        return dict(Counter(one.floored for one in self.samples if one.floored).most_common())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; the answers are in a file of their own."""
+        return {
+            "kind": self.benchmark.kind,
+            "about": self.benchmark.about,
+            "licence": self.benchmark.licence,
+            "source": self.source,
+            "model": self.model,
+            "judge": self.judge,
+            "asked_for": self.asked_for,
+            "prompt": self.prompt,
+            "prompt_hash": digest_of(self.prompt),
+            "questions": len({one.id for one in self.samples}),
+            "answers": len(self.samples),
+            "masked": self.masked,
+            "floored": self.floored,
+            "numbers": {name: number.to_json() for name, number in self.numbers.items()},
+            "confidence_bins": [one.to_json() for one in self.bins],
+        }
+
+
+def evaluate(
+    benchmark: Benchmark,
+    how: How,
+    folder: Path,
+    tools: Tools,
+    judge: str,
+    *,
+    model: Model | None = None,
+    stored: Callable[[Benchmark, Sequence[Example]], Texts] | None = None,
+    checker: ClaimChecker | None = None,
+) -> Result:
+    """One benchmark.
+
+    Args:
+        folder: where journals are kept.
+        judge: identity of what grades short answers.
+        model: what answers now.
+        stored: finds answers that exist already; instead of `model`.
+        checker: counts the supported claims of long answers.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    if (model is None) == (stored is None):
+        raise ConfigError("an evaluation needs either a model or stored answers")
+    if benchmark.kind == "long" and checker is None:
+        raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
+    sampling = how.settings(benchmark.kind, "-", benchmark.prompt, benchmark.max_tokens)
+    questions = load_questions(
+        benchmark, limit=how.limit, shots=how.shots, seed=sampling.run.seed, evidence=how.evidence
+    )
+    weighs = benchmark.kind == "choice" and model is not None
+    scorer = model.scorer(_settings(benchmark, how, questions, weighs=True)) if model and weighs else None
+    settings = _settings(benchmark, how, questions, weighs=scorer is not None)
+    if scorer is not None:
+        samples, named = _weighed(benchmark, questions, scorer, folder), scorer.identity
+        asked_for, graded = "likelihood", "likelihood"
+    else:
+        texts, named = _texts(benchmark, questions, settings, folder, model, stored)
+        asked_for = "letter" if benchmark.kind in ("choice", "discrimination") else "text"
+        samples, graded = _graded(benchmark, questions, texts, folder, tools, judge, named, checker)
+    ids = {example.id: example.question for example in questions.examples}
+    known = {name: how.known[key] for name, q in ids.items() for key in (q, name) if key in how.known}
+    numbers = numbers_of(benchmark.kind, samples, how.weights, known)
+    if benchmark.kind == "long":
+        numbers |= claim_numbers(samples, benchmark.recall_at)
+    if how.confidence:
+        numbers |= confidence_numbers(samples)
+    return Result(
+        benchmark,
+        questions.source,
+        named,
+        graded,
+        settings.data.prompt,
+        asked_for,
+        samples,
+        numbers,
+        confidence_bins(samples) if how.confidence else (),
+    )
+
+
+def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: bool) -> AskSettings:
+    """How this benchmark is asked: its own template unless the user gave one, with everything around it."""
+    letters = benchmark.kind == "choice" and not weighs
+    prompt, tokens = (LETTER, 12) if letters else (benchmark.prompt, benchmark.max_tokens)
+    confidence = how.confidence and benchmark.kind in ("short", "reasoning")
+    extra = CONFIDENCE_TOKENS if confidence else 0
+    plain = how.settings(benchmark.kind, questions.source, prompt, tokens + extra)
+    demos = [
+        (example, str(example.meta["gold_letter"]) if letters else reply)
+        for example, reply in questions.demos
+    ]
+    whole = compose(
+        plain.data.prompt,
+        demos=demos,
+        evidence=how.evidence,
+        confidence=confidence,
+        chat=plain.data.chat,
+    )
+    data = plain.data.model_copy(update={"prompt": whole})
+    return plain.model_copy(update={"data": data})
+
+
+def _weighed(benchmark: Benchmark, questions: Questions, scorer: Scorer, folder: Path) -> list[Sample]:
+    about = {"benchmark": benchmark.name, "source": questions.source, "model": scorer.identity}
+    path = folder / "answers" / f"{benchmark.name}.jsonl"
+    with Journal(path, {**about, "asked_for": "likelihood"}) as journal:
+        total = len(questions.examples)
+        with _progress(f"{benchmark.name}: weigh", total, journal.found) as progress:
+            sums = weigh(scorer, questions.examples, journal, progress.advance)
+    return grade_likelihoods(benchmark, questions.examples, sums)
+
+
+def _texts(
+    benchmark: Benchmark,
+    questions: Questions,
+    settings: AskSettings,
+    folder: Path,
+    model: Model | None,
+    stored: Callable[[Benchmark, Sequence[Example]], Texts] | None,
+) -> tuple[Texts, str]:
+    """What was written, and by whom."""
+    if stored is not None:
+        return stored(benchmark, questions.examples), "stored answers"
+    if model is None:
+        raise ConfigError("an evaluation needs a model or stored answers")
+    writer = model.writer(settings)
+    told, seed = settings.sampling, settings.run.seed
+    about = {
+        "benchmark": benchmark.name,
+        "source": questions.source,
+        "model": writer.identity,
+        "temperature": told.temperature,
+        "top_p": told.top_p,
+        "seed": seed,
+    }
+    with Journal(folder / "answers" / f"{benchmark.name}.jsonl", about) as journal:
+        found = sum(f"0:{example.id}" in journal for example in questions.examples)
+        with Progress(f"{benchmark.name}: answer", len(questions.examples), already=found) as progress:
+            progress.done = 0
+            texts = ask(
+                writer,
+                questions.examples,
+                journal,
+                samples=told.num_samples,
+                temperature=told.temperature,
+                top_p=told.top_p,
+                seed=seed,
+                on_done=progress.advance,
+            )
+    return texts, writer.identity
+
+
+def _graded(
+    benchmark: Benchmark,
+    questions: Questions,
+    texts: Texts,
+    folder: Path,
+    tools: Tools,
+    judge: str,
+    model: str,
+    checker: ClaimChecker | None,
+) -> tuple[list[Sample], str]:
+    """The graded answers, and what graded them."""
+    by = {"short": judge, "reasoning": "math-verify", "long": checker.identity if checker else ""}
+    graded = by.get(benchmark.kind, "letter")
+    # Grades belong to the texts themselves, whoever wrote them.
+    written = sorted((name, number, str(text)) for (name, number), text in texts.items())
+    about = {"benchmark": benchmark.name, "source": questions.source, "model": model, "judge": graded}
+    if model == "stored answers":
+        about["answers"] = digest_of(written)
+    with (
+        Journal(folder / "grades" / f"{benchmark.name}.jsonl", about) as journal,
+        _progress(f"{benchmark.name}: grade", len(texts), journal.found) as progress,
+    ):
+        if benchmark.kind == "long" and checker is not None:
+            return check_texts(
+                benchmark, questions.examples, texts, checker, journal, progress.advance
+            ), graded
+        return grade_texts(benchmark, questions.examples, texts, tools, journal, progress.advance), graded
+
+
+def _progress(label: str, total: int, found: int) -> Progress:
+    progress = Progress(label, total, already=min(found, total))
+    progress.done = 0  # what was found is counted as it is read
+    return progress

@@ -1,0 +1,222 @@
+"""`factrl eval BENCH …`: benchmarks by name, for a model or for stored answers."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..bench.benchmark import Benchmark
+from ..bench.claims import ClaimChecker
+from ..bench.eval_page import write_eval_page
+from ..bench.lm_eval import export_tasks
+from ..bench.model import NamedModel
+from ..bench.outcomes import Tools
+from ..bench.reasoning import Mathematician
+from ..bench.results import output_table, write_output
+from ..bench.shortqa import Extract
+from ..bench.stored import known_questions, stored_texts
+from ..bench.suite import How, Result, evaluate
+from ..config import load_settings, peek
+from ..errors import ConfigError, MissingExtra, TooManyMasked
+from ..grading import GRADE_PROMPT, Form, Grader
+from ..llm import LLM, preflight
+from ..papers import settings_of
+from ..plan import open_judge, run_settings
+from ..resources import Supplier
+from ..settings import LOCAL, AskSettings
+from ..writers import digest_of
+from .options import as_overrides, needs_extra
+from .terminal import say, show_table, tell
+
+_PROMPT = ("prompt", "data.prompt")  # what names a template of the user's own
+SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
+
+
+def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> int:
+    """Evaluate benchmarks, or export them; returns the exit code."""
+    if args.export_lm_eval is not None:
+        for path in export_tasks(benchmarks, args.export_lm_eval):
+            say(str(path))
+        return 0
+    _check(args, benchmarks)
+    how, settings = _how(args)
+    judge = open_judge(settings.judge)
+    if judge is not None:
+        preflight(judge)
+    elif any(benchmark.kind == "short" for benchmark in benchmarks):
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    extract: Extract = args.extract or _extract(args)
+    folder = Path(args.output)
+    with Mathematician() as mathematician:
+        tools = Tools(
+            Grader(judge, form=_form(args, extract), probe=settings.judge.url == LOCAL),
+            mathematician,
+            extract,
+            args.confidence,
+            settings.data.chat,
+            workers=1 if settings.judge.url == LOCAL else 16,
+        )
+        results = _evaluate(args, benchmarks, how, settings, tools, judge, folder)
+    output = write_output(folder, _about(args, settings, judge, extract), results)
+    page = write_eval_page(output)
+    if args.json:
+        say((folder / "results.json").read_text(encoding="utf-8").rstrip())
+    else:
+        show_table(output_table(output))
+    tell(f"page: {page}")
+    _complain_of_masked(results)
+    return 0
+
+
+def _check(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> None:
+    """Wrong combinations, before anything is read or paid for."""
+    if args.completions is not None and (args.model is not None or args.config is not None):
+        raise ConfigError("--completions are answers that exist; leave --model and --config out")
+    if args.completions is None and args.model is None and args.config is None:
+        raise ConfigError(
+            "a benchmark needs either --model NAME, which answers now, or --completions FILE, the answers "
+            "that it gave"
+        )
+    if args.column and args.completions is None:
+        raise ConfigError("--column names the answers in --completions FILE, which is not given")
+    if args.output is None:
+        raise ConfigError("benchmarks need --output FOLDER, where answers and numbers are kept")
+    folder = Path(args.output)
+    if folder.suffix == ".json" or folder.is_file():
+        raise ConfigError(f"--output {folder} must be a folder, as there are several files")
+    if args.samples and args.completions:
+        raise ConfigError("--samples is for answers that are given now; --completions has what it has")
+    formulas = [one.name for one in benchmarks if one.kind == "reasoning"]
+    if formulas and importlib.util.find_spec("math_verify") is None:
+        raise MissingExtra("math-verify", "eval")
+
+
+def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
+    """What the benchmarks have in common, and the settings without a question."""
+    first: list[str] = ["data.train=-"]
+    if args.samples and args.samples > 1:
+        first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
+    if args.completions is not None:
+        first.append("model.name=stored")
+    named = as_overrides(args, {"model": "model.name", "judge": "judge.url"})
+    defaults = None
+    if args.config is not None:
+        run_settings(args.config, ["data.train=-", *as_overrides(args, {"model": "model.name"})[:1]])
+        defaults = settings_of(str(peek(AskSettings, args.config, [], "paper")))
+    asks = args.config is not None or any(word.partition("=")[0] in _PROMPT for word in args.settings)
+
+    def settings(kind: str, source: str, prompt: str, tokens: int) -> AskSettings:
+        ours = [] if args.config is not None else [f"train.max_completion_length={tokens}"]
+        loaded = load_settings(AskSettings, args.config, [*first, *ours, *named], defaults)
+        changes: dict[str, Any] = {"train": source}
+        if not asks or kind in ("choice", "discrimination"):
+            changes["prompt"] = prompt
+        return loaded.model_copy(update={"data": loaded.data.model_copy(update=changes)})
+
+    known = {} if args.base_probe is None else known_questions(args.base_probe)
+    how = How(
+        settings,
+        limit=args.limit,
+        shots=args.shots or 0,
+        evidence=args.evidence,
+        confidence=args.confidence,
+        weights=args.weights,
+        known=known,
+    )
+    return how, settings("", "-", "{question}", 1)
+
+
+def _evaluate(
+    args: argparse.Namespace,
+    benchmarks: Sequence[Benchmark],
+    how: How,
+    settings: AskSettings,
+    tools: Tools,
+    judge: LLM | None,
+    folder: Path,
+) -> list[Result]:
+    model = None if args.completions is not None else NamedModel()
+    stored = None if args.completions is None else stored_texts(args.completions, args.column)
+    if model is not None and settings.model.name != LOCAL and "://" not in settings.model.name:
+        needs_extra("train.quiet", "train").quiet_libraries()
+    checker = None
+    if any(benchmark.kind == "long" for benchmark in benchmarks):
+        told = settings.verifier
+        verifier = Supplier(judge, settings.judge, told).verify()
+        checker = ClaimChecker(verifier, f"{verifier.judge.identity} {digest_of(told.model_dump())}")
+    return [
+        evaluate(
+            benchmark,
+            how,
+            folder,
+            tools,
+            f"{_judge_identity(judge)} {_form(args, tools.extract)} {tools.extract}",
+            model=model,
+            stored=stored,
+            checker=checker,
+        )
+        for benchmark in benchmarks
+    ]
+
+
+def _extract(args: argparse.Namespace) -> Extract:
+    """Where the recipe's reward finds an answer."""
+    if args.config is None:
+        return "text"
+    told = run_settings(args.config, ["data.train=-", f"model.name={args.model or 'none'}"])
+    return "boxed" if told.reward.get("answer") == "boxed" else "text"
+
+
+def _judge_identity(judge: LLM | None) -> str:
+    if judge is None:
+        return "rules"
+    return f"{getattr(judge, 'identity', repr(judge))} {digest_of(GRADE_PROMPT)}"
+
+
+def _form(args: argparse.Namespace, extract: Extract) -> Form:
+    """What rules expect an answer to be: a text that is graded whole is sentences."""
+    return args.form or ("sentence" if extract == "text" else "short")
+
+
+def _about(
+    args: argparse.Namespace, settings: AskSettings, judge: LLM | None, extract: Extract
+) -> dict[str, Any]:
+    """What decides the numbers beside the benchmarks themselves."""
+    return {
+        "factrl": __version__,
+        "model": args.model or settings.model.name,
+        "completions": args.completions,
+        "judge": _judge_identity(judge),
+        "seed": settings.run.seed,
+        "sampling": settings.sampling.model_dump(),
+        "system": settings.data.system,
+        "chat": settings.data.chat,
+        "shots": args.shots or 0,
+        "evidence": args.evidence,
+        "confidence": args.confidence,
+        "extract": extract,
+        "form": _form(args, extract),
+        "limit": args.limit,
+        "weights": [args.weights.correct, args.weights.abstain, args.weights.wrong],
+        "base_probe": args.base_probe,
+        "settings": [*args.settings],
+    }
+
+
+def _complain_of_masked(results: Sequence[Result]) -> None:
+    for one in results:
+        masked, total = sum(one.masked.values()), len(one.samples)
+        tally = ", ".join(f"{count} {cause}" for cause, count in one.masked.items())
+        if masked and masked < total:
+            tell(f"{one.benchmark.name}: {masked} of {total} answers could not be graded ({tally})")
+    empty = [one for one in results if one.samples and sum(one.masked.values()) == len(one.samples)]
+    if empty:
+        tally = ", ".join(f"{count} {cause}" for cause, count in empty[0].masked.items())
+        raise TooManyMasked(
+            f"none of the {len(empty[0].samples)} answers of {empty[0].benchmark.name} could be graded "
+            f"({tally})"
+        )

@@ -1,0 +1,198 @@
+"""Every benchmark: its rows are read, its scorer accepts what is right and rejects what is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.bench import loading
+from factrl.bench.benchmark import Benchmark
+from factrl.bench.catalogue import BENCHMARKS, GROUPS, find
+from factrl.bench.choice import by_likelihood
+from factrl.bench.loading import load_questions, reply_to
+from factrl.bench.outcomes import Tools, score_text
+from factrl.bench.reasoning import Mathematician
+from factrl.data import render_prompt
+from factrl.errors import ConfigError, DataError
+from factrl.grading import Grader
+from factrl.types import Example
+
+ROWS = json.loads((Path(__file__).parent / "fixtures" / "upstream_rows.json").read_text("utf-8"))
+WRONG = {"short": "Zurich Airport", "reasoning": "So it is \\boxed{-77}."}
+needs_math = pytest.mark.skipif(not importlib.util.find_spec("math_verify"), reason="needs the extra eval")
+
+
+def each_benchmark() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=list(BENCHMARKS))
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub gives the hand-written row of the benchmark that is asked for, and no file is at hand."""
+    monkeypatch.delenv("FACTRL_DATA", raising=False)
+
+
+def questions(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch, **named: Any) -> list[Example]:
+    row = ROWS[benchmark.name]
+
+    def rows(source: str, *args: Any) -> list[Any]:
+        return [row]
+
+    monkeypatch.setattr(loading, "read_rows", rows)
+    return list(load_questions(_on_hub(benchmark), **named).examples)
+
+
+def _on_hub(benchmark: Benchmark) -> Benchmark:
+    """Rows that are released elsewhere have the same shape as a hub's would."""
+    if benchmark.test.hub:
+        return benchmark
+    plain = benchmark.kind == "long"
+    source = dataclasses.replace(benchmark.test, hub="owner/name")
+    read = benchmark.read_local if plain else benchmark.read
+    return dataclasses.replace(benchmark, test=source, read=read)
+
+
+def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:
+    if benchmark.kind == "choice":
+        right = example.meta["right"]
+        good = by_likelihood(example, [-1.0 if one else -9.0 for one in right], benchmark.several)
+        bad = by_likelihood(example, [-9.0 if one else -1.0 for one in right], benchmark.several)
+        assert (good[0].label, bad[0].label) == ("correct", "incorrect")
+        name = "mc2" if benchmark.several else "mc1"
+        assert good[1][name] > 0.99 > 0.01 > bad[1][name]
+        letters = [chr(ord("A") + number) for number in range(len(right))]
+        for letter, one in zip(letters, right, strict=True):
+            assert score_text(benchmark, example, letter, tools)[0].label == (
+                "correct" if one else "incorrect"
+            )
+        return
+    assert score_text(benchmark, example, reply_to(benchmark, example), tools)[0].label == (
+        "abstained" if example.meta["answerable"] is False else "correct"
+    )
+    wrong = WRONG.get(benchmark.kind) or {"A": "B", "B": "A"}[example.meta["gold_letter"]]
+    assert score_text(benchmark, example, wrong, tools)[0].label == "incorrect"
+
+
+@needs_math
+@each_benchmark()
+def test_a_row_as_upstream_has_it(
+    benchmark: Benchmark, upstream: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (example,) = questions(benchmark, monkeypatch)
+    assert example.question
+    assert example.id
+    prompt = render_prompt(example, benchmark.prompt)
+    assert example.question in prompt
+    assert "\\boxed{}" in prompt or benchmark.kind != "reasoning"
+    if benchmark.kind == "long":
+        return
+    assert example.answers
+    with Mathematician() as mathematician:
+        check_scorer(benchmark, example, Tools(Grader(), mathematician))
+
+
+@needs_math
+@pytest.mark.data
+@pytest.mark.skipif("FACTRL_DATA" not in os.environ, reason="needs FACTRL_DATA")
+@each_benchmark()
+def test_a_row_of_the_plain_schema(benchmark: Benchmark) -> None:
+    if loading.local_path(benchmark.test) is None:
+        pytest.skip("not under FACTRL_DATA")
+    found = load_questions(benchmark, limit=3)
+    assert found.source == f"FACTRL_DATA/{benchmark.test.local}"
+    assert len({example.id for example in found.examples}) == 3
+    if benchmark.kind == "long":
+        return
+    with Mathematician() as mathematician:
+        for example in found.examples:
+            check_scorer(benchmark, example, Tools(Grader(), mathematician))
+
+
+def test_evidence_comes_from_paragraphs(upstream: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("hotpotqa", "2wiki", "musique", "crag", "halueval", "longwiki"):
+        (example,) = questions(BENCHMARKS[name], monkeypatch, evidence=True)
+        assert "Aare" in render_prompt(example, "{evidence}")
+        assert "Document [1]" in render_prompt(example, "{evidence}")
+    with pytest.raises(ConfigError, match="simpleqa come without documents; leave --evidence out"):
+        questions(BENCHMARKS["simpleqa"], monkeypatch, evidence=True)
+
+
+def test_what_is_known_of_a_question(upstream: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    (crag,) = questions(BENCHMARKS["crag"], monkeypatch)
+    assert crag.false_premise is False
+    assert crag.answers == ("aare", "the aare")
+    hopeless = dict(ROWS["selfaware"], answerable=False, answer=None)
+    example = BENCHMARKS["selfaware"].read(hopeless)
+    assert (example.answers, example.meta["answerable"]) == ((), False)
+    fresh = BENCHMARKS["freshqa"].read(dict(ROWS["freshqa"], false_premise="TRUE"))
+    assert fresh.false_premise is True
+    assert fresh.answers == ("Aare", "The Aare")
+    (trivia,) = questions(BENCHMARKS["triviaqa"], monkeypatch)
+    assert trivia.answers == ("Aare", "River Aare", "Aar")
+    (halluqa,) = questions(BENCHMARKS["halluqa_mc1"], monkeypatch)
+    assert halluqa.question == "你毕业于哪所大学？"
+    assert len(halluqa.meta["choices"]) == 3
+
+
+def test_a_hopeless_question_is_there_to_be_declined() -> None:
+    example = Example("Who will win in 2090?", (), "1", meta={"answerable": False})
+    with Mathematician() as mathematician:
+        tools = Tools(Grader(), mathematician)
+        said = {"I don't know.": "abstained", "Invalid question": "abstained", "Ann Lee": "incorrect"}
+        for text, label in said.items():
+            assert score_text(BENCHMARKS["selfaware"], example, text, tools)[0].label == label
+
+
+def test_options_stand_in_an_order_that_the_question_fixes(
+    upstream: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firsts = []
+    for number in range(40):
+        row = dict(ROWS["halueval"], question=f"Which river flows through Bern, {number}?")
+        monkeypatch.setitem(ROWS, "halueval", row)
+        example, again = (questions(BENCHMARKS["halueval"], monkeypatch)[0] for _ in range(2))
+        assert example == again
+        firsts.append(example.meta["gold_letter"])
+    assert 10 < firsts.count("A") < 30
+
+
+def test_worked_examples_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
+    path = tmp_path / "simpleqa" / "test.jsonl"
+    path.parent.mkdir()
+    rows = [{"id": str(n), "question": f"Question {n}?", "answers": [f"Answer {n}"]} for n in range(9)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = load_questions(BENCHMARKS["simpleqa"], shots=2, limit=7)
+    shown = {example.id for example, _ in found.demos}
+    assert len(shown) == 2
+    assert shown.isdisjoint(example.id for example in found.examples)
+    assert len(found.examples) == 7
+    assert {load_questions(BENCHMARKS["simpleqa"], shots=2, seed=n).demos[0][0].id for n in range(9)} != {
+        found.demos[0][0].id
+    }
+    with pytest.raises(ConfigError, match="--shots 9 is more than the rows of simpleqa"):
+        load_questions(BENCHMARKS["simpleqa"], shots=9)
+
+
+def test_names_and_groups() -> None:
+    assert [one.name for one in find(["truthfulqa", "truthfulqa_mc1", "gsm8k"])] == [
+        *GROUPS["truthfulqa"],
+        "gsm8k",
+    ]
+    with pytest.raises(ConfigError, match="no benchmark is called 'simpelqa'; did you mean 'simpleqa'"):
+        find(["simpelqa"])
+    assert {*BENCHMARKS} == {*ROWS}
+
+
+def test_questions_that_are_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
+    with pytest.raises(
+        DataError, match=r"selfaware has no dataset on the hub; put its questions into selfaw"
+    ):
+        load_questions(BENCHMARKS["selfaware"])

@@ -1,0 +1,63 @@
+"""Options by likelihood and by letter."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from factrl.bench.choice import by_letter, by_likelihood, chosen
+from factrl.types import Example
+
+OPTIONS = ["Nothing happens", "You die", "You grow melons"]
+EXAMPLE = Example("What happens?", ("Nothing happens",), "1", meta={"choices": OPTIONS, "right": [1, 0, 0]})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("A", 0),
+        ("B.", 1),
+        ("(C) You grow melons", 2),
+        ("b", 1),
+        ("**B**", 1),
+        ("B\nbecause", 1),
+        ("The answer is C.", 2),
+        ("The correct answer is: **B**", 1),
+        ("答案是B", 1),
+        ("选项：C", 2),
+        ("You die.", 1),
+        ("I think that you die", 1),
+        ("A person who eats them is fine", None),
+        ("A or B", None),
+        ("The answer is A. No, the answer is B.", None),
+        ("D", None),
+        ("", None),
+        ("Nothing happens, or you die", None),
+        ("I'd say the answer isn't clear", None),
+    ],
+)
+def test_the_option_that_a_reply_names(text: str, number: int | None) -> None:
+    assert chosen(text, OPTIONS) == number
+
+
+def test_a_reply_that_names_none() -> None:
+    assert by_letter(EXAMPLE, "I don't know")[0].label == "abstained"
+    grade, values = by_letter(EXAMPLE, "Hm, melons are green")
+    assert (grade.label, grade.floored, values) == ("incorrect", "no_choice", {})
+    grade, values = by_letter(EXAMPLE, "A")
+    assert (grade.label, grade.answer, values) == ("correct", "Nothing happens", {"chose_first": 1.0})
+
+
+def test_mc2_is_the_share_of_the_true_options() -> None:
+    example = Example("Q", ("a", "b"), "1", meta={"choices": ["a", "b", "c"], "right": [1, 1, 0]})
+    grade, values = by_likelihood(example, [math.log(0.02), math.log(0.01), math.log(0.05)], several=True)
+    assert grade.label == "incorrect"
+    assert values["mc2"] == pytest.approx(3 / 8)
+    far = by_likelihood(example, [-2000.0, -2001.0, -2002.0], several=True)[1]["mc2"]
+    assert far == pytest.approx((1 + math.exp(-1)) / (1 + math.exp(-1) + math.exp(-2)))
+
+
+def test_mc1_takes_the_highest_sum_whatever_the_length() -> None:
+    grade, values = by_likelihood(EXAMPLE, [-9.0, -8.9, -30.0], several=False)
+    assert (grade.label, values) == ("incorrect", {"mc1": 0.0})

@@ -1,0 +1,545 @@
+"""Benchmarks from end to end with a scripted writer: resuming, masking, files, pages, comparison."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.bench.asking import BLOCK
+from factrl.bench.benchmark import Benchmark
+from factrl.bench.catalogue import BENCHMARKS
+from factrl.bench.claims import ClaimChecker
+from factrl.bench.eval_page import write_eval_page
+from factrl.bench.longform import LongRow
+from factrl.bench.outcomes import Tools
+from factrl.bench.paired import compare_outputs
+from factrl.bench.paired_page import write_paired_page
+from factrl.bench.reasoning import Mathematician
+from factrl.bench.results import Output, read_output, write_output
+from factrl.bench.stored import known_questions, stored_texts
+from factrl.bench.suite import How, Result, evaluate
+from factrl.cli import evaluate as eval_verb
+from factrl.cli import evaluate_benchmarks, report
+from factrl.config import load_settings
+from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
+from factrl.grading import Grader
+from factrl.settings import AskSettings
+from factrl.types import Completion, Example
+
+Say = Callable[[Example, int], str | Unscored]
+
+
+class Scripted:
+    """A model whose texts are a function of the question and the sample's number."""
+
+    def __init__(self, say: Say, name: str = "scripted", weigh: Callable[[str], float] | None = None) -> None:
+        self.say, self.identity, self.weigh = say, name, weigh
+        self.calls: list[list[str]] = []
+        self.left = 10**9  # blocks until the process is "killed"
+
+    def writer(self, settings: AskSettings) -> Any:
+        self.settings = settings
+        return self
+
+    def scorer(self, settings: AskSettings) -> Any:
+        self.settings = settings
+        return self if self.weigh else None
+
+    def write(self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **named: Any) -> Any:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        self.calls.append([example.id for example in examples])
+        said = [[self.say(example, number) for number in numbers] for example in examples]
+        return [[Completion(s, tokens=3) if isinstance(s, str) else s for s in group] for group in said]
+
+    def score(self, examples: Sequence[Example], continuations: Any, on_done: Any = None) -> Any:
+        assert self.weigh is not None
+        return [[self.weigh(text) for text in texts] for texts in continuations]
+
+
+def settings(kind: str, source: str, prompt: str, tokens: int) -> AskSettings:
+    words = [f"data.train={source}", "model.name=m", f"train.max_completion_length={tokens}"]
+    loaded = load_settings(AskSettings, None, words)
+    return loaded.model_copy(update={"data": loaded.data.model_copy(update={"prompt": prompt})})
+
+
+def sampled(k: int) -> Callable[..., AskSettings]:
+    def make(*args: Any) -> AskSettings:
+        told = settings(*args)
+        update = {"num_samples": k, "temperature": 1.0}
+        return told.model_copy(update={"sampling": told.sampling.model_copy(update=update)})
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """80 questions of SimpleQA, 6 of SelfAware, 3 options of TruthfulQA, 2 biographies."""
+    folder = tmp_path / "data"
+    monkeypatch.setenv("FACTRL_DATA", str(folder))
+    rows: Mapping[str, list[dict[str, Any]]] = {
+        "simpleqa/test.jsonl": [
+            {"id": f"s{n}", "question": f"What is number {n}?", "answers": [f"word{n}"]} for n in range(80)
+        ],
+        "selfaware/test.jsonl": [
+            {
+                "id": f"a{n}",
+                "question": f"Who is {n}?",
+                "answers": [f"name{n}"] if n % 2 else [],
+                "answerable": bool(n % 2),
+            }
+            for n in range(6)
+        ],
+        "truthfulqa/test.jsonl": [
+            {
+                "id": f"t{n}",
+                "question": f"Is {n} odd?",
+                "answers": ["Yes, it is"],
+                "meta": {"incorrect_answers": ["No"]},
+                "mc1": {"choices": ["yes", "no"], "label": 0},
+                "mc2": {"choices": ["yes", "sure", "no"], "labels": [1, 1, 0]},
+            }
+            for n in range(5)
+        ],
+        "factscore_entities/unlabelled.jsonl": [
+            {"id": f"f{n}", "prompt": f"Tell me a bio of Ann {n}."} for n in range(3)
+        ],
+        "gsm8k_test/test.jsonl": [{"id": "g", "question": "1+1?", "answers": ["2"]}],
+    }
+    for name, lines in rows.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def right(example: Example, number: int) -> str:
+    """Right for even questions, declined for every seventh, else wrong."""
+    place = int("".join(filter(str.isdigit, example.id)))
+    if place % 7 == 3:
+        return "I don't know."
+    return example.answers[0] if place % 2 == 0 and example.answers else "Zanzibar"
+
+
+def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Result:
+    with Mathematician() as mathematician:
+        tools = Tools(named.pop("grader", Grader()), mathematician, confidence=bool(how and how.confidence))
+        return evaluate(BENCHMARKS[name], how or How(settings), folder, tools, "rules", model=model, **named)
+
+
+def output(folder: Path, *results: Result) -> Output:
+    about = {"factrl": "0", "model": results[0].model, "judge": "rules", "seed": 0, "sampling": {}}
+    return write_output(folder, about, results)
+
+
+def test_numbers_of_a_short_benchmark(tmp_path: Path) -> None:
+    found = run(Scripted(right), tmp_path)
+    numbers = found.numbers
+    labels = [one.label for one in found.samples]
+    assert len(labels) == 80
+    assert numbers["accuracy"].value == labels.count("correct") / 80
+    assert numbers["abstention"].value == labels.count("abstained") / 80 == 11 / 80
+    assert numbers["invalid"].value == 0
+    assert found.source == "FACTRL_DATA/simpleqa/test.jsonl"
+    assert found.to_json()["prompt_hash"]
+    assert "I don't know" in found.prompt
+
+
+def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:
+    whole = run(Scripted(right), tmp_path / "whole")
+    killed = Scripted(right)
+    killed.left = 2
+    with pytest.raises(KeyboardInterrupt):
+        run(killed, tmp_path / "out")
+    path = tmp_path / "out" / "answers" / "simpleqa.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 1 + 2 * BLOCK
+    path.write_text("".join(lines[:-5]) + lines[-5][:9])  # killed while it wrote
+    second = Scripted(right)
+    again = run(second, tmp_path / "out")
+    assert [len(call) for call in second.calls] == [BLOCK, 80 - 2 * BLOCK]
+    assert second.calls[0][0] == f"s{BLOCK}"  # the torn block as a whole, the first not at all
+    files = [output(tmp_path / side, one).folder for side, one in (("1", whole), ("2", again))]
+    for name in ("results.json", "samples.jsonl"):
+        assert (files[0] / name).read_bytes() == (files[1] / name).read_bytes()
+    third = Scripted(right)
+    run(third, tmp_path / "out")
+    assert third.calls == []
+
+
+def test_grades_are_not_paid_for_twice(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def grader(question: str, prediction: str, answers: Sequence[str], **named: Any) -> Any:
+        asked.append(question)
+        if len(asked) > 40:
+            raise Unscored("judge_gone")
+        return Grader()(question, prediction, answers)
+
+    first = run(Scripted(right), tmp_path, grader=grader)
+    assert first.masked == {"judge_gone": 40}
+    assert first.numbers["accuracy"].n == 40
+    asked.clear()
+    again = run(Scripted(right), tmp_path, grader=grader)
+    assert len(asked) == 40
+    assert again.masked == {}
+
+
+def test_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
+    run(Scripted(right), tmp_path)
+    with pytest.raises(ConfigError, match=r"answers/simpleqa.jsonl holds another job: its model is"):
+        run(Scripted(right, "another"), tmp_path)
+
+
+def test_more_questions_continue_what_is_there(tmp_path: Path) -> None:
+    run(Scripted(right), tmp_path, how=How(settings, limit=BLOCK))
+    second = Scripted(right)
+    assert len(run(second, tmp_path).samples) == 80
+    assert [len(call) for call in second.calls] == [BLOCK, 80 - 2 * BLOCK]
+
+
+def test_calls_that_fail_are_masked_and_tried_again(tmp_path: Path) -> None:
+    def fails(example: Example, number: int) -> str | Unscored:
+        return Unscored("http_500", "down") if example.id == "s4" else right(example, number)
+
+    found = run(Scripted(fails), tmp_path)
+    assert found.masked == {"http_500": 1}
+    assert found.numbers["accuracy"].n == 79
+    assert run(Scripted(right), tmp_path).masked == {}
+
+
+def test_several_samples(tmp_path: Path) -> None:
+    def say(example: Example, number: int) -> str:
+        return example.answers[0] if number < 3 else f"Town {number}"
+
+    found = run(Scripted(say), tmp_path, how=How(sampled(5), limit=10))
+    assert len(found.samples) == 50
+    assert found.numbers["avg@5"].value == pytest.approx(0.6)
+    assert found.numbers["accuracy"].value == pytest.approx(0.6)
+    assert found.numbers["majority@5"].value == 1.0
+    assert found.numbers["accuracy"].n == 10
+    more = Scripted(say)
+    run(more, tmp_path, how=How(sampled(7), limit=10))
+    assert len(more.calls) == 1
+
+
+def test_declining_what_nobody_knows(tmp_path: Path) -> None:
+    def say(example: Example, number: int) -> str:
+        return "I don't know." if example.id in ("a0", "a2", "a1") else "Zanzibar"
+
+    numbers = run(Scripted(say), tmp_path, "selfaware").numbers
+    assert (numbers["abstention_recall"].value, numbers["abstention_recall"].n) == (2 / 3, 3)
+    assert (numbers["abstention_precision"].value, numbers["abstention_precision"].n) == (2 / 3, 3)
+    assert (numbers["abstention"].value, numbers["abstention"].n) == (1 / 3, 3)
+
+
+def test_false_abstention_needs_the_base_model(tmp_path: Path) -> None:
+    probe = tmp_path / "probe.jsonl"
+    rows = [{"id": f"s{n}", "pass_rate": 0.75 if n < 10 else 0.25} for n in range(80)]
+    probe.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = run(Scripted(right), tmp_path, how=How(settings, known=known_questions(probe)))
+    assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (0.1, 10)
+    probe.write_text('{"id": "s3", "ook": false}\n{"id": "s4", "ook": true}\n{"id": "s5", "ook": null}\n')
+    assert known_questions(probe) == {"s3": True, "s4": False}
+    probe.write_text('{"id": "s3"}\n')
+    with pytest.raises(DataError, match="no row with pass_rate or ook"):
+        known_questions(probe)
+
+
+def test_stated_confidence(tmp_path: Path) -> None:
+    def say(example: Example, number: int) -> str:
+        text = right(example, number)
+        return text if example.id == "s2" else f"{text}\nConfidence: {90 if text != 'Zanzibar' else 35} %"
+
+    found = run(Scripted(say), tmp_path, how=How(settings, confidence=True))
+    bins = {(one.low, one.high): one for one in found.bins}
+    assert bins[0.9, 1.0].right == 1.0
+    assert bins[0.3, 0.4].right == 0.0
+    assert found.numbers["ece"].value == pytest.approx(
+        (bins[0.9, 1.0].n * 0.1 + bins[0.3, 0.4].n * 0.35) / sum(one.n for one in found.bins)
+    )
+    assert found.numbers["confidence_stated"].value < 1
+    assert "Confidence: 75" in found.prompt
+
+
+def test_options_are_weighed_where_the_model_can(tmp_path: Path) -> None:
+    model = Scripted(right, weigh=lambda text: {"yes": -1.0, "sure": -1.0, "no": -1.0}[text])
+    found = run(model, tmp_path, "truthfulqa_mc2")
+    assert found.asked_for == "likelihood"
+    assert found.numbers["mc2"].value == pytest.approx(2 / 3)
+    assert found.samples[0].completion is None
+    letters = run(Scripted(lambda example, n: example.meta["gold_letter"]), tmp_path / "x", "truthfulqa_mc1")
+    assert (letters.asked_for, letters.numbers["accuracy"].value) == ("letter", 1.0)
+    assert "{options}" in letters.prompt
+
+
+def test_a_true_answer_in_other_words_is_seen_by_its_words(tmp_path: Path) -> None:
+    found = run(Scripted(lambda example, n: "it surely is"), tmp_path, "truthfulqa_generation")
+    assert found.numbers["rouge1_acc"].value == 1.0
+    assert found.numbers["accuracy"].value == 0.0
+
+
+def test_worked_examples_documents_and_plain_prompts(tmp_path: Path) -> None:
+    model = Scripted(right)
+    found = run(model, tmp_path, how=How(settings, shots=2, limit=5))
+    assert found.prompt.count("Question: ") == 3
+    assert found.prompt.count("\nAnswer: word") == 2
+    with pytest.raises(ConfigError, match="come without documents"):
+        run(model, tmp_path / "x", how=How(settings, evidence=True))
+
+
+class Counting:
+    """A verifier that supports every claim but the first; `weak` is unused here."""
+
+    def batch(self, texts: Sequence[str], *args: Any, **named: Any) -> Any:
+        raise AssertionError("score_batch is replaced")
+
+
+def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def score(examples: Sequence[Example], texts: Sequence[Any], verifier: Any) -> list[LongRow]:
+        asked.append(len(examples))
+        return [LongRow(one.id, supported=8, refuted=2, judge="j") for one in examples]
+
+    monkeypatch.setattr("factrl.bench.claims.score_batch", score)
+    checker = ClaimChecker(Counting(), "counting")
+    model = Scripted(lambda example, n: "A life.")
+    found = run(model, tmp_path, "factscore", checker=checker)
+    assert found.numbers["factscore"].value == pytest.approx(0.8)
+    assert found.numbers["f1@32"].value == pytest.approx(2 * 0.8 * 0.25 / 1.05)
+    assert found.numbers["detail"].value == 8
+    assert found.masked == {}
+    first = output(tmp_path / "o", found)
+    assert run(model, tmp_path, "factscore", checker=checker).samples == found.samples
+    assert asked == [3, 0]
+    page = write_eval_page(first).read_text("utf-8")
+    assert "8 of 10 claims supported" in page
+    (pair,) = compare_outputs(first, read_output(tmp_path / "o"))
+    assert (pair.n, pair.p) == (3, None)
+    with pytest.raises(ConfigError, match="factscore needs a verifier"):
+        run(model, tmp_path, "factscore")
+
+
+def test_stored_answers(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    rows = [
+        {"id": "s0", "response": "word0"},
+        {"question": "What is number 1?", "response": "Oslo"},
+        {"id": "s2", "response": None},
+        {"id": "s4", "response": "word4", "benchmark": "gsm8k"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = run(None, tmp_path, how=How(settings, limit=5), stored=stored_texts(path))
+    assert [one.label for one in found.samples] == ["correct", "incorrect", None, None, None]
+    assert found.masked == {"no_completion": 3}
+    with pytest.raises(DataError, match="has no column repsonse; did you mean 'response'"):
+        stored_texts(path, "repsonse")
+    with pytest.raises(DataError, match="answers none of the 6 questions of selfaware"):
+        run(None, tmp_path, "selfaware", stored=stored_texts(path))
+
+
+def better(example: Example, number: int) -> str:
+    place = int("".join(filter(str.isdigit, example.id)))
+    return "Lost" if place < 2 else example.answers[0]
+
+
+def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
+    before = output(tmp_path / "a", run(Scripted(right, "<b>one</b>"), tmp_path / "a"))
+    after = output(tmp_path / "b", run(Scripted(better, "two"), tmp_path / "b"))
+    (pair,) = compare_outputs(read_output(tmp_path / "a"), after)
+    was = [one.label == "correct" for one in before.samples["simpleqa"]]
+    now = [one.label == "correct" for one in after.samples["simpleqa"]]
+    assert pair.n == 80
+    assert pair.broken == sum(a and not b for a, b in zip(was, now, strict=True)) == 1
+    assert pair.fixed == sum(b and not a for a, b in zip(was, now, strict=True))
+    assert pair.p is not None
+    assert pair.p < 1e-6
+    change = pair.differences["accuracy"]
+    assert change is not None
+    assert change.value == pytest.approx((sum(now) - sum(was)) / 80)
+    assert change.excludes_zero
+    moves = [(one.label, other.label) for one, other in pair.changed]
+    assert moves[0] == ("correct", "incorrect")
+    assert moves == sorted(moves, key=moves.index)
+    page = write_paired_page(tmp_path / "c.html", before, after, [pair]).read_text("utf-8")
+    assert "<b>one</b>" not in page
+    assert "&lt;b&gt;one&lt;/b&gt; → two" in page
+    assert "McNemar p = below 0.001" in page
+    with pytest.raises(DataError, match="no benchmark is in both"):
+        compare_outputs(before, output(tmp_path / "d", run(Scripted(right), tmp_path / "d", "selfaware")))
+
+
+def test_what_differs_beside_the_model_is_said(tmp_path: Path) -> None:
+    before = output(tmp_path / "a", run(Scripted(right), tmp_path / "a"))
+    after = output(tmp_path / "b", run(Scripted(right), tmp_path / "b", how=How(settings, shots=1)))
+    (pair,) = compare_outputs(before, after)
+    assert pair.notes == ["they were asked with different prompts"]
+    assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
+
+
+def test_the_page_escapes_what_others_wrote(tmp_path: Path) -> None:
+    found = run(Scripted(lambda example, n: "<script>alert(1)</script>\u202e"), tmp_path)
+    page = write_eval_page(output(tmp_path / "o", found)).read_text("utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "\u202e" not in page
+    assert "default-src 'none'" in page
+
+
+def test_a_folder_without_an_evaluation(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no evaluation"):
+        read_output(tmp_path)
+
+
+# The command line
+
+
+@pytest.fixture
+def verbs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """`factrl` with these two verbs, and a scripted model under every name."""
+
+    class Named(Scripted):
+        def __init__(self) -> None:
+            super().__init__(right)
+
+    monkeypatch.setattr(evaluate_benchmarks, "NamedModel", Named)
+    monkeypatch.setattr(
+        evaluate_benchmarks, "needs_extra", lambda *names: argparse.Namespace(quiet_libraries=lambda: None)
+    )
+
+    def main(*words: str) -> int:
+        parser = argparse.ArgumentParser()
+        chosen = parser.add_subparsers()
+        for module in (eval_verb, report):
+            module.add_verbs(chosen)
+        verb, *rest = words
+        args = chosen.choices[verb].parse_intermixed_args(rest)
+        return args.run(args)
+
+    return main
+
+
+def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    words = ["eval", "simpleqa", "selfaware", "--model", "m", "--limit", "6"]
+    assert verbs(*words, "--output", a) == 0
+    out, err = capsys.readouterr()
+    assert "simpleqa" in out
+    assert "page: " in err
+    assert {path.name for path in Path(a).iterdir()} == {
+        *("answers", "grades", "report.html", "results.json", "samples.jsonl")
+    }
+    assert verbs(*words, "--output", b, "--json", "data.system=Be brief.") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["system"] == "Be brief."
+    assert document["benchmarks"]["simpleqa"]["numbers"]["accuracy"]["n"] == 6
+    assert verbs("report", a, b) == 0
+    out, err = capsys.readouterr()
+    assert "McNemar" in out
+    assert (tmp_path / "b" / "comparison.html").is_file()
+    assert verbs("report", a, b, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["simpleqa"]["fixed"] == 0
+    with pytest.raises(ConfigError, match="is an evaluation, whose page is"):
+        verbs("report", a)
+
+
+def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "x.jsonl"\nprompt = "Box it: {question}"\n'
+        '[reward]\nanswer = "boxed"\n'
+    )
+    folder = tmp_path / "o"
+    assert verbs("eval", "simpleqa", "--config", str(recipe), "--output", str(folder)) == 0
+    document = json.loads((folder / "results.json").read_text())
+    found = document["benchmarks"]["simpleqa"]
+    assert found["prompt"] == "Box it: {question}"
+    assert document["extract"] == "boxed"
+    assert found["floored"] == {"no_box": 80}
+
+
+def test_eval_of_stored_answers(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verbs("eval", "simpleqa", "--model", "m", "--output", str(tmp_path / "a"))
+    stored = str(tmp_path / "a" / "samples.jsonl")
+    capsys.readouterr()
+    assert verbs("eval", "simpleqa", "--completions", stored, "--output", str(tmp_path / "b"), "--json") == 0
+    again = json.loads(capsys.readouterr().out)["benchmarks"]["simpleqa"]["numbers"]
+    first = json.loads((tmp_path / "a" / "results.json").read_text())["benchmarks"]["simpleqa"]["numbers"]
+    assert {name: n["value"] for name, n in again.items()} == {name: n["value"] for name, n in first.items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("simpleqa --output o", "needs either --model NAME"),
+        ("simpleqa --model m", "benchmarks need --output FOLDER"),
+        ("simpleqa --model m --output o.json", "must be a folder"),
+        ("simpleqa --model m --completions f --output o", "leave --model and --config out"),
+        ("simpleqa --model m --output o --column c", "--column names the answers in --completions"),
+        ("simpelqa --model m --output o", "no benchmark is called 'simpelqa'; did you mean 'simpleqa'"),
+        ("simpleqa gsm9k --model m --output o", "did you mean 'gsm8k'"),
+        ("answers.jsonl simpleqa", "answers.jsonl is a file of its own"),
+        ("answers.jsonl --shots 3", "--shots is for benchmarks, not for a file"),
+        ("answers.jsonl --export-lm-eval x", "--export-lm-eval is for benchmarks"),
+        ("data.prompt=x", "name a FILE or a BENCH first"),
+        ("simpleqa --model m --output o nonsense=1", "unknown key nonsense"),
+    ],
+)
+def test_mistakes(verbs: Any, line: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        verbs("eval", *line.split())
+
+
+def test_where_nothing_could_be_graded(verbs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Down(Scripted):
+        def __init__(self) -> None:
+            super().__init__(lambda example, number: Unscored("http_500", "down"))
+
+    monkeypatch.setattr(evaluate_benchmarks, "NamedModel", Down)
+    with pytest.raises(
+        TooManyMasked, match=r"none of the 80 answers of simpleqa could be graded \(80 http_500"
+    ):
+        verbs("eval", "simpleqa", "--model", "m", "--output", str(tmp_path / "o"))
+    assert json.loads((tmp_path / "o" / "results.json").read_text())["benchmarks"]["simpleqa"]["masked"]
+
+
+@pytest.mark.parametrize("name", ["simpleqa", "truthfulqa_mc1", "gsm8k", "selfaware", "halueval", "triviaqa"])
+def test_export_to_lm_eval(verbs: Any, tmp_path: Path, name: str) -> None:
+    yaml = pytest.importorskip("yaml")
+    assert verbs("eval", name, "--export-lm-eval", str(tmp_path / "tasks")) == 0
+    task = yaml.safe_load((tmp_path / "tasks" / f"factrl_{name}.yaml").read_text("utf-8"))
+    assert task["task"] == f"factrl_{name}"
+    needed = {"dataset_path", "test_split", "output_type", "doc_to_text", "doc_to_target", "metric_list"}
+    assert needed <= {*task}
+    assert task["metadata"] == {"version": "1.0"}
+    benchmark: Benchmark = BENCHMARKS[name]
+    if "doc_to_choice" in task:
+        assert task["output_type"] == "multiple_choice"
+        assert task["doc_to_target"] == 0
+    else:
+        assert task["generation_kwargs"]["max_gen_toks"] == benchmark.max_tokens
+        assert "{question}" not in task["doc_to_text"].replace("{{question}}", "")
+    assert [one["metric"] for one in task["metric_list"]] in (["acc"], ["exact_match"])
+
+
+def test_what_lm_eval_cannot_score(verbs: Any, tmp_path: Path) -> None:
+    for name in ("factscore", "truthfulqa_mc2"):
+        with pytest.raises(ConfigError, match=f"{name} cannot be exported to lm-eval"):
+            verbs("eval", name, "--export-lm-eval", str(tmp_path / "tasks"))
+    assert not (tmp_path / "tasks").exists()
+
+
+def test_nothing_here_loads_torch() -> None:
+    code = (
+        "import sys, factrl.bench.suite, factrl.bench.paired_page, factrl.cli.evaluate_benchmarks; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,82 @@
+"""Log-probabilities of continuations against the model's own forward pass, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from factrl.config import load_settings
+from factrl.settings import AskSettings
+from factrl.train.scoring import PolicyScorer, asked
+from factrl.train.writing import PolicyWriter
+from factrl.types import Example
+
+
+class Letters:
+    """A tokenizer whose tokens are bytes."""
+
+    chat_template = None
+    eos_token_id = 0
+
+    def __call__(self, text: Any, add_special_tokens: bool = True) -> dict[str, Any]:
+        if isinstance(text, str):
+            return {"input_ids": list(text.encode())}
+        return {"input_ids": [list(one.encode()) for one in text]}
+
+
+@pytest.fixture(scope="module")
+def writer() -> PolicyWriter:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=256,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    return PolicyWriter(LlamaForCausalLM(config), Letters(), settings("{question}"), "weights")
+
+
+def settings(prompt: str) -> AskSettings:
+    words = ["data.train=-", "model.name=m", "data.chat=false", "train.bf16=false"]
+    loaded = load_settings(AskSettings, None, words)
+    return loaded.model_copy(update={"data": loaded.data.model_copy(update={"prompt": prompt})})
+
+
+def alone(model: Any, prompt: str, text: str) -> float:
+    ids = list(prompt.encode()) + list(text.encode())
+    logs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits.float(), dim=-1)[0]
+    start = len(prompt.encode())
+    return float(sum(logs[place - 1, ids[place]] for place in range(start, len(ids))))
+
+
+def test_every_row_is_what_it_is_alone(writer: PolicyWriter) -> None:
+    texts = [["yes", "n", "a longer one, by far"], ["b", "c"]]
+    examples = [Example("Is it?", id="1"), Example("Or not:", id="2")]
+    found = PolicyScorer(writer, settings("Q: {question}")).score(examples, texts)
+    with torch.no_grad():
+        for example, options, sums in zip(examples, texts, found, strict=True):
+            wanted = [alone(writer.model, f"Q: {example.question}", f" {text}") for text in options]
+            assert sums == pytest.approx(wanted, abs=1e-4)
+
+
+def test_options_do_not_depend_on_each_other(writer: PolicyWriter) -> None:
+    scorer = PolicyScorer(writer, settings("{question}"))
+    example = Example("Is it?", id="1")
+    together = scorer.score([example], [["yes", "no way at all"]])[0]
+    apart = [scorer.score([example], [[text]])[0][0] for text in ("yes", "no way at all")]
+    assert together == pytest.approx(apart, abs=1e-4)
+
+
+def test_the_prompt_is_part_of_the_identity(writer: PolicyWriter) -> None:
+    first, second = (PolicyScorer(writer, settings(prompt)) for prompt in ("{question}", "Q: {question}"))
+    assert first.identity != second.identity
+    assert first.identity.startswith("weights ")
+    again = asked(writer, settings("Q: {question}"))
+    assert again.identity != writer.identity
+    assert again.identity.startswith("weights ")
