@@ -1,4 +1,4 @@
-"""The server on a loopback port: what it answers, whom it lets in, and what its client believes."""
+"""The server on a loopback port: what it answers, once and again, and what its client believes."""
 
 from __future__ import annotations
 
@@ -9,101 +9,27 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import PARIS, RIGHT, WRONG, Make, request, servers, steps
 
-from factrl import Example, FakeLLM, Grader, Passage, Score, Span, load_reward, remote
-from factrl.cache import Store
+from factrl import Example, FakeLLM, Grader, Passage, load_reward, remote
 from factrl.cli import main
 from factrl.errors import LLMError
-from factrl.rewards import Reward, reward
-from factrl.verifier.presets import open_verifier
+from factrl.rewards import reward
+from factrl.server.describe import description
 from fault_server import FaultServer
-
-uvicorn = pytest.importorskip("uvicorn")
-from factrl.server.app import make_app  # noqa: E402
-from factrl.server.describe import description  # noqa: E402
-from factrl.server.service import Service  # noqa: E402
-
-RIGHT, WRONG = r"\boxed{Paris}", r"\boxed{a town on the Rhone}"
-QUESTION = {"question": "Capital of France?", "answers": ["Paris"]}
-PARIS = Example("Capital of France?", ("Paris",))
-
-
-@reward
-def steps(example: Example, completion: str) -> Score:
-    """Credit for the first word, a floor for an empty text."""
-    return Score(
-        {"a": 0.1, "b": 0.2}, (Span(0, 1, 1),) if completion else (), None if completion else "empty"
-    )
-
-
-class Running:
-    """A service behind uvicorn on a port of its own."""
-
-    def __init__(self, service: Service, token: str = "", **limits: Any) -> None:
-        config = uvicorn.Config(make_app(service, token, **limits), port=0, log_level="error", lifespan="on")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-        self.port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def ask(
-        self, path: str, body: Any = None, method: str = "", headers: Mapping[str, str] | None = None
-    ) -> tuple[int, Any]:
-        """Status and JSON of an answer; `body` is sent as JSON unless it is bytes."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        plain = {"Content-Type": "application/json"} if data is not None else {}
-        connection.request(
-            method or ("GET" if data is None else "POST"), path, data, {**plain, **(headers or {})}
-        )
-        response = connection.getresponse()
-        text = response.read()
-        connection.close()
-        return response.status, json.loads(text) if text[:1] in b"{[" else text.decode()
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-
-Make = Callable[..., Running]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    started: list[Running] = []
-
-    def start(judge: Any = None, token: str = "", limits: Any = None, **more: Any) -> Running:
-        rewards: dict[str, Reward] = {
-            "truthrl": load_reward("truthrl").with_(grade=Grader(judge)),
-            "steps": steps,
-        }
-        verifier = open_verifier("local", judge="weak")
-        service = Service(rewards, judge, verifier, Store(tmp_path / "answers.db"), **more)
-        started.append(Running(service, token, **(limits or {})))
-        return started[-1]
-
-    yield start
-    for running in started:
-        running.stop()
-
-
-def request(*completions: str, reward: str = "truthrl", **example: Any) -> dict[str, Any]:
-    return {
-        "reward": reward,
-        "samples": [{"example": {**QUESTION, **example}, "completion": c} for c in completions],
-    }
+    with servers(tmp_path) as start:
+        yield start
 
 
 # What it answers
@@ -155,6 +81,7 @@ WRONG_REQUESTS = {
         422,
         "1, 0 and 1",
     ),
+    "nowhere to search": ("/v1/verify", {"text": "Paris is in France."}, 422, "has no search"),
     "a list for a text": ("/v1/verify", {"text": ["a"]}, 422, '"text"'),
 }
 
@@ -196,18 +123,9 @@ def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, 
         raise KeyError("secret")
 
     server = make()
-    monkeypatch.setitem(running_rewards(server), "steps", broken)
+    monkeypatch.setitem(server.service.rewards, "steps", broken)
     status, answer = server.ask("/v1/score", request("x", reward="steps"))
     assert (status, answer) == (500, {"detail": "the reward is broken; the server's log says how"})
-
-
-def running_rewards(server: Running) -> dict[str, Reward]:
-    config: Any = server._server.config
-    api = config.app._app
-    score = next(route for route in api.routes if getattr(route, "path", "") == "/v1/score")
-    return next(
-        c.cell_contents for c in score.endpoint.__closure__ if isinstance(c.cell_contents, Service)
-    ).rewards
 
 
 # Sent again
@@ -251,92 +169,6 @@ def test_an_outage_is_not_kept(make: Make) -> None:
     assert states == ["masked", "scored"]
 
 
-# Who may enter, and with what
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"Authorization": ""}, {"Authorization": "Bearer sec"}, {"Authorization": "Bearer " + "x" * 9000}],
-)
-def test_without_the_token_nothing_is_done(make: Make, given: dict[str, str]) -> None:
-    server = make(token="secret")
-    status, answer = server.ask("/v1/score", request(RIGHT), headers=given)
-    assert (status, answer) == (401, {"detail": "give the server's token: Authorization: Bearer TOKEN"})
-    assert server.ask("/health/live")[0] == 200
-    assert server.ask("/v1/score", request(RIGHT), headers={"Authorization": "Bearer secret"})[0] == 200
-
-
-def test_guessing_tokens_is_stopped(make: Make) -> None:
-    server = make(token="secret")
-    statuses = [server.ask("/metrics", headers={"Authorization": f"Bearer {n}"})[0] for n in range(12)]
-    assert statuses == [401] * 10 + [429] * 2
-    assert server.ask("/metrics", headers={"Authorization": "Bearer secret"})[0] == 429
-
-
-def raw(server: Running, *parts: bytes, pause: float = 0.0) -> bytes:
-    """The answer to bytes that no well-behaved client sends."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        for part in parts:
-            try:
-                connection.sendall(part)
-            except OSError:
-                break
-            time.sleep(pause)
-        answer = b""
-        while b"\r\n\r\n" not in answer and (more := connection.recv(4096)):
-            answer += more
-        return answer.split(b"\r\n")[0]
-
-
-HEAD = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-
-
-def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> None:
-    server = make(limits={"body_limit": 100_000})
-    assert b" 413 " in raw(server, HEAD + b"Content-Length: 99999999\r\n\r\n")
-    chunk = b"2710\r\n" + b" " * 10_000 + b"\r\n"
-    assert b" 413 " in raw(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 12)
-    assert server.ask("/health/live")[0] == 200
-
-
-def test_a_body_that_never_ends_is_given_up(make: Make) -> None:
-    server = make(limits={"body_seconds": 0.3})
-    assert b" 408 " in raw(server, HEAD + b"Content-Length: 100\r\n\r\n", b"{", b" ", pause=0.1)
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [{"Content-Type": "application/octet-stream"}, {"Content-Encoding": "gzip"}, {"Content-Type": ""}],
-)
-def test_what_is_not_plain_json_is_refused_unread(make: Make, headers: dict[str, str]) -> None:
-    assert make().ask("/v1/score", b"\x80\x04", headers=headers)[0] == 415
-
-
-def test_too_many_samples_at_once_are_turned_away_and_told_when_to_return(make: Make) -> None:
-    go = threading.Event()
-
-    def wait(_: Any) -> str:
-        go.wait(20)
-        return "VERDICT: incorrect"
-
-    server = make(FakeLLM(wait), in_flight=3)
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(server.ask, "/v1/score", request(WRONG, WRONG))
-        while "factrl_samples_in_flight 2.0" not in server.ask("/metrics")[1]:
-            time.sleep(0.01)
-        status, answer = server.ask("/v1/score", request(RIGHT, RIGHT))
-        assert (status, "2 samples wait here" in answer["detail"]) == (429, True)
-        assert server.ask("/v1/score", request(RIGHT))[0] == 200
-        go.set()
-        assert first.result()[0] == 200
-
-
-def test_ready_says_why_not(make: Make) -> None:
-    assert make(FakeLLM(["ok"])).ask("/health/ready") == (200, {"status": "ready", "detail": ""})
-    status, answer = make(FakeLLM([LLMError("connection", "nobody listens")])).ask("/health/ready")
-    assert (status, answer["status"], "nobody listens" in answer["detail"]) == (503, "not ready", True)
-
-
 # Its client
 
 
@@ -359,7 +191,7 @@ def test_evidence_and_checklist_travel(make: Make) -> None:
         return {"a": 0.0}
 
     server, example = make(), Example("Q?", ("A",), "7", "t", True, False, (Passage("p", "t", "s"),), ("c",))
-    running_rewards(server)["look"] = look
+    server.service.rewards["look"] = look
     remote(server.url, "look")(example, "x")
     assert seen == [example]
 

@@ -8,6 +8,7 @@ answers wrongly: nothing that comes over the wire is believed because of its sha
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import uuid
@@ -83,13 +84,16 @@ class RemoteScores:
     def answer_together(self, calls: Sequence[Call]) -> list[Score | Unscored]:
         """Many completions in few requests; what is not scored is the error to be raised."""
         pairs = [(args[0], args[1]) for args, _ in calls]
+        chunks = [pairs[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE)]
+
+        async def ask_all() -> list[Any]:
+            return await asyncio.gather(*map(self._ask, chunks), return_exceptions=True)
+
         answers: list[Score | Unscored] = []
-        for start in range(0, len(pairs), AT_ONCE):
-            chunk = pairs[start : start + AT_ONCE]
-            try:
-                answers += wait_for(self._ask(chunk))
-            except LLMError as error:
-                answers += [error] * len(chunk)
+        for chunk, told in zip(chunks, wait_for(ask_all()), strict=True):
+            if isinstance(told, BaseException) and not isinstance(told, LLMError):
+                raise told
+            answers += [told] * len(chunk) if isinstance(told, LLMError) else told
         return answers
 
     async def _ask(self, pairs: Sequence[tuple[Example, Completion]]) -> list[Score | Unscored]:

@@ -8,14 +8,15 @@ not matter.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from factrl.data import render_prompt
-from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.llm import LLM, Message, connect
-from factrl.settings import LOCAL, DataSettings, JudgeSettings, RunSettings
+from factrl.errors import ConfigError, LLMError, MissingExtra, Unscored
+from factrl.llm import LLM, Message, connect, preflight
+from factrl.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
 
 Written = Completion | Unscored
@@ -59,14 +60,24 @@ class ServerWriter:
             model.
         max_tokens: length limit of an answer; what is cut there is `truncated`.
         workers: calls in flight at once.
+        whole: fields of a request that turn off what the model's server would cut from the distribution by
+            itself, sent with every sample.
     """
 
-    def __init__(self, llm: LLM, data: DataSettings, max_tokens: int, workers: int = 64) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        data: DataSettings,
+        max_tokens: int,
+        workers: int = 64,
+        whole: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         if data.prefill:
             raise ConfigError(
                 f"data.prefill = {data.prefill!r} cannot be given to a model behind a server; leave it out"
             )
         self._llm, self._data, self._max_tokens, self._workers = llm, data, max_tokens, workers
+        self._whole = whole
 
     @property
     def identity(self) -> str:
@@ -86,7 +97,7 @@ class ServerWriter:
     ) -> list[list[Written]]:
         """See `Writer.write`; a call that fails is an `Unscored` among the texts."""
         check_numbers(numbers, temperature)
-        sampling = {} if temperature == 0 else {"top_p": top_p}
+        sampling = {} if temperature == 0 else {"top_p": top_p, **self._whole}
         prompts = [render_prompt(example, self._data.prompt) for example in examples]
 
         def one(example: Example, prompt: str, number: int) -> Written:
@@ -105,7 +116,8 @@ class ServerWriter:
                 return error
             return Completion(reply.text, tokens=reply.tokens_out)
 
-        with ThreadPoolExecutor(self._workers) as pool:
+        pool = ThreadPoolExecutor(self._workers)
+        try:
             groups = [
                 [pool.submit(one, example, prompt, number) for number in numbers]
                 for example, prompt in zip(examples, prompts, strict=True)
@@ -114,11 +126,17 @@ class ServerWriter:
             for group in groups:
                 written.append([future.result() for future in group])
                 on_done()
-        return written
+            return written
+        finally:
+            pool.shutdown(cancel_futures=True)  # what interrupts does not wait for thousands of calls
 
 
 def open_writer(settings: RunSettings) -> Writer:
     """The model that `model.name` names: a server's address, `local`, or a policy to load in this process.
+
+    A server is asked one tiny question, so that it is there and its model has a name.  Servers have ways of
+    their own to cut a distribution (llama.cpp `min_p` and `top_k`, vLLM those of the model's
+    `generation_config.json`): they are off in `local`, and elsewhere a matter of how the server is started.
 
     Raises:
         SetupError: what the user must change.
@@ -128,15 +146,20 @@ def open_writer(settings: RunSettings) -> Writer:
     if name == LOCAL:
         from factrl.local.llama import shared_model
 
-        return ServerWriter(shared_model(), settings.data, limit, workers=1)
+        return ServerWriter(shared_model(), settings.data, limit, workers=1, whole={"top_k": 0, "min_p": 0.0})
     if name.startswith(("http://", "https://")):
-        JudgeSettings(url=name)  # raises for an address that holds a key
         limits = settings.judge.model_dump(include={"timeout_attempt", "timeout_call", "max_attempts"})
         workers = settings.judge.max_concurrency
         llm = connect(name, role="policy", retry_cut=False, max_concurrency=workers, **limits)
+        preflight(llm)
         return ServerWriter(llm, settings.data, limit, workers)
-    from factrl.train.writing import PolicyWriter
-
+    try:
+        from factrl.train.writing import PolicyWriter
+    except ModuleNotFoundError as error:
+        package = (error.name or "factrl").partition(".")[0]
+        if package == "factrl":
+            raise
+        raise MissingExtra(package, "train") from error
     return PolicyWriter.load(settings)
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from factrl.errors import ConfigError
+from factrl.forms import form_of
 from factrl.lab import arms, loop
 from factrl.lab.loop import LoopSettings, make_batch, sample, update
 from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, Tokenizer, _fresh, log_probs, pretrained
@@ -253,7 +254,7 @@ def test_your_own_reward(world: People, base: Base, tmp_path: Path) -> None:
         "    return {'right': float(label == 'correct')}\n"
     )
     spec = f"{file}:short"
-    assert arms.form_of(spec, arms.supplied(world, spec)) == "text"
+    assert form_of(spec, arms.supplied(world, spec)) == "text"
     assert arms.run_arm(world, base, spec, 0, 1).name == spec
 
 
@@ -279,7 +280,7 @@ def test_what_a_world_cannot_answer_is_refused(world: People, base: Base, tmp_pa
     ],
 )
 def test_forms(world: People, spec: str, form: str) -> None:
-    assert arms.form_of(spec, arms.supplied(world, spec)) == form
+    assert form_of(spec, arms.supplied(world, spec)) == form
 
 
 def test_settings_of_a_paper_that_mean_the_same_here() -> None:

@@ -22,16 +22,15 @@ from ..bench.shortqa import (
     load_completions,
     summarise,
 )
-from ..config import load_settings
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
 from ..grading import Form, Grader
 from ..llm import LLM, preflight
-from ..plan import open_judge, run_settings
+from ..plan import open_judge
 from ..progress import Progress
 from ..settings import AskSettings, JudgeSettings, RunSettings
 from ..types import Example
-from .options import Verbs, add_verb, as_overrides, at_least_one, needs_extra
+from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, needs_extra
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
@@ -63,24 +62,7 @@ def add_verbs(verbs: Verbs) -> None:
         "key=value, how a --model is asked, e.g. data.prompt=... train.max_completion_length=64; "
         "factrl show --settings lists them",
     )
-    parser.add_argument(
-        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
-    )
-    parser.add_argument(
-        "--extract",
-        choices=get_args(Extract),
-        help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
-        "(default: text; with --config as its reward does)",
-    )
-    parser.add_argument(
-        "--form",
-        choices=get_args(Form),
-        help="what rules take an answer for: short, it must equal an accepted one, as rewards have it; "
-        "sentence, it must give one (default: short for a FILE, sentence for benchmarks without --extract)",
-    )
-    parser.add_argument(
-        "--column", metavar="NAME", default="", help="column of the answers in FILE or in --completions"
-    )
+    _add_grading_options(parser)
     parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
     parser.add_argument(
         "--weights",
@@ -103,6 +85,27 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     _add_benchmark_options(parser.add_argument_group("for benchmarks"))
+
+
+def _add_grading_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
+    )
+    parser.add_argument(
+        "--extract",
+        choices=get_args(Extract),
+        help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
+        "(default: text; with --config as its reward does)",
+    )
+    parser.add_argument(
+        "--form",
+        choices=get_args(Form),
+        help="what rules take an answer for: short, it must equal an accepted one, as rewards have it; "
+        "sentence, it must give one (default: short for a FILE, sentence for benchmarks without --extract)",
+    )
+    parser.add_argument(
+        "--column", metavar="NAME", default="", help="column of the answers in FILE or in --completions"
+    )
 
 
 def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
@@ -227,10 +230,7 @@ def _ask(args: argparse.Namespace) -> tuple[Answered, LLM | None, Extract]:
         f"data.train={args.file}",
         *as_overrides(args, {"model": "model.name", "judge": "judge.url"}),
     ]
-    if args.config is not None:
-        settings = run_settings(args.config, overrides)
-    else:
-        settings = load_settings(AskSettings, None, overrides)
+    settings = ask_settings(AskSettings, args.config, overrides)
     extract = args.extract or ("boxed" if settings.reward.get("answer") == "boxed" else "text")
     data = settings.data
     examples = load_examples(

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
+from ..config import load_settings, peek
 from ..errors import MissingExtra
+from ..papers import load_reward, settings_of
+from ..settings import AskSettings
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
+A = TypeVar("A", bound=AskSettings)
 
 
 def add_verb(
@@ -43,6 +48,45 @@ def as_overrides(args: argparse.Namespace, keys: Mapping[str, str]) -> list[str]
     """
     given = {key: getattr(args, option) for option, key in keys.items()}
     return [*(f"{key}={value}" for key, value in given.items() if value is not None), *args.settings]
+
+
+def add_model(parser: argparse.ArgumentParser, does: str = "answers") -> None:
+    """`--model` and `--config`: which model is asked, and how."""
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"the model that {does}: a folder, a hub id, a policy of `factrl models list`, `local`, or "
+        "http://host:8000/v1#model (key: FACTRL_POLICY_API_KEY)",
+    )
+    parser.add_argument("--config", metavar="RECIPE.toml", help="ask the model as this recipe does")
+
+
+def add_judge(parser: argparse.ArgumentParser) -> None:
+    """`--judge`: the model that grades what rules cannot decide."""
+    parser.add_argument(
+        "--judge",
+        metavar="URL",
+        help="model server that grades what rules cannot decide, e.g. http://host:8000/v1#model; `local` is "
+        "a small one in this process",
+    )
+
+
+def ask_settings(cls: type[A], source: Path | str | None, overrides: Sequence[str]) -> A:
+    """How a model is asked: as its recipe does, with the prompt and the knobs of the paper that it names.
+
+    Args:
+        cls: `AskSettings`, or a kind of it with sections of its own.
+        source: a recipe, or the `config.toml` of an earlier run.
+        overrides: `key=value`.
+
+    Raises:
+        ConfigError: every problem at once, one line each.
+    """
+    paper = peek(cls, source, overrides, "paper")
+    if not isinstance(paper, str) or not paper:
+        return load_settings(cls, source, overrides)
+    knobs = {"reward": load_reward(paper).knobs}
+    return load_settings(cls, source, overrides, settings_of(paper), knobs)
 
 
 def at_least_one(text: str) -> int:

@@ -27,12 +27,13 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from ..errors import ConfigError
-from ..papers import load_reward, settings_of, split_spec
+from ..forms import form_of
+from ..papers import load_reward, settings_of
 from ..rewards import Reward
 from ..types import Example
 from .loop import LoopSettings, Optimizer, greedy, optimise, sample
 from .model import Base, Decoder, Tokenizer, answer_loss, log_probs
-from .world import ABSTENTION, Form, World
+from .world import ABSTENTION, World
 
 OFFLINE = ("sft", "rft", "r-tuning", "dpo", "iterative-dpo")
 PROBES = 8  # samples of the pretrained model that tell what it knows
@@ -40,14 +41,6 @@ EVALUATIONS = 6  # points of a curve after the first
 ROUNDS = 4  # of iterative DPO
 DPO_BETA = 0.1
 BATCH = 64  # questions or pairs of a step of an offline method
-FORMS: Mapping[str, Form] = {
-    "truthrl": "boxed",
-    "knowrl": "tags",
-    "fspo": "tags",
-    "klcf": "tags",
-    "factreason": "tags",
-    "robust": "tags",
-}
 _TOLD = (  # settings of a paper that keep their meaning in the lab
     "loss_type",
     "scale_rewards",
@@ -180,19 +173,6 @@ def paper_settings(spec: str) -> LoopSettings:
     """The lab's settings with those of the paper that mean the same on a model of any size."""
     told = settings_of(spec).get("train", {})
     return LoopSettings(**{name: told[name] for name in _TOLD if name in told})
-
-
-def form_of(spec: str, reward: Reward) -> Form:
-    """The form in which a reward reads completions; one of your own reads them as they are.
-
-    A knob `answer` says it first, as `truthrl` and `robust` have; one of your own may have it too.
-    """
-    told = reward.knobs.get("answer")
-    if told in ("boxed", "tags", "text"):
-        return told
-    if reward.knobs.get("thinking") is False:
-        return "text"
-    return FORMS.get(split_spec(spec)[0], "text")
 
 
 def _needs_probe(reward: Reward, example: Example) -> bool:

@@ -26,11 +26,12 @@ from typing import Any
 from ..abstention import abstains
 from ..checklist import Item
 from ..errors import ConfigError
+from ..forms import Form
 from ..sentences import sentences
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report
 from .names import invented, pairs
-from .world import ABSTENTION, ORACLE, Form, Wrapped, word_starts
+from .world import ABSTENTION, ORACLE, Wrapped, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"

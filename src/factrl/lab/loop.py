@@ -18,11 +18,12 @@ from typing import Literal
 
 import torch
 
+from ..forms import Form
 from ..rewards import Reward
 from ..train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from ..types import Completion, Example, Result
 from .model import END, PAD, Decoder, Tokenizer, log_probs
-from .world import Form, World
+from .world import World
 
 EVALUATED_AT_ONCE = 512
 

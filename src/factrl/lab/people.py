@@ -19,10 +19,11 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from ..forms import Form
 from ..grading import Grader
 from ..types import Claim, Example, Finding, Passage
 from ..verifier.report import Report
-from .world import ABSTENTION, Form, Wrapped, exact_report, word_starts
+from .world import ABSTENTION, Wrapped, exact_report, word_starts
 
 VERSION = 1  # of the pretraining text
 TIERS = ("known", "half", "unknown")

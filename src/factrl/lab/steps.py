@@ -20,13 +20,14 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from ..forms import Form
 from ..grading import Grader
 from ..sentences import sentences
 from ..text import think_answer
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report
 from .names import invented, pairs
-from .world import ORACLE, Form, Wrapped, word_starts
+from .world import ORACLE, Wrapped, word_starts
 
 SO = "so"  # ends the steps and begins the answer
 _LABELS: Mapping[bool, Finding] = {True: "supported", False: "refuted"}

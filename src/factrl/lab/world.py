@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from ..abstention import abstains
+from ..forms import Form
 from ..sentences import sentences
 from ..types import Claim, Example, Finding, Verdict
 from ..verifier.report import Check, Report
 
-Form = Literal["boxed", "tags", "text"]
 ABSTENTION = "I don't know"
 ORACLE = "fact table"  # who judges in a world
 _WORD = re.compile(r"\S+")

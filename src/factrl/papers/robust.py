@@ -132,8 +132,8 @@ def _whole(completion: Completion) -> Blocks:
 def _counts(report: Report, example: Example) -> Counter[str]:
     """How many claims are what.
 
-    `beside` adds nothing: true but off the question, said by the question, or nearly said before.  `skipped`
-    says nothing that evidence could decide, such as a hedge or a remark about the answer.
+    `beside` adds nothing: true but off the question, a denial, said by the question, or nearly said before.
+    `skipped` says nothing that evidence could decide, such as a hedge or a remark about the answer.
     """
     asked = content_words(" ".join([example.question, example.topic, *example.answers]))
     said: frozenset[str] = frozenset()
@@ -149,7 +149,8 @@ def _counts(report: Report, example: Example) -> Counter[str]:
             words = content_words(check.claim.text)
             new = words - asked - said
             tells = 2 * len(new) > len(words - asked) or any(word[0].isdigit() for word in new)
-            if words & asked and tells:
+            denies = bool((words - asked) & {"not", "never"})  # what is not so is without end
+            if words & asked and tells and not denies:
                 said |= words
             else:
                 label = "beside"

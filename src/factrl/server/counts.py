@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..types import Result
@@ -22,6 +23,7 @@ class Counts:
         if os.environ.get(MULTIPROCESS):
             from prometheus_client import multiprocess
 
+            _forget_the_dead(Path(os.environ[MULTIPROCESS]), multiprocess.mark_process_dead)
             multiprocess.MultiProcessCollector(self._registry)
             registry: Any = prometheus.CollectorRegistry()  # its values are in files that the other one reads
         else:
@@ -57,3 +59,13 @@ class Counts:
     def text(self) -> tuple[bytes, str]:
         """All counters in Prometheus' format, and its content type."""
         return self._prometheus.generate_latest(self._registry), self._prometheus.CONTENT_TYPE_LATEST
+
+
+def _forget_the_dead(folder: Path, forget: Callable[[int], None]) -> None:
+    """What a worker that was killed had in flight would be counted for ever; one that starts clears it."""
+    for file in folder.glob("gauge_live*_*.db"):
+        worker = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(worker, 0)
+        except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now
+            forget(worker)

@@ -73,7 +73,7 @@ class Service:
 
         Raises:
             Unknown: no such reward.
-            Unusable: an example lacks what the reward needs.
+            Unusable: an example lacks what the reward needs, or what its resources need.
             TooMuch: come back later.
             ledger.OtherBody: the key belongs to another request.
         """
@@ -122,6 +122,7 @@ class Service:
 
         Raises:
             Unknown: the server was started without a verifier.
+            Unusable: there is no evidence, and nowhere to search.
             TooMuch: come back later.
         """
         verifier = self._verifier
@@ -177,6 +178,8 @@ class Service:
             self.counts.waiting.set(self._waiting)
         try:
             return self._pool.submit(work).result()
+        except (ConfigError, DataError) as error:  # such as a text without evidence where nothing is searched
+            raise Unusable(str(error)) from None
         finally:
             with self._mutex:
                 self._waiting -= samples

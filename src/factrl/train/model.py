@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..errors import ModelError, nearest
@@ -57,6 +58,20 @@ def check_model(name: str) -> None:
             f"model.name = {name!r}: there is no such folder{nearest(path.name, around)}; give a folder that "
             "holds a model, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
         )
+
+
+def lora_config(told: ModelSettings) -> LoraConfig | None:
+    """PEFT's settings of an adapter; None when all weights are trained."""
+    if not told.lora:
+        return None
+    modules = told.lora_target_modules
+    return LoraConfig(
+        r=told.lora_rank,
+        lora_alpha=told.lora_alpha,
+        lora_dropout=told.lora_dropout,
+        target_modules=modules if isinstance(modules, str) else list(modules),
+        task_type="CAUSAL_LM",
+    )
 
 
 def uses_bf16(settings: TrainSettings) -> bool:

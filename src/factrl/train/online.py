@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from peft import LoraConfig
 from transformers import PrinterCallback
 
 from ..config import dump_toml
@@ -39,7 +38,7 @@ from .callbacks import (
     last_checkpoint,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
-from .model import check_model, load_policy, uses_bf16
+from .model import check_model, load_policy, lora_config, uses_bf16
 from .packed import restore_forward
 from .prompts import encode, render_prompts
 
@@ -101,7 +100,7 @@ def optimise(
         config,
         run=run,
         processing_class=tokenizer,
-        peft_config=_lora(settings),
+        peft_config=lora_config(settings.model),
     )
     trainer.remove_callback(PrinterCallback)
     checkpoint = last_checkpoint(run.checkpoints)
@@ -219,20 +218,6 @@ def _run_folder(settings: RunSettings) -> Run:
         run = Run.open(resume) if resume else Run.create(settings.run.dir, name, dump_toml(settings))
     path = broadcast_object_list([run and run.path])[0]
     return run or Run.beside(Path(str(path)))
-
-
-def _lora(settings: RunSettings) -> LoraConfig | None:
-    told = settings.model
-    if not told.lora:
-        return None
-    modules = told.lora_target_modules
-    return LoraConfig(
-        r=told.lora_rank,
-        lora_alpha=told.lora_alpha,
-        lora_dropout=told.lora_dropout,
-        target_modules=modules if isinstance(modules, str) else list(modules),
-        task_type="CAUSAL_LM",
-    )
 
 
 def _total_steps(trainer: FactualGRPOTrainer) -> int:

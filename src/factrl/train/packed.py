@@ -82,6 +82,7 @@ def _packed_forward(
     with torch.no_grad():
         entropy = -(all_log_probs.exp() * all_log_probs).sum(-1)
         is_top1 = logits.argmax(-1) == targets[run]
+        mean_logits = logits.mean(-1)
     if nothing:
         chosen, entropy = chosen * 0, entropy * 0
     zeros = chosen.new_zeros(wanted.shape)
@@ -92,6 +93,7 @@ def _packed_forward(
         log_probs=log_probs,
         entropy=zeros.masked_scatter(run, entropy),
         is_top1=torch.zeros_like(wanted).masked_scatter(run, is_top1),
+        mean_logits=zeros.masked_scatter(run, mean_logits),
         label_mask=wanted,
     )
 

@@ -108,6 +108,10 @@ def _uniforms(examples: Sequence[Example], numbers: Sequence[int], length: int, 
 
 
 def _fingerprint(model: Any) -> str:
-    """Of the weights themselves: a folder may hold others tomorrow under the same name."""
-    sums = [float(p.detach().float().sum()) for p in model.parameters()]
+    """Of the weights themselves: a folder may hold others tomorrow under the same name.
+
+    Sums of whole numbers, as those of fractions depend on how many threads add them up.
+    """
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = [int(p.detach().view(whole[p.element_size()]).sum(dtype=torch.int64)) for p in model.parameters()]
     return digest_of(sum(p.numel() for p in model.parameters()), sums)

@@ -1,0 +1,258 @@
+"""`factrl probe`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from .. import __version__
+from ..bench.shortqa import Extract, check_gradable
+from ..data import load_examples
+from ..errors import ConfigError, TooManyMasked
+from ..escape import one_line
+from ..journal import Journal
+from ..llm import LLM, preflight
+from ..majority import Majority, majority_curve
+from ..papers import load_reward
+from ..plan import open_judge
+from ..probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
+from ..resources import Supplier
+from ..rows import read_rows
+from ..settings import LOCAL
+from ..writers import Writer, open_writer
+from .options import (
+    Verbs,
+    add_judge,
+    add_model,
+    add_settings,
+    add_verb,
+    as_overrides,
+    ask_settings,
+    at_least_one,
+    needs_extra,
+)
+from .terminal import say, show_table, tell
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_OPTIONS = {
+    "model": "model.name",
+    "judge": "judge.url",
+    "samples": "sampling.num_samples",
+    "confidence": "probe.confidence",
+    "limit": "data.limit",
+    "seed": "run.seed",
+}
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "probe",
+        _probe,
+        about="find the questions that a model never gets right, by asking each of them many times",
+        example=(
+            "examples:\n"
+            "  factrl probe questions.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --output probed.jsonl\n"
+            "  factrl probe questions.jsonl --model http://localhost:8000/v1#Qwen/Qwen3-8B --samples 64 \\\n"
+            "      --judge http://localhost:8001/v1#judge --config recipe.toml --output probed.jsonl\n"
+            "then: factrl train truthrl:knowledge-ternary --data probed.jsonl …\n"
+            "A probe that was stopped goes on with the same command; more --samples or questions add to it."
+        ),
+    )
+    parser.add_argument("questions", metavar="QUESTIONS", help="questions with their accepted answers")
+    add_model(parser)
+    add_judge(parser)
+    parser.add_argument(
+        "--output",
+        metavar="FILE.jsonl",
+        required=True,
+        help="the questions with `ook`, `pass_rate` and `samples`; what made them goes beside it",
+    )
+    parser.add_argument(
+        "--samples", metavar="N", help="answers per question, at most (default: 256, as TruthRL)"
+    )
+    parser.add_argument(
+        "--confidence",
+        metavar="P",
+        help="call a question out of knowledge early, with the label of all samples at least this often, "
+        "e.g. 0.95 (default: 1, never early)",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="stop no question early; adds the majority of k answers"
+    )
+    parser.add_argument(
+        "--extract",
+        choices=get_args(Extract),
+        help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
+        "(default: as the reward of --config reads it, else text)",
+    )
+    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
+    parser.add_argument("--seed", metavar="N", help="seed of the samples")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_settings(parser, "how the model is asked, e.g. data.prompt=... train.max_completion_length=64")
+
+
+def _probe(args: argparse.Namespace) -> int:
+    output = Path(args.output)
+    if output.suffix != ".jsonl":
+        raise ConfigError(f"--output {args.output}: the dataset is JSON Lines; name it like probed.jsonl")
+    settings = _settings(args)
+    data = settings.data
+    examples = load_examples(
+        data.train,
+        split=data.split,
+        subset=data.subset,
+        columns=data.columns,
+        limit=data.limit,
+        require_answers=False,
+    )
+    check_gradable(examples, data.train)
+    extract = args.extract or _extraction(settings)
+    writer, judge = _models(settings)
+    sampling, stopping = settings.sampling, settings.stopping
+    told: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": settings.run.seed,
+        "extract": extract,
+    }
+    about = job(writer, judge, **told)
+    path = output.with_suffix(".journal.jsonl")
+    with Journal(path, about) as journal:
+        if journal.found:
+            tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
+        probed = probe(
+            examples,
+            writer,
+            Supplier(judge, settings.judge, settings.verifier).grade(),
+            journal,
+            stopping=stopping,
+            max_ungraded=settings.probe.max_ungraded,
+            workers=1 if settings.judge.url == LOCAL else min(settings.judge.max_concurrency, 64),
+            **told,
+        )
+    # The columns of the questions as they are, which an example no longer has.
+    rows = itertools.islice(read_rows(data.train, data.split, data.subset), data.limit)
+    write_probed(output, list(rows), probed)
+    decided = any(found.ook is not None for found in probed)
+    curve = majority_curve(probed, seed=settings.run.seed) if stopping.full and decided else []
+    document = {
+        "output": str(output),
+        **summary(probed, stopping),
+        "majority": [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve],
+        "about": {**about, **_provenance(settings), "stopping": asdict(stopping), "factrl": __version__},
+    }
+    _write(output.with_suffix(".about.json"), document)
+    _show(document, probed, curve, as_json=args.json)
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> ProbeRunSettings:
+    overrides = [f"data.train={args.questions}", *as_overrides(args, _OPTIONS)]
+    if args.full:
+        overrides += ["probe.first_correct=false"]
+    settings = ask_settings(ProbeRunSettings, args.config, overrides)
+    if args.full and not settings.stopping.full:
+        raise ConfigError(f"--full asks for all samples; leave out probe.confidence = {args.confidence}")
+    if "ook" in settings.data.columns:
+        raise ConfigError(
+            f"data.columns.ook = {settings.data.columns['ook']!r} would be read in place of the `ook` that "
+            "the probe writes; leave it out"
+        )
+    return settings
+
+
+def _extraction(settings: ProbeRunSettings) -> Extract:
+    """Where the reward of a recipe finds the answer."""
+    knobs = {**(load_reward(settings.paper).knobs if settings.paper else {}), **settings.reward}
+    return "boxed" if knobs.get("answer") == "boxed" else "text"
+
+
+def _models(settings: ProbeRunSettings) -> tuple[Writer, LLM | None]:
+    judge = open_judge(settings.judge)
+    if judge is None:
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    else:
+        preflight(judge)
+    name = settings.model.name
+    if name != LOCAL and not name.startswith(("http://", "https://")):
+        needs_extra("train.quiet", "train").quiet_libraries()
+    return open_writer(settings), judge
+
+
+def _provenance(settings: ProbeRunSettings) -> Mapping[str, Any]:
+    data = settings.data
+    asked = {"prompt": data.prompt, "system": data.system, "prefill": data.prefill}
+    limit = settings.train.max_completion_length
+    return {"questions": data.train, **asked, "max_completion_length": limit}
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _show(
+    document: Mapping[str, Any], probed: Sequence[Probed], curve: Sequence[Majority], *, as_json: bool
+) -> None:
+    if as_json:
+        say(json.dumps(document, indent=2))
+    else:
+        show_table(_table(document))
+        if curve:
+            say("")
+            show_table(_majority_table(curve))
+        say(f"questions  {document['output']}")
+    undecided = document["undecided"]
+    if sum(undecided.values()) == len(probed):
+        tally = ", ".join(f"{count} {cause}" for cause, count in undecided.items())
+        raise TooManyMasked(f"none of the {len(probed)} questions has a label ({tally})")
+    if undecided:
+        tell(
+            f"{sum(undecided.values())} questions have no label (`ook` is null): the same command asks them "
+            "again, and a reward that needs the label refuses their rows."
+        )
+
+
+def _table(document: Mapping[str, Any]) -> Table:
+    """Questions by label, why they were closed, and what that saved."""
+    from rich.table import Table
+    from rich.text import Text
+
+    share = document["ook_share"]
+    interval = f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]" if share else "–"
+    drawn, most = document["samples"], document["samples_of_a_full_probe"]
+    table = Table("questions", "number", "share, 95 % interval")
+    table.add_row("asked", str(document["questions"]), "")
+    table.add_row("out of knowledge", str(document["out_of_knowledge"]), interval)
+    table.add_row("known", str(document["known"]), "")
+    for cause, count in document["undecided"].items():
+        table.add_row(Text(f"undecided: {one_line(cause)}"), str(count), "")  # a cause is others' words
+    table.add_section()
+    for reason, count in document["stopped"].items():
+        table.add_row(f"stopped: {reason.replace('_', ' ')}", str(count), "")
+    table.add_section()
+    table.add_row("samples", str(drawn), f"{document['saved']:.1%} of {most} saved")
+    for cause, count in document["ungraded"].items():
+        table.add_row(Text(f"without a grade: {one_line(cause)}"), str(count), "")
+    return table
+
+
+def _majority_table(curve: Sequence[Majority]) -> Table:
+    from rich.table import Table
+
+    table = Table("majority of k", "accuracy", "abstention", "hallucination", "truthfulness")
+    for vote in curve:
+        shares = (vote.accuracy, vote.abstention, vote.hallucination, vote.truthfulness)
+        table.add_row(str(vote.k), *(f"{100 * share:.1f}" for share in shares))
+    return table

@@ -1,0 +1,211 @@
+"""`factrl stress`: does any of 36 known ways to cheat pay with a reward?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError, TooManyMasked
+from ..escape import one_line
+from ..journal import Journal
+from ..llm import preflight
+from ..plan import run_settings, supplied_reward
+from ..progress import Progress
+from ..settings import LOCAL, RunSettings
+from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one
+from .terminal import say, show_table, tell
+
+if TYPE_CHECKING:
+    from ..stress.attacks import Attack
+    from ..stress.order import Finding
+    from ..stress.run import Outcome, Setup
+
+ORACLE = "oracle"
+FEW = 2  # questions for the embedded judges, which take seconds per claim
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "stress",
+        _stress,
+        about="try 36 known ways to cheat on a reward, offline and in seconds",
+        example=(
+            "examples:\n"
+            "  factrl stress truthrl\n"
+            "  factrl stress my_reward.py:mine --form tags --html stress.html\n"
+            "  factrl stress robust --embedded --policies D01-D09\n"
+            "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B --search 64\n"
+            "exit code: 0 the order holds but for failures that the paper is known to have; 1 it is broken;\n"
+            "2 something must be changed first; 3 nothing could be graded"
+        ),
+    )
+    parser.add_argument("reward", metavar="REWARD", help="truthrl, truthrl:binary or my.py:reward")
+    parser.add_argument("--policies", metavar="IDS", help="only these, e.g. D01,D07-D11")
+    parser.add_argument(
+        "--judge", metavar="WHO", help="oracle (default: exact, offline), local, or a model server's URL"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="judge and verifier of the settings, without oracles"
+    )
+    parser.add_argument(
+        "--embedded", action="store_true", help=f"the judges in this process; {FEW} questions unless told"
+    )
+    parser.add_argument(
+        "--config", metavar="RECIPE.toml", help="take reward, judge and verifier from a recipe"
+    )
+    parser.add_argument("--form", choices=("tags", "boxed", "text"), help="how your reward reads completions")
+    parser.add_argument("--length", choices=("short", "long"), help="whether it reads short or long answers")
+    parser.add_argument(
+        "--questions", metavar="N", type=at_least_one, help="only the first N of 20 questions"
+    )
+    parser.add_argument("--paraphrases", metavar="N", type=at_least_one, help="only N of 3 wordings")
+    parser.add_argument(
+        "--search", metavar="N", type=at_least_one, help="try N random combinations of transformations too"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the search (default: 0)")
+    parser.add_argument("--strict", action="store_true", help="known failures count as broken")
+    parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")
+    parser.add_argument("--html", metavar="FILE", help="write a page")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
+
+
+def _stress(args: argparse.Namespace) -> int:
+    from ..stress import page
+    from ..stress.attacks import search
+    from ..stress.policies import RUNGS, policies
+    from ..stress.run import run_battery
+
+    ids = args.policies.split(",") if args.policies else []
+    count = len(RUNGS) + len(policies(ids))
+    _check_html(args.html)
+    setup = _setup(args)
+    journal = Journal(args.output, _about(setup)) if args.output else nullcontext(None)
+    with journal as rows, Progress("stress", count + (args.search or 0)) as progress:
+
+        def done(name: str) -> None:
+            progress.advance(1, name)
+
+        outcome = run_battery(setup, ids, journal=rows, on_done=done)
+        attacks = search(setup, args.search, args.seed, on_done=done) if args.search else []
+    if args.json:
+        say(json.dumps(page.document(outcome, attacks), indent=2, ensure_ascii=False))
+    else:
+        _show(outcome, attacks)
+    if args.html:
+        tell(f"page: {page.write_page(args.html, outcome, attacks)}")
+    return _ending(outcome, strict=args.strict)
+
+
+def _setup(args: argparse.Namespace) -> Setup:
+    """The reward with its judges.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    from ..forms import form_of
+    from ..stress.forms import length_of
+    from ..stress.policies import WAYS
+    from ..stress.prompts import prompts
+    from ..stress.run import STAND_INS, Setup, oracle_setup
+
+    oracle = not args.live and not args.embedded and args.judge in (None, ORACLE)
+    if args.judge == ORACLE and (args.live or args.embedded):
+        raise ConfigError("--judge oracle is offline; leave out --live and --embedded, or name another judge")
+    settings = _settings(args, oracle=oracle)
+    told = {"form": args.form, "length": args.length}
+    if oracle:
+        from ..papers import load_reward
+
+        reward = load_reward(settings.paper).with_(**settings.reward)
+        setup = oracle_setup(args.reward, reward, **told)
+        tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
+    else:
+        reward, judge = supplied_reward(settings)
+        if judge is not None:
+            preflight(judge)
+        form, length = (
+            args.form or form_of(args.reward, reward),
+            args.length or length_of(args.reward, reward),
+        )
+        claims = settings.verifier.judge or settings.verifier.preset
+        who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
+        setup = Setup(args.reward, reward, form, length, judges=who)
+    if settings.paper != args.reward and args.reward in STAND_INS:
+        tell(f"{STAND_INS[args.reward][1]}.")
+    few = FEW if args.embedded else len(prompts())
+    return replace(
+        setup,
+        questions=min(args.questions or few, len(prompts())),
+        ways=min(args.paraphrases or (1 if args.embedded else WAYS), WAYS),
+    )
+
+
+def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
+    from ..stress.run import STAND_INS
+
+    paper = args.reward
+    weights = ("reward.alpha", "reward.beta", "reward.gamma", "alpha", "beta", "gamma")
+    own = args.config or any(word.partition("=")[0] in weights for word in args.settings)
+    if paper in STAND_INS and not own:
+        paper = STAND_INS[paper][0]
+    judged = [] if oracle or args.judge is None else [f"judge.url={args.judge}"]
+    if args.embedded:
+        judged = [f"judge.url={LOCAL}", f"verifier.judge={LOCAL}"]
+    named = [f"paper={paper}", "model.name=none", "data.train=none", *judged]
+    return run_settings(args.config, [*named, *as_overrides(args, {})])
+
+
+def _about(setup: Setup) -> dict[str, object]:
+    """What decides the rewards, for the head of the journal."""
+    return {
+        "what": "factrl stress/1",
+        "reward": setup.spec,
+        "knobs": json.loads(json.dumps(dict(setup.reward.knobs), default=str)),
+        "form": setup.form,
+        "length": setup.length,
+        "judges": setup.judges,
+    }
+
+
+def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..stress import page
+
+    table = Table(*page.HEAD)
+    for part in (outcome.ladder, outcome.findings):
+        for found in part:
+            table.add_row(*(Text(text) for text in page.row_of(found)))
+        table.add_section()
+    show_table(table)
+    for found in outcome.of("known"):
+        say(f"known: {found.id}: {found.why}")
+    for found in outcome.of("broken"):
+        say(f"broken: {found.id} {found.name}: {one_line(found.text[:160])}")
+    for found in outcome.of("repaired"):
+        say(f"repaired: {found.id} is on the list of known failures and holds")
+    say("\n".join([*page.attack_lines(attacks), page.summary(outcome)]))
+
+
+def _ending(outcome: Outcome, *, strict: bool) -> int:
+    masked: list[Finding] = outcome.of("masked")
+    if masked and len(masked) == len(outcome.ladder) + len(outcome.findings) - len(outcome.of("n/a")):
+        causes = ", ".join(f"{name} {count}" for name, count in outcome.cells["know"].causes.items())
+        raise TooManyMasked(f"nothing could be graded ({causes})")
+    if masked:
+        tell(f"{len(masked)} comparisons are masked: too little was graded to say that they hold.")
+    return int(bool(outcome.of("broken", *(("known",) if strict else ()))))
+
+
+def _check_html(path: str | None) -> None:
+    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
+        raise ConfigError(f"--html {path}: name a file in a folder that exists")

@@ -1,0 +1,315 @@
+"""Chain of verification (CoVe): an answer is drafted, questioned, and written again; nothing is trained.
+
+Dhuliawala et al. 2023 (arXiv:2309.11495), section 3, in the factored form:
+
+    draft     the model answers as it always does
+    plan      it asks questions whose answers would show what of the draft is wrong
+    answers   it answers each question in a prompt of its own, without the draft, so that it does not copy it
+    revise    it writes the answer again, with the draft, the questions and their answers before it
+
+The paper's prompts are few-shot examples for its own tasks; these are instructions in our own words for any
+question.  The draft is sampled as told, the other steps are greedy.  Left out: the paper's separate step that
+compares draft and answers ("factor+revise").
+
+A model that plans no question that could be read has not verified anything, so its answer is `Unscored` and
+never the bare draft under the method's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from factrl.data import render_prompt
+from factrl.errors import ConfigError, Unscored
+from factrl.extract.replies import NONE
+from factrl.settings import LOCAL, DataSettings, RunSettings
+from factrl.types import Completion, Example
+from factrl.writers import Writer, Written, digest_of, open_writer
+
+if TYPE_CHECKING:
+    from factrl.train.writing import PolicyWriter
+
+PLAN_PROMPT = """\
+Below are a request and a draft of the answer, which may contain mistakes. Write short questions that check \
+the facts of the draft, one question for each fact: who, what, when, where, how many. Each question must be \
+understood without the draft, so write names instead of "he" or "it", and must not give away the answer.
+
+Write each question on a line of its own that starts with "- " and ends with a question mark, and nothing \
+else. If the draft states no fact, write only the word none.
+
+An example of a draft: The Bode Museum, designed by Ernst von Ihne, opened in 1904. It is in Berlin.
+Its questions:
+- Who designed the Bode Museum?
+- When did the Bode Museum open?
+- In which city is the Bode Museum?
+
+Request: {request}
+
+Draft: {draft}
+
+Questions:"""
+ANSWER_PROMPT = """\
+Answer the question in one short sentence. If you do not know the answer, say that you do not know.
+
+Question: {question}"""
+REVISE_PROMPT = """\
+Below are a request, a draft of the answer, and questions that were asked about its facts with independent \
+answers. Write the final answer to the request, in the form that the request asks for. Keep what the answers \
+confirm, correct what they contradict, and leave out what they leave in doubt. Do not mention the draft or \
+the check.
+
+Request: {request}
+
+Draft: {draft}
+
+Checks:
+{checks}
+
+Final answer:"""
+STEP_TOKENS = 256  # of a plan and of an answer to one question
+MAX_QUESTIONS = 12  # of one draft; those after it are counted and not asked
+AT_ONCE = 64  # drafts that take a step together
+
+_MARK = re.compile(r"\s*(?:[-*•‣◦–—]\s*|\(?\d{1,3}[.):]\s+|Q\d{1,3}[.:)]\s*)")
+_EMPHASIS = re.compile(r"\*\*|__|`")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What was written on the way to an answer.
+
+    Attributes:
+        draft: the first answer, without its prefill.
+        plan: the reply that lists the questions.
+        questions: those that were asked, in order, each once.
+        answers: one for each question.
+        not_asked: questions of the plan beyond `MAX_QUESTIONS`.
+        calls, tokens: texts written for this answer, and their tokens as far as they were counted.
+    """
+
+    draft: str
+    plan: str
+    questions: tuple[str, ...]
+    answers: tuple[str, ...]
+    not_asked: int
+    calls: int
+    tokens: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`."""
+        return asdict(self)
+
+
+class Checked(Completion):
+    """A final answer; `steps` holds what was written before it."""
+
+    steps: Steps
+
+    def __new__(cls, final: Completion, steps: Steps) -> Checked:
+        told = {"prefill": final.prefill, "truncated": final.truncated, "tokens": final.tokens}
+        self: Any = super().__new__(cls, final, **told)
+        self.steps = steps
+        return self
+
+
+class CoVeWriter:
+    """A `Writer` around a model: its answers are drafts that the model checks and writes again.
+
+    Args:
+        draft: writes the drafts, with the prompt, system message and prefill of the run.
+        steps: the same model, asked with an example's question alone; see `open_cove`.
+        prompt: the template of the drafts' prompt, which says in which form to answer.
+
+    Attributes:
+        identity: the model, how it is asked for a draft, and a digest of the prompts of the other steps.
+    """
+
+    def __init__(self, draft: Writer, steps: Writer, prompt: str = "{question}") -> None:
+        self._draft, self._steps, self._prompt = draft, steps, prompt
+        asked = digest_of(PLAN_PROMPT, ANSWER_PROMPT, REVISE_PROMPT, MAX_QUESTIONS, prompt, steps.identity)
+        self.identity = f"cove@{asked} {draft.identity}"
+
+    def write(
+        self,
+        examples: Sequence[Example],
+        numbers: Sequence[int] = (0,),
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        on_done: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
+        """See `Writer.write`; every text is a `Checked`.
+
+        Returns:
+            Instead of a text, an `Unscored` where a step failed: `plan_unreadable`, `truncated` for a plan
+            or an answer over its limit, or what the model's server reports.
+        """
+        at_once = max(1, AT_ONCE // len(numbers))
+        written: list[list[Written]] = []
+        for start in range(0, len(examples), at_once):
+            part = examples[start : start + at_once]
+            drafts = self._draft.write(part, numbers, temperature=temperature, top_p=top_p, seed=seed)
+            for group in self._checked(part, drafts):
+                written.append(group)
+                on_done()
+        return written
+
+    def _checked(
+        self, examples: Sequence[Example], drafts: Sequence[Sequence[Written]]
+    ) -> list[list[Written]]:
+        """The final answer for each draft; all drafts take a step together."""
+        groups: list[list[Unscored | _Check]] = [
+            [d if isinstance(d, Unscored) else _Check(render_prompt(e, self._prompt), d) for d in group]
+            for e, group in zip(examples, drafts, strict=True)
+        ]
+        checks = [one for group in groups for one in group if isinstance(one, _Check)]
+        plans = self._asked("plan", [check.plan_prompt for check in checks])
+        for check, plan in zip(checks, plans, strict=True):
+            check.take_plan(plan)
+        asked = [(check, question) for check in checks for question in check.questions]
+        answers = self._asked("answer", [ANSWER_PROMPT.format(question=question) for _, question in asked])
+        for (check, _), answer in zip(asked, answers, strict=True):
+            check.take_answer(answer)
+        last = [check for check in checks if check.failure is None and check.questions]
+        finals = self._asked("revise", [check.revise_prompt for check in last])
+        for check, final in zip(last, finals, strict=True):
+            check.final = final
+        return [[one if isinstance(one, Unscored) else one.written for one in group] for group in groups]
+
+    def _asked(self, step: str, prompts: Sequence[str]) -> list[Written]:
+        """Greedy replies to prompts; equal ones are asked once."""
+        examples = [Example(prompt, id=f"{step}/{digest_of(prompt)}") for prompt in dict.fromkeys(prompts)]
+        replies = self._steps.write(examples) if examples else []
+        found = {example.question: reply for example, (reply,) in zip(examples, replies, strict=True)}
+        return [found[prompt] for prompt in prompts]
+
+
+@dataclass
+class _Check:
+    """One draft on its way; `failure` is the first thing that went wrong."""
+
+    request: str
+    draft: Completion
+    plan: str = ""
+    planned: list[str] = field(default_factory=list)
+    answers: list[Completion] = field(default_factory=list)
+    final: Written | None = None
+    failure: Unscored | None = None
+    tokens: int = 0
+
+    @property
+    def questions(self) -> list[str]:
+        return self.planned[:MAX_QUESTIONS]
+
+    @property
+    def plan_prompt(self) -> str:
+        return PLAN_PROMPT.format(request=self.request, draft=self._shown)
+
+    @property
+    def revise_prompt(self) -> str:
+        pairs = zip(self.questions, self.answers, strict=True)
+        checks = "\n".join(f"- {question} {' '.join(answer.split())}" for question, answer in pairs)
+        return REVISE_PROMPT.format(request=self.request, draft=self._shown, checks=checks)
+
+    @property
+    def _shown(self) -> str:
+        """The draft as a reader sees it, with what its prompt began it with."""
+        return f"{self.draft.prefill}{self.draft}".strip()
+
+    @property
+    def written(self) -> Written:
+        """What the method comes to; the draft where the plan says that there is nothing to ask."""
+        final = self.draft if self.final is None else self.final
+        if self.failure is not None or isinstance(final, Unscored):
+            return self.failure or final
+        written = [self.draft, *self.answers, *([] if self.final is None else [final])]
+        steps = Steps(
+            draft=str(self.draft),
+            plan=self.plan,
+            questions=tuple(self.questions),
+            answers=tuple(map(str, self.answers)),
+            not_asked=len(self.planned) - len(self.questions),
+            calls=len(written) + 1,
+            tokens=self.tokens + sum(text.tokens or 0 for text in written),
+        )
+        return Checked(final, steps)
+
+    def take_plan(self, reply: Written) -> None:
+        plan = self._sound(reply, "plan")
+        if plan is not None:
+            self.plan, self.tokens = str(plan), plan.tokens or 0
+            try:
+                self.planned = read_questions(plan)
+            except Unscored as error:
+                self.failure = error
+
+    def take_answer(self, reply: Written) -> None:
+        answer = self._sound(reply, "answer")
+        if answer is not None:
+            self.answers.append(answer)
+
+    def _sound(self, reply: Written, step: str) -> Completion | None:
+        """A reply that is all there."""
+        problem = reply if isinstance(reply, Unscored) else None
+        if isinstance(reply, Completion):
+            if not reply.truncated:
+                return reply
+            problem = Unscored("truncated", f"the {step} is longer than its limit", stage=f"cove {step}")
+        self.failure = self.failure or problem
+        return None
+
+
+def open_cove(settings: RunSettings) -> CoVeWriter:
+    """Chain of verification with the model that `model.name` names, its drafts asked for as told.
+
+    Raises:
+        SetupError: as `open_writer`.
+    """
+    name, data = settings.model.name, settings.data
+    limit = max(STEP_TOKENS, settings.train.max_completion_length)  # the revised answer needs its own room
+    train = settings.train.model_copy(update={"max_completion_length": limit})
+    told = {name: getattr(settings, name) for name in RunSettings.model_fields}  # no way of asking among them
+    direct = RunSettings.model_validate({**told, "paper": settings.paper or "cove"})
+    plain = direct.model_copy(update={"data": DataSettings(train=data.train, chat=data.chat), "train": train})
+    draft = open_writer(direct)
+    if name == LOCAL or name.startswith(("http://", "https://")):
+        return CoVeWriter(draft, open_writer(plain), data.prompt)
+    return CoVeWriter(draft, _same_weights(draft, plain), data.prompt)
+
+
+def read_questions(reply: str) -> list[str]:
+    """The questions of a plan, in order and each once; none when it says plainly that there are none.
+
+    A question is a line that ends with a question mark.  A line before the list may introduce it; a list item
+    that is no question is refused, because what it asks is not known.
+
+    Raises:
+        Unscored: `plan_unreadable`.
+    """
+    _, _, text = reply.rpartition("</think>")
+    lines = [_EMPHASIS.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    found: list[str] = []
+    for line in lines:
+        words = _MARK.sub("", line, count=1).strip()
+        if words.endswith("?") and len(words.split()) > 1:
+            found.append(words)
+        elif found or _MARK.match(line):
+            if " ".join(re.findall(r"\w+", words.lower())) in NONE and not found:
+                return []
+            raise Unscored("plan_unreadable", f"no question: {words[:120]!r}", stage="cove plan")
+    if found or (len(lines) == 1 and " ".join(re.findall(r"\w+", lines[0].lower())) in NONE):
+        return [*dict.fromkeys(found)]
+    raise Unscored("plan_unreadable", f"no question in {' '.join(reply.split())[:120]!r}", stage="cove plan")
+
+
+def _same_weights(draft: Any, settings: RunSettings) -> PolicyWriter:
+    """The policy that is loaded already, asked in another way."""
+    from factrl.train.writing import PolicyWriter
+
+    if not isinstance(draft, PolicyWriter):
+        raise ConfigError(f"chain of verification needs a model to ask, not {type(draft).__name__}")
+    return PolicyWriter(draft.model, draft.tokenizer, settings, draft.identity.rpartition(" ")[0])

@@ -1,0 +1,113 @@
+"""What the majority of k answers comes to, for growing k (TruthRL, arXiv 2509.25760, Figure 2).
+
+The figure's code is not released, so the vote is defined here.  Answers vote together when they are certainly
+the same one (`factrl.answers.same_answer`), and "I don't know" is one more candidate.  Which of several
+leaders wins is drawn, so a tie counts for each of them in equal parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from factrl.answers import final_answer, normalize_answer, same_answer
+from factrl.probe import Probed, ProbeSample
+from factrl.types import Label
+
+DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more
+_OUTCOMES: tuple[Label, ...] = ("correct", "abstained", "incorrect")
+
+
+@dataclass(frozen=True, slots=True)
+class Majority:
+    """The vote of k answers, over questions.
+
+    Attributes:
+        k: how many answers vote.
+        accuracy, abstention, hallucination: shares of the questions, summing to 1.
+    """
+
+    k: int
+    accuracy: float
+    abstention: float
+    hallucination: float
+
+    @property
+    def truthfulness(self) -> float:
+        """Accuracy minus hallucination."""
+        return self.accuracy - self.hallucination
+
+
+def majority_curve(probed: Sequence[Probed], *, seed: int = 0, draws: int = DRAWS) -> list[Majority]:
+    """Votes of 1, 2, 4, … and of all samples, expected over the choice of k samples of each question.
+
+    The expectation is exact where a question has no more than `draws` subsets of that size, and a mean over
+    that many random ones otherwise.  Samples without a grade do not vote: a question with fewer than k
+    graded ones votes with all that it has.  Questions without a label (`ook` None) are left out.
+
+    Args:
+        probed: questions that all got the same number of samples; where a probe stopped at the first correct
+            answer, the samples are not a fair draw.
+
+    Raises:
+        ValueError: they did not, or no question has a label.
+    """
+    sizes = {len(found.samples) for found in probed}
+    voters = [found for found in probed if found.ook is not None and found.graded]
+    if len(sizes) != 1 or not voters:
+        raise ValueError(f"a majority needs a full probe with graded answers, not {sorted(sizes)} samples")
+    largest = sizes.pop()
+    steps = [*itertools.takewhile(lambda k: k < largest, (2**i for i in itertools.count())), largest]
+    rng = np.random.default_rng(seed)
+    shares = np.zeros((len(steps), len(_OUTCOMES)))
+    for found in voters:
+        candidates, worth = _candidates([s for s in found.samples if s.label is not None])
+        for step, k in enumerate(steps):
+            chosen = _subsets(len(candidates), min(k, len(candidates)), draws, rng)
+            shares[step] += _elected(candidates[chosen], len(worth)) @ worth
+    shares /= len(voters)
+    return [Majority(k, *map(float, row)) for k, row in zip(steps, shares, strict=True)]
+
+
+def _candidates(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The number of the candidate that each sample votes for, and what a candidate is worth.
+
+    Worth is `(candidates, 3)`: the shares of its samples that are correct, abstained and incorrect.
+    """
+    answers = [None if s.label == "abstained" else final_answer(s.answer) for s in samples]
+    numbers: dict[str | None, int] = {}
+    alike: dict[str, list[str]] = {}  # `same_answer` is slow, and hardly ever holds outside of these
+    for answer in answers:
+        if answer in numbers:
+            continue
+        near = [] if answer is None else alike.setdefault(normalize_answer(answer) or answer, [])
+        same = next((other for other in near if answer is not None and same_answer(other, answer)), None)
+        numbers[answer] = len({*numbers.values()}) if same is None else numbers[same]
+        if answer is not None:
+            near.append(answer)
+    votes = [numbers[answer] for answer in answers]
+    worth = np.zeros((max(votes) + 1, len(_OUTCOMES)))
+    for vote, sample in zip(votes, samples, strict=True):
+        worth[vote] += [sample.label == outcome for outcome in _OUTCOMES]
+    return np.array(votes), worth / worth.sum(axis=1, keepdims=True)
+
+
+def _subsets(n: int, k: int, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`(subsets, k)` places among n: all subsets where they are few, else `draws` random ones."""
+    if math.comb(n, k) <= draws:
+        return np.array([*itertools.combinations(range(n), k)])
+    return rng.permuted(np.tile(np.arange(n), (draws, 1)), axis=1)[:, :k]
+
+
+def _elected(votes: NDArray[np.int64], candidates: int) -> NDArray[np.float64]:
+    """How likely each candidate is to win, over the rows of votes; leaders share a row."""
+    rows = np.arange(len(votes))[:, None]
+    counts = np.bincount((rows * candidates + votes).ravel(), minlength=len(votes) * candidates)
+    counts = counts.reshape(len(votes), candidates)
+    leads = counts == counts.max(axis=1, keepdims=True)
+    return (leads / leads.sum(axis=1, keepdims=True)).mean(axis=0)

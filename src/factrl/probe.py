@@ -1,0 +1,378 @@
+"""The knowledge boundary: which questions a model ever gets right, found by asking each many times.
+
+TruthRL (arXiv 2509.25760, section 3.2) draws 256 answers per question and calls it out of knowledge (`ook`)
+when none of them is correct.  Here a question is asked in growing rounds and closed as soon as its label
+cannot change: at its first correct answer.  Closing unknown questions early as well costs certainty, so it is
+off unless a confidence says how much of it may go.
+
+An answer that could not be graded is neither right nor wrong.  A question with too many of them and no
+correct one has no label.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from factrl.bench.metrics import wilson
+from factrl.bench.shortqa import Extract, GradeAnswer, grade_completions
+from factrl.bench.shortqa import Row as Graded
+from factrl.errors import ConfigError, TooManyMasked, Unscored
+from factrl.grading import GRADE_PROMPT
+from factrl.journal import Journal
+from factrl.llm import LLM
+from factrl.progress import Progress
+from factrl.rows import Row
+from factrl.settings import AskSettings, Positive, SamplingSettings, Section
+from factrl.stopping import Stop, Stopping
+from factrl.types import Completion, Example, Label
+from factrl.writers import Writer, Written, digest_of
+
+_Kept = Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]
+
+AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most
+_MANY = 20  # questions, of which more than half cannot fail by chance
+
+
+class ProbeSampling(SamplingSettings):
+    """`[sampling]` of a probe: TruthRL's number of samples, from the model's own distribution."""
+
+    num_samples: Positive = 256
+    """Answers per question, at most."""
+    temperature: float = Field(default=1.0, ge=0)
+    """Sampling temperature; 0 writes the most likely answer."""
+
+
+class ProbeSettings(Section):
+    """`[probe]`: when a question has been asked enough."""
+
+    first_correct: bool = True
+    """Stop asking a question at its first correct answer; off, every question gets all samples."""
+    confidence: float = Field(default=1.0, gt=0.5, le=1)
+    """Call a question out of knowledge early, so that the label is that of all samples at least this often,
+    whatever the question's pass rate; 1 never does."""
+    max_ungraded: float = Field(default=0.1, ge=0, lt=1)
+    """Share of a question's samples that may lack a grade; above it, the question has no label."""
+
+
+class ProbeRunSettings(AskSettings):
+    """What `factrl probe` can be told."""
+
+    sampling: ProbeSampling = ProbeSampling()  # pyright: ignore[reportIncompatibleVariableOverride]
+    probe: ProbeSettings = ProbeSettings()
+
+    @property
+    def stopping(self) -> Stopping:
+        """When a question has been asked enough."""
+        return Stopping(self.sampling.num_samples, **self.probe.model_dump(exclude={"max_ungraded"}))
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSample:
+    """One answer to a question.
+
+    Attributes:
+        text: what the model wrote; None when it could not be asked.
+        label: what became of it; None when it could not be graded, and then `cause` says why.
+        answer: the part of the text that was graded.
+        truncated: the text stopped at the length limit.
+        tokens: how many the model wrote; None where nobody counted.
+    """
+
+    text: str | None
+    label: Label | None
+    answer: str = ""
+    cause: str | None = None
+    truncated: bool = False
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A question and what its samples say of it.
+
+    Attributes:
+        ook: no sample is correct; None when too few could be graded to say so, and then `cause` is the
+            commonest reason.
+        stopped: why no more was asked.
+    """
+
+    example: Example
+    samples: Sequence[ProbeSample]
+    ook: bool | None
+    stopped: Stop
+    cause: str | None = None
+
+    @property
+    def graded(self) -> int:
+        """Samples with a grade."""
+        return sum(sample.label is not None for sample in self.samples)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Correct samples / graded ones, None without any.
+
+        Estimates the chance of a correct answer without bias only in a full probe: one that stops at the
+        first correct answer stops where the rate happens to be high.
+        """
+        correct = sum(sample.label == "correct" for sample in self.samples)
+        return correct / self.graded if self.graded else None
+
+
+def probe(
+    examples: Sequence[Example],
+    writer: Writer,
+    grader: GradeAnswer,
+    journal: Journal,
+    *,
+    stopping: Stopping,
+    max_ungraded: float = 0.1,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    extract: Extract = "text",
+    workers: int = 16,
+) -> list[Probed]:
+    """Ask and grade until every question has been asked enough.
+
+    Args:
+        examples: questions with accepted answers and ids of their own.
+        writer: the model.
+        grader: grades one answer; called from several threads.
+        journal: opened for `job` of the same arguments; what it holds is not asked again, also when there
+            were fewer samples per question or fewer questions then.  Questions that a finished probe left
+            without a label are asked again.
+        max_ungraded: share of a question's samples that may lack a grade; with more, and no correct one, it
+            has no label.
+        extract: what of a completion is the answer, see `factrl.bench.shortqa.grade_completions`.
+        workers: answers that are graded at the same time.
+
+    Raises:
+        TooManyMasked: most of a part could not be graded; the part is not kept.
+        RewardBug: the grader raised something other than `Unscored`.
+    """
+    kept = _kept(journal)
+    states = [_State(example, stopping, kept) for example in examples]
+    again = _without_label(states, max_ungraded)
+    asked = again or states
+    still, total = sum(not state.closed for state in states), stopping.samples * len(states)
+    told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
+    with Progress("probe", total, already=sum(state.done for state in states)) as progress:
+        for part, numbers in _parts(asked, stopping):
+            those = [state.example for state in part]
+            count = functools.partial(progress.advance, len(numbers))
+            written = writer.write(those, numbers, **told, on_done=count)
+            samples = _graded(those, written, grader, extract, workers)
+            if not again:
+                _check_graded(samples)
+            done, closed = _progress(part)
+            fresh = [g[len(s.samples) - numbers[0] :] for s, g in zip(part, samples, strict=True)]
+            _keep(journal, part, fresh)
+            for state, group in zip(part, fresh, strict=True):
+                state.samples += group
+            still -= _progress(part)[1] - closed
+            saved = _progress(part)[0] - done - len(part) * len(numbers)
+            progress.advance(saved, f"{still} questions open")
+    return [state.found(max_ungraded) for state in states]
+
+
+def job(
+    writer: Writer, judge: LLM | None, *, temperature: float, top_p: float, seed: int, extract: Extract
+) -> Mapping[str, Any]:
+    """What decides the samples of a question and their grades, for the head of a journal."""
+    rules = "rules" if judge is None else f"{getattr(judge, 'identity', judge)!s} {digest_of(GRADE_PROMPT)}"
+    return {
+        "model": writer.identity,
+        "grader": rules,
+        "extract": extract,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+    }
+
+
+def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
+    """The probe as plain data: questions by label and by why they stopped, samples drawn and saved.
+
+    `ook_share` is over the questions with a label, with its 95 % interval (Wilson).
+    """
+    counts = Counter(found.ook for found in probed)
+    decided = counts[True] + counts[False]
+    drawn, most = sum(len(found.samples) for found in probed), stopping.samples * len(probed)
+    ungraded = Counter(sample.cause for found in probed for sample in found.samples if sample.cause)
+    return {
+        "questions": len(probed),
+        "out_of_knowledge": counts[True],
+        "known": counts[False],
+        "undecided": dict(Counter(found.cause for found in probed if found.cause).most_common()),
+        "ook_share": asdict(wilson(counts[True], decided)) if decided else None,
+        "stopped": dict(Counter(found.stopped for found in probed).most_common()),
+        "samples": drawn,
+        "samples_of_a_full_probe": most,
+        "saved": 1 - drawn / most if most else 0.0,
+        "ungraded": dict(ungraded.most_common()),
+    }
+
+
+def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> None:
+    """Write a dataset: the rows of the questions with what was found, for `factrl train` and `factrl tune`.
+
+    Added to each row: `id`, where it has none; `ook`, null without a label; `pass_rate`; and `samples`, a
+    list of tables with the fields of `ProbeSample`.  The file is whole or not there.
+
+    Args:
+        rows: as the dataset has them, in the order of `probed`.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.tmp")
+        with unfinished.open("w", encoding="utf-8") as file:
+            for row, found in zip(rows, probed, strict=True):
+                named = {} if str(row.get("id")) == found.example.id else {"id": found.example.id}
+                samples = [asdict(sample) for sample in found.samples]
+                said = {"ook": found.ook, "pass_rate": found.pass_rate, "samples": samples}
+                file.write(json.dumps({**row, **named, **said}, default=str) + "\n")
+        unfinished.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+# Asking
+
+
+class _State:
+    """One question, as far as it has been asked.
+
+    Args:
+        kept: question -> number of its first sample -> samples, of an earlier process.
+    """
+
+    def __init__(self, example: Example, stopping: Stopping, kept: _Kept) -> None:
+        self.example, self.key, self._stopping = example, digest_of(example), stopping
+        self.samples: list[ProbeSample] = []
+        found = kept.get(self.key, {})
+        while not self.closed and (rows := found.get(len(self.samples))):
+            self.samples += [ProbeSample(**row) for row in rows]
+        del self.samples[stopping.samples :]
+
+    @property
+    def closed(self) -> bool:
+        return self._why() is not None
+
+    @property
+    def done(self) -> int:
+        """Samples that are there or will not be needed."""
+        return self._stopping.samples if self.closed else len(self.samples)
+
+    def found(self, max_ungraded: float) -> Probed:
+        stopped, samples = self._why(), tuple(self.samples)
+        if stopped is None:
+            raise RuntimeError(f"question {self.example.id!r} is still open")
+        if any(sample.label == "correct" for sample in samples):
+            return Probed(self.example, samples, False, stopped)
+        causes = Counter(sample.cause or "" for sample in samples if sample.label is None)
+        if causes.total() > max_ungraded * len(samples):
+            return Probed(self.example, samples, None, stopped, causes.most_common(1)[0][0])
+        return Probed(self.example, samples, True, stopped)
+
+    def _why(self) -> Stop | None:
+        return self._stopping.why([sample.label for sample in self.samples])
+
+
+def _keep(journal: Journal, part: Sequence[_State], fresh: Sequence[Sequence[ProbeSample]]) -> None:
+    """Write a part as one row: it is there or not, so a killed probe goes on with the same parts."""
+    rows = {
+        state.key: {
+            "id": state.example.id,
+            "first": len(state.samples),
+            "samples": [asdict(sample) for sample in group],
+        }
+        for state, group in zip(part, fresh, strict=True)
+    }
+    journal.add(digest_of(*((key, row["first"]) for key, row in rows.items())), {"questions": rows})
+
+
+def _kept(journal: Journal) -> _Kept:
+    kept: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
+    for part in journal.values():
+        for key, row in part["questions"].items():
+            kept.setdefault(key, {})[row["first"]] = row["samples"]
+    return kept
+
+
+def _without_label(states: Sequence[_State], max_ungraded: float) -> list[_State]:
+    """Of a finished probe, the questions that could not be decided, empty again: they get another chance."""
+    if not all(state.closed for state in states):
+        return []
+    undecided = [state for state in states if state.found(max_ungraded).ook is None]
+    for state in undecided:
+        state.samples.clear()
+    return undecided
+
+
+def _progress(states: Sequence[_State]) -> tuple[int, int]:
+    """Samples that are done, and questions that are closed."""
+    return sum(state.done for state in states), sum(state.closed for state in states)
+
+
+def _parts(states: Sequence[_State], stopping: Stopping) -> Iterator[tuple[Sequence[_State], range]]:
+    """Open questions with the numbers to ask, one round after the other."""
+    for numbers in stopping.rounds:
+        members = [state for state in states if not state.closed and len(state.samples) <= numbers[-1]]
+        size = max(1, AT_ONCE // len(numbers))
+        for start in range(0, len(members), size):
+            yield members[start : start + size], numbers
+
+
+def _graded(
+    examples: Sequence[Example],
+    written: Sequence[Sequence[Written]],
+    grader: GradeAnswer,
+    extract: Extract,
+    workers: int,
+) -> list[list[ProbeSample]]:
+    texts = [
+        (example, text)
+        for example, group in zip(examples, written, strict=True)
+        for text in group
+        if not isinstance(text, Unscored)
+    ]
+    rows = iter(grade_completions(texts, grader, extract, workers))
+    return [
+        [
+            ProbeSample(None, None, cause=text.cause)
+            if isinstance(text, Unscored)
+            else _sample(text, next(rows))
+            for text in group
+        ]
+        for group in written
+    ]
+
+
+def _sample(text: Completion, row: Graded) -> ProbeSample:
+    told = {"truncated": text.truncated, "tokens": text.tokens}
+    if row.grade is None:
+        return ProbeSample(str(text), None, cause=row.cause, **told)
+    return ProbeSample(str(text), row.grade.label, row.grade.answer, **told)
+
+
+def _check_graded(samples: Sequence[Sequence[ProbeSample]]) -> None:
+    """Stop when it is not a question that cannot be graded, but the model or the judge that is gone."""
+    causes = Counter(sample.cause for group in samples for sample in group if sample.cause)
+    total = sum(map(len, samples))
+    if len(samples) >= _MANY and causes.total() > total / 2:
+        tally = ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+        raise TooManyMasked(
+            f"{causes.total()} of {total} answers could not be written or graded ({tally}); they are not "
+            "kept, and the same command goes on from here"
+        )

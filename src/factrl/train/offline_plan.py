@@ -1,0 +1,171 @@
+"""What `factrl tune` will do, checked without torch: its questions, what a probe found, judge and reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..bench.shortqa import check_gradable
+from ..data import load_examples, render_prompt
+from ..errors import ConfigError, DataError
+from ..llm import LLM
+from ..pairs import Sample
+from ..papers import load_reward
+from ..plan import bare_reward, check_usable, open_judge
+from ..resources import Supplier, check_unjudged
+from ..rewards import Reward
+from ..rows import read_rows
+from ..targets import check_probed
+from ..tune_settings import TuneSettings
+from ..types import Completion, Example
+
+VERIFIED = "factreason"  # a reward that asks `verify` alone of what is needed to measure precision
+
+
+@dataclass(frozen=True)
+class TunePlan:
+    """A run that can start as far as can be told without its model.
+
+    Attributes:
+        judge: None when rules alone compare answers, or while the plan is only shown.
+        examples: the questions to learn from, with what a probe found of them.
+        held_out: the questions to evaluate on; may be empty.
+        probed: id -> samples that a probe wrote, graded; empty without a probe.
+        reward: what samples are ranked by, its resources missing; None when it is something else.
+    """
+
+    settings: TuneSettings
+    judge: LLM | None
+    examples: Sequence[Example]
+    held_out: Sequence[Example]
+    probed: Mapping[str, Sequence[Sample]]
+    reward: Reward | None
+
+    @property
+    def samples(self) -> int:
+        """Samples that are written for rows, over all rounds."""
+        told = self.settings
+        rounds = told.tune.rounds - bool(self.probed)
+        return 0 if told.measure is None else rounds * len(self.examples) * told.sampling.num_samples
+
+    def supplier(self) -> Supplier:
+        """Makes what measures samples."""
+        return Supplier(self.judge, self.settings.judge, self.settings.verifier)
+
+
+def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
+    """Check what can be checked without the model.
+
+    Args:
+        only_show: the plan is not carried out, so no judge is opened.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    data, told = settings.data, settings.tune
+    examples = load_examples(
+        data.train,
+        split=data.split,
+        subset=data.subset,
+        columns=data.columns,
+        limit=data.limit,
+        require_answers=settings.needs_answers,
+    )
+    render_prompt(examples[0], data.prompt)
+    probed: Mapping[str, Sequence[Sample]] = {}
+    if told.probe is not None:
+        examples, probed = _probed(examples, told.probe)
+    if settings.needs_ook:
+        check_probed(examples, told.rule or told.method)
+    reward = _ranking(settings) if settings.measure in ("reward", "klcf") else None
+    _check(settings, reward, examples)
+    held_out = (
+        load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
+        if data.eval
+        else []
+    )
+    if data.eval:
+        check_gradable(held_out, data.eval)
+    judge = None if only_show else open_judge(settings.judge)
+    return TunePlan(settings, judge, examples, held_out, probed, reward)
+
+
+def demonstrated(settings: TuneSettings) -> TuneSettings:
+    """The settings for sampling: demonstrations, when there are any, in front of the question.
+
+    Raises:
+        DataError: the file has too few of them, or one without a prompt or a response.
+    """
+    told = settings.tune
+    if told.demonstrations is None:
+        return settings
+    shown = []
+    for number, row in zip(range(told.shots), read_rows(told.demonstrations), strict=False):
+        prompt, response = row.get("prompt"), row.get("response")
+        if not isinstance(prompt, str) or not isinstance(response, str):
+            raise DataError(f"{told.demonstrations}, row {number + 1} needs a prompt and a response, as text")
+        asked = render_prompt(Example(prompt, meta={"prompt": prompt}), settings.data.prompt)
+        shown.append(f"{asked}\n{response}".replace("{", "{{").replace("}", "}}"))
+    if len(shown) < told.shots:
+        raise DataError(f"{told.demonstrations} has {len(shown)} rows, fewer than tune.shots = {told.shots}")
+    prompt = "\n\n".join([*shown, settings.data.prompt])
+    return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": prompt})})
+
+
+def _ranking(settings: TuneSettings) -> Reward:
+    """The reward that samples are ranked by; of KLCF's, what is not of Eq. 11 has no weight."""
+    if settings.measure == "klcf":
+        only = {**settings.reward, "general": 0.0, "length_max": None, "length_buffer": None}
+        settings = settings.model_copy(update={"reward": only})
+    return bare_reward(settings)
+
+
+def _check(settings: TuneSettings, reward: Reward | None, examples: Sequence[Example]) -> None:
+    """Questions and judge have what measuring needs."""
+    if reward is not None:
+        check_usable(settings, reward, examples)
+    elif settings.measure == "precision":
+        verified = load_reward(VERIFIED).with_(weight_preference=0.0)
+        check_usable(settings, verified, examples)
+        if not settings.judge.url:
+            check_unjudged(verified, Supplier(None, settings.judge, settings.verifier))
+    demonstrated(settings)
+
+
+def _probed(examples: Sequence[Example], file: str) -> tuple[list[Example], Mapping[str, Sequence[Sample]]]:
+    """The questions with what a probe found of each, and its samples."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in read_rows(file):
+        if "id" not in row or "ook" not in row:
+            raise ConfigError(f"--probe {file} is no output of factrl probe: a row without `id` or `ook`")
+        found[str(row["id"])] = row
+    missing = [example for example in examples if example.id not in found]
+    if missing:
+        raise DataError(
+            f"--probe {file} says nothing of {len(missing)} of {len(examples)} questions, first "
+            f"{missing[0].id!r}; probe the same questions, or take its output as the questions"
+        )
+    flagged = [replace(example, ook=found[example.id]["ook"]) for example in examples]
+    samples = {e.id: [_sample(s) for s in found[e.id].get("samples") or ()] for e in examples}
+    return flagged, samples if any(samples.values()) else {}
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    text, cause = row.get("text"), row.get("cause")
+    if text is None:
+        return Sample("", cause=cause or "no_completion")
+    length = row.get("tokens")
+    return Sample(
+        text,
+        length=len(text.split()) if length is None else length,
+        truncated=bool(row.get("truncated")),
+        label=row.get("label"),
+        cause=cause,
+    )
+
+
+def unmeasured(written: Completion) -> Sample:
+    """A fresh sample."""
+    length = len(written.split()) if written.tokens is None else written.tokens
+    return Sample(str(written), length=length, truncated=written.truncated)

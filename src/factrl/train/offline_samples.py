@@ -1,0 +1,221 @@
+"""Samples of many questions, written and measured, each on disk as soon as it exists; no torch here.
+
+Questions are asked in parts of a fixed size, and a part is repeated as a whole when it was cut off: texts can
+depend on what is sampled beside them, by rounding, and a resumed run is to have the same ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..bench.shortqa import grade_completions
+from ..errors import TooManyMasked, Unscored
+from ..journal import Journal
+from ..pairs import Sample
+from ..progress import Progress
+from ..resources import supply
+from ..text import Slice, tag
+from ..types import Completion, Example
+from ..verifier.report import Report
+from ..writers import Writer, digest_of
+from .offline_plan import TunePlan, unmeasured
+
+PART = 128  # samples that are written, and measured, together
+THEIR_OWN = ("no_answer", "declines")  # causes for which the text itself is to blame
+Measure = Callable[[Sequence[Example], Sequence[Completion]], list[Sample]]
+T = TypeVar("T")
+
+
+def write_samples(
+    writer: Writer,
+    examples: Sequence[Example],
+    path: Path,
+    *,
+    numbers: Sequence[int],
+    temperature: float,
+    top_p: float,
+    seed: int,
+    model: str,
+    label: str,
+) -> list[list[Sample]]:
+    """The samples with these numbers, for every example; those of `path` are not written again.
+
+    Args:
+        model: which model writes, and how it is asked.
+    """
+    about = {
+        "model": model,
+        "questions": _digest(examples),
+        "numbers": [numbers[0], numbers[-1]],
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
+    with Journal(path, about) as journal, Progress(label, len(examples), already=journal.found) as progress:
+        for part in _parts(examples, max(1, PART // len(numbers))):
+            if all(example.id in journal for example in part):
+                continue
+            new = [example for example in part if example.id not in journal]
+            groups = writer.write(part, numbers, **told)
+            for example, group in zip(part, groups, strict=True):
+                if example.id not in journal:
+                    journal.add(example.id, {"samples": [_plain(sample) for sample in group]})
+            progress.advance(len(new))
+        return [[Sample(**row) for row in journal[example.id]["samples"]] for example in examples]
+
+
+def measure_samples(
+    measure: Measure,
+    about: Mapping[str, Any],
+    examples: Sequence[Example],
+    samples: Sequence[Sequence[Sample]],
+    path: Path,
+    *,
+    prefill: str,
+    label: str,
+) -> list[list[Sample]]:
+    """The same samples with a label or a value each; those of `path` are not measured again.
+
+    A question with a sample that our side could not measure is not kept, so that a resumed run tries again.
+
+    Args:
+        about: what decides the outcome beside the samples.
+    """
+    told = {**about, "samples": digest_of(*([s.text for s in group] for group in samples))}
+    done: dict[str, Sequence[Mapping[str, Any]]] = {}
+    groups = list(zip(examples, samples, strict=True))
+    size = max(1, PART // max(1, *(len(group) for group in samples)))
+    with Journal(path, told) as journal, Progress(label, len(examples), already=journal.found) as progress:
+        for part in _parts([group for group in groups if group[0].id not in journal], size):
+            flat = [(e, s) for e, group in part for s in group if s.cause is None]
+            texts = [
+                Completion(s.text, prefill=prefill, truncated=s.truncated, tokens=s.length) for _, s in flat
+            ]
+            found = iter(measure([e for e, _ in flat], texts))
+            for example, group in part:
+                measured = [sample if sample.cause else next(found) for sample in group]
+                rows = [{"label": s.label, "value": s.value, "cause": s.cause} for s in measured]
+                done[example.id] = rows
+                if not any(_ours(row["cause"]) for row in rows):
+                    journal.add(example.id, {"samples": rows})
+            progress.advance(len(part))
+        for example, _ in groups:
+            if example.id in journal:
+                done[example.id] = journal[example.id]["samples"]
+        return [[replace(s, **row) for s, row in zip(group, done[e.id], strict=True)] for e, group in groups]
+
+
+def check_masked(samples: Sequence[Sequence[Sample]], share: float, folder: Path) -> Mapping[str, int]:
+    """How many samples could not be used, by cause.
+
+    Raises:
+        TooManyMasked: our side failed for more than this share of them.
+    """
+    flat = [sample for group in samples for sample in group]
+    causes = Counter(sample.cause for sample in flat if sample.cause)
+    ours = {cause: count for cause, count in causes.most_common() if _ours(cause)}
+    if flat and sum(ours.values()) > share * len(flat):
+        tally = ", ".join(f"{count} {cause}" for cause, count in ours.items())
+        raise TooManyMasked(
+            f"{sum(ours.values())} of {len(flat)} samples could not be measured ({tally}), more than "
+            f"train.max_masked_share = {share:g}; mend the judge, then: factrl tune --resume {folder}"
+        )
+    return dict(causes.most_common())
+
+
+def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
+    """Grades short answers; and what decides the grades."""
+    grader, extract = plan.supplier().grade(), plan.settings.extract
+
+    def grade(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
+        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
+        return [
+            replace(unmeasured(text), label=row.grade and row.grade.label, cause=row.cause)
+            for text, row in zip(texts, rows, strict=True)
+        ]
+
+    return grade, {"measure": "grade", "judge": _judge(plan), "extract": extract}
+
+
+def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
+    """What the plan's method measures samples by; and what decides the outcome.
+
+    Raises:
+        SetupError: a model, a file or a server that is not there.
+    """
+    if plan.settings.measure == "grade":
+        return grading(plan)
+    models = plan.settings.judge.model_dump(include={"reward_model", "truthfulness_model"})
+    told = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
+    about = {"measure": plan.settings.measure, "judge": _judge(plan), "settings": told}
+    if plan.reward is None:
+        return _precision(plan), about
+    reward = supply(plan.reward, supplier=plan.supplier())
+
+    def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
+        return [
+            replace(
+                unmeasured(text), value=result.value, cause=result.cause if result.value is None else None
+            )
+            for text, result in zip(texts, reward.batch(examples, texts), strict=True)
+        ]
+
+    return rank, {**about, "reward": plan.settings.paper, "knobs": dict(plan.reward.knobs)}
+
+
+def _precision(plan: TunePlan) -> Measure:
+    """The share of the claims that are supported: of the answer block, where the prompt asks for one."""
+    verify, tagged = plan.supplier().verify(), plan.settings.extract == "answer"
+
+    def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
+        blocks = [tag(text, "answer") if tagged else Slice(text, 0, len(text)) for text in texts]
+        some = [(index, block.text) for index, block in enumerate(blocks) if block is not None]
+        reports = verify.batch(
+            [text for _, text in some],
+            [examples[index].question for index, _ in some],
+            topics=[examples[index].topic for index, _ in some],
+            evidence=[examples[index].evidence or None for index, _ in some],
+        )
+        samples = [replace(unmeasured(text), cause="no_answer") for text in texts]
+        for (index, _), report in zip(some, reports, strict=True):
+            samples[index] = replace(samples[index], **_value(report))
+        return samples
+
+    return measure
+
+
+def _value(report: Report) -> Mapping[str, Any]:
+    try:
+        value = report.precision
+    except Unscored as error:
+        return {"cause": error.cause}
+    return {"value": value, "cause": "declines" if value is None else None}
+
+
+def _ours(cause: str | None) -> bool:
+    return cause is not None and cause not in THEIR_OWN
+
+
+def _judge(plan: TunePlan) -> str:
+    return getattr(plan.judge, "identity", "rules alone" if plan.judge is None else repr(plan.judge))
+
+
+def _plain(written: Completion | Unscored) -> Mapping[str, Any]:
+    if isinstance(written, Unscored):
+        return {"text": "", "cause": written.cause}
+    sample = unmeasured(written)
+    return {"text": sample.text, "length": sample.length, "truncated": sample.truncated}
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    return digest_of(*((example.id, example.question) for example in examples))
+
+
+def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,255 @@
+"""What `factrl tune` can be told: the settings of a model that is asked, a section `[tune]`, and what each
+method takes from its paper.
+
+In `[train]`, `prompts_per_step` are the rows of one optimizer step and `micro_batch_size` those of one
+forward pass; what belongs to reinforcement learning alone is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from factrl.bench.shortqa import Extract
+from factrl.config import dump_toml, load_settings, peek
+from factrl.data import template_names
+from factrl.errors import ConfigError, nearest
+from factrl.pairs import Measure, rule_of
+from factrl.papers import load_reward, settings_of, split_spec
+from factrl.settings import LOCAL, AskSettings, Positive, RunSettings, Section
+from factrl.targets import SOURCES
+
+Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed"]
+RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "klc"]
+PAIRED = ("dpo", "iterative-dpo")
+TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
+
+_FORMS: Mapping[str, tuple[str, Extract]] = {
+    "text": ("{answer}", "text"),
+    "boxed": (r"\boxed{{{answer}}}", "boxed"),
+    "tags": ("<answer>{answer}</answer>", "answer"),
+}
+
+
+class TuneSection(Section):
+    """`[tune]`: where the rows come from and how pairs are learnt from."""
+
+    method: Method
+    """What is done: sft, rft, r-tuning, sft-seed, dpo or iterative-dpo."""
+    rule: RuleName | None = None
+    """How samples become pairs, for dpo: correctness, max-min, margin-length, factscore or klc."""
+    beta: float = Field(default=0.1, gt=0)
+    """How closely DPO keeps to its reference; TRL's default, as no paper here says."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
+    """Share of the pairs that DPO takes to be the wrong way round (conservative DPO)."""
+    rounds: Positive = 1
+    """Rounds of iterative-dpo: each samples from the model of the round before, which is its reference."""
+    margin: float = Field(default=0.1, ge=0)
+    """Rule margin-length: precisions that differ by no more make no pair."""
+    length_tolerance: float = Field(default=0.1, ge=0)
+    """Rule margin-length: nor do lengths l and m with |1 - l/m| over this."""
+    probe: str | None = None
+    """Output of `factrl probe` on these questions: what the model knows, and samples that need not be written
+    again."""
+    demonstrations: str | None = None
+    """File of worked examples, `prompt` and `response`, of which the first ones precede the question while
+    sampling; the model is trained without them."""
+    shots: Positive = 2
+    """How many of them."""
+    target: str | None = None
+    """How an answer is written, with {answer} for the answer; by default as the reward reads it."""
+    abstention: str = Field(default="I don't know", min_length=1)
+    """The answer that declines."""
+
+    @field_validator("target")
+    @classmethod
+    def _target_holds_the_answer(cls, value: str | None) -> str | None:
+        if value is not None and template_names(value) != ["answer"]:
+            raise ValueError(
+                f"tune.target = {value!r} must hold {{answer}} once and no other name; write {{{{ and }}}} "
+                "for literal braces"
+            )
+        return value
+
+
+class TuneSettings(AskSettings):
+    """Everything `factrl tune` can be told."""
+
+    paper: str = ""
+    """A reward: the one that max-min ranks by, and whose prompt and form of answers are taken."""
+    tune: TuneSection
+
+    @model_validator(mode="after")
+    def _sections_fit_together(self) -> TuneSettings:
+        told, problems = self.tune, []
+        if (told.rule is None) == (told.method in PAIRED):
+            problems.append(
+                f"tune.method = {told.method!r} needs tune.rule, one of {', '.join(get_args(RuleName))}"
+                if told.rule is None
+                else f"tune.rule = {told.rule!r} makes pairs, and {told.method!r} learns from none"
+            )
+        if told.rounds > 1 and told.method != "iterative-dpo":
+            problems.append(f"tune.rounds = {told.rounds} is for iterative-dpo, not for {told.method!r}")
+        if told.rule == "max-min" and not self.paper:
+            problems.append("tune.rule = 'max-min' ranks by a reward; name it: paper=truthrl")
+        if self.model.name == LOCAL or self.model.name.startswith(("http://", "https://")):
+            problems.append(
+                f"model.name = {self.model.name!r} cannot be trained; give a folder or a hub id, and samples "
+                "that a server wrote with --probe"
+            )
+        if self.train.prompts_per_step % self.train.micro_batch_size and (
+            self.train.prompts_per_step > self.train.micro_batch_size
+        ):
+            problems.append(
+                f"train.micro_batch_size = {self.train.micro_batch_size} does not divide "
+                f"train.prompts_per_step = {self.train.prompts_per_step}, the rows of a step"
+            )
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @property
+    def measure(self) -> Measure | None:
+        """What the samples are measured by; None when none are needed."""
+        if self.tune.rule is not None:
+            return rule_of(self.tune.rule).measure
+        return SOURCES[self.tune.method].measure
+
+    @property
+    def needs_ook(self) -> bool:
+        """Whether it has to be known which questions the model knows."""
+        rule, method = self.tune.rule, self.tune.method
+        return rule_of(rule).needs_ook if rule is not None else SOURCES[method].needs_ook
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether the questions need accepted answers."""
+        if self.tune.rule is None:
+            return SOURCES[self.tune.method].needs_answers
+        return self.measure == "grade" or (self.measure == "reward" and load_reward(self.paper).needs_answers)
+
+    @property
+    def form(self) -> str:
+        """In which form answers are given: `text`, `boxed` or `tags`."""
+        if not self.paper:
+            return "text"
+        told = self.reward.get("answer")
+        if told in _FORMS:
+            return str(told)
+        tagged = self.reward.get("thinking") is not False and not self.paper.endswith(".py")
+        return "tags" if tagged and ".py:" not in self.paper else "text"
+
+    @property
+    def extract(self) -> Extract:
+        """What of a completion is the answer."""
+        return _FORMS[self.form][1]
+
+    def written(self, answer: str) -> str:
+        """The completion that gives this answer and nothing else."""
+        return (self.tune.target or _FORMS[self.form][0]).format_map({"answer": answer})
+
+    def asking(self) -> str:
+        """`config.toml`: how the model is asked, as `factrl eval --config` reads it."""
+        return dump_toml(_Asking(**{name: getattr(self, name) for name in RunSettings.model_fields}))
+
+
+class _Asking(RunSettings):
+    """Without what is only of tuning, so that any other verb reads it."""
+
+    paper: str = ""
+
+
+# What each method takes from its paper.  The values of sft, rft, r-tuning and dpo are TruthRL's; its DPO
+# temperature is not given, RFT's is taken.  One epoch, unless told otherwise, is `train.epochs`' own default.
+_SFT = {
+    "learning_rate": 5e-6,
+    "prompts_per_step": 16,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 0.03,  # a share
+}
+_DPO = {"learning_rate": 3e-6, "prompts_per_step": 32}
+_NUCLEUS = {"temperature": 0.6, "top_p": 0.9}
+_METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "sft": {"train": _SFT},
+    "r-tuning": {"train": _SFT},
+    "rft": {"train": _SFT, "sampling": {"num_samples": 64, **_NUCLEUS}},
+    # 4 rows on each of 8 processes; the temperature is not given.
+    "sft-seed": {
+        "train": {"learning_rate": 5.5e-6, "prompts_per_step": 32},
+        "sampling": {"num_samples": 10, "temperature": 1.0},
+    },
+    "dpo": {"train": _DPO},
+    "iterative-dpo": {"train": _DPO, "tune": {"rounds": 4}},
+}
+_SMOOTH = {"label_smoothing": 0.1}  # in the code of TruthRL, not in its text
+_RULES: Mapping[str, Mapping[str, Any]] = {
+    "correctness": {"sampling": {"num_samples": 32, **_NUCLEUS}, "tune": _SMOOTH},
+    "max-min": {"paper": "truthrl", "sampling": {"num_samples": 32, **_NUCLEUS}, "tune": _SMOOTH},
+    "margin-length": {
+        "train": {"learning_rate": 1e-6, "prompts_per_step": 16},  # 1 row on each of 16 processes
+        "sampling": {"num_samples": 10, "temperature": 1.0},
+    },
+    "factscore": {"sampling": {"num_samples": 10, "temperature": 1.0}},  # the temperature is the paper's
+    "klc": {"paper": "klcf", "sampling": {"num_samples": 8, "temperature": 1.0}},  # 8 is the paper's
+}
+
+
+def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSettings:
+    """The settings of a run; defaults are those of the method, of its rule and of the paper's prompt.
+
+    Args:
+        source: a recipe, or the `tune.toml` of an earlier run.
+        overrides: `key=value`, `tune.method` among them unless the recipe has it.
+
+    Raises:
+        ConfigError: every problem at once, one line each.
+    """
+    method = peek(TuneSettings, source, overrides, "tune.method")
+    rule = peek(TuneSettings, source, overrides, "tune.rule")
+    defaults: dict[str, Any] = {}
+    for layer in (_METHODS.get(str(method), {}), _RULES.get(str(rule), {})):
+        _merge(defaults, layer)
+    paper = peek(TuneSettings, source, overrides, "paper") or defaults.get("paper")
+    problems: list[str] = []
+    knobs = None
+    if isinstance(paper, str) and paper:
+        try:
+            knobs = {"reward": load_reward(paper).knobs}
+            _merge(defaults, {"data": settings_of(paper).get("data", {})})
+        except ConfigError as error:
+            problems.append(str(error))
+        if rule == "klc" and split_spec(paper)[0] != "klcf":
+            problems.append(
+                f"tune.rule = 'klc' ranks by KLCF's Eq. 11, not by {paper!r}; leave the paper out"
+            )
+    try:
+        settings = load_settings(TuneSettings, source, overrides, defaults, knobs)
+    except ConfigError as error:
+        problems.append(str(error))
+    else:
+        if not problems:
+            return settings
+    raise ConfigError("\n".join(problems))
+
+
+def check_method(name: str, known: Sequence[str]) -> None:
+    """Refuse a method that there is not.
+
+    Raises:
+        ConfigError: it names the methods.
+    """
+    if name not in known:
+        raise ConfigError(
+            f"there is no method {name!r}{nearest(name, known)} (there are: {', '.join(known)})"
+        )
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, Mapping):
+            _merge(into.setdefault(key, {}), value)
+        else:
+            into[key] = value

@@ -1,0 +1,102 @@
+"""`factrl serve` in this process, behind uvicorn on a loopback port of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl import Example, Grader, Score, Span, load_reward
+from factrl.cache import Store
+from factrl.rewards import Reward, reward
+from factrl.verifier.presets import open_verifier
+
+uvicorn = pytest.importorskip("uvicorn")
+from factrl.server.app import make_app  # noqa: E402
+from factrl.server.service import Service  # noqa: E402
+
+RIGHT, WRONG = r"\boxed{Paris}", r"\boxed{a town on the Rhone}"
+QUESTION = {"question": "Capital of France?", "answers": ["Paris"]}
+PARIS = Example("Capital of France?", ("Paris",))
+
+
+@reward
+def steps(example: Example, completion: str) -> Score:
+    """Credit for the first word, a floor for an empty text."""
+    return Score(
+        {"a": 0.1, "b": 0.2}, (Span(0, 1, 1),) if completion else (), None if completion else "empty"
+    )
+
+
+class Running:
+    """A service behind uvicorn on a port of its own."""
+
+    def __init__(self, service: Service, token: str = "", **limits: Any) -> None:
+        config = uvicorn.Config(make_app(service, token, **limits), port=0, log_level="error", lifespan="on")
+        self.service = service
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.005)
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self, path: str, body: Any = None, method: str = "", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Status and JSON of an answer; `body` is sent as JSON unless it is bytes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        plain = {"Content-Type": "application/json"} if data is not None else {}
+        connection.request(
+            method or ("GET" if data is None else "POST"), path, data, {**plain, **(headers or {})}
+        )
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        return response.status, json.loads(text) if text[:1] in b"{[" else text.decode()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+Make = Callable[..., Running]
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator[Make]:
+    """Starts servers that share one store in `folder`, and stops them."""
+    started: list[Running] = []
+
+    def start(judge: Any = None, token: str = "", limits: Any = None, **more: Any) -> Running:
+        rewards: dict[str, Reward] = {
+            "truthrl": load_reward("truthrl").with_(grade=Grader(judge)),
+            "steps": steps,
+        }
+        verifier = open_verifier("local", judge="weak")
+        service = Service(rewards, judge, verifier, Store(folder / "answers.db"), **more)
+        started.append(Running(service, token, **(limits or {})))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for running in started:
+            running.stop()
+
+
+def request(*completions: str, reward: str = "truthrl", **example: Any) -> dict[str, Any]:
+    """The body of `/v1/score` for completions of one question."""
+    return {
+        "reward": reward,
+        "samples": [{"example": {**QUESTION, **example}, "completion": c} for c in completions],
+    }

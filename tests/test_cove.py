@@ -1,0 +1,233 @@
+"""Chain of verification: what each step sees, what is kept of it, and what happens when a step fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from factrl import cove
+from factrl.cove import CoVeWriter, Steps, open_cove, read_questions
+from factrl.errors import LLMError, Unscored
+from factrl.llm import FakeLLM, Message, Reply
+from factrl.settings import AskSettings, DataSettings
+from factrl.types import Completion, Example
+from factrl.writers import ServerWriter
+
+DATA = DataSettings(train="unused")
+CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
+EMMA = Example("Who wrote Emma?", ("Jane Austen",), id="emma")
+PLAN = "Here are the questions:\n- Where was Marie Curie born?\n2. When was Marie Curie born?"
+
+
+def step_of(prompt: str) -> str:
+    for step, marker in (("plan", "Questions:"), ("revise", "Final answer:")):
+        if prompt.endswith(marker):
+            return step
+    return "answer" if prompt.startswith("Answer the question in one short sentence.") else "draft"
+
+
+class Scripted:
+    """An LLM with one reply per step, or a function of the prompt; remembers what it was asked."""
+
+    identity = "scripted"
+
+    def __init__(self, **replies: str | Exception | Callable[[str], str]) -> None:
+        self.replies: dict[str, Any] = {"draft": "In Paris, in 1867.", "plan": PLAN, "revise": "Warsaw."}
+        self.replies.update({"answer": "It was Warsaw.", **replies})
+        self.asked: dict[str, list[str]] = {"draft": [], "plan": [], "answer": [], "revise": []}
+        self._lock = threading.Lock()
+
+    def complete(
+        self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
+    ) -> Reply:
+        prompt = messages[-1]["content"]
+        step = step_of(prompt)
+        with self._lock:
+            self.asked[step].append(prompt)
+        reply = self.replies[step]
+        if isinstance(reply, Exception):
+            raise reply
+        text = reply if isinstance(reply, str) else reply(prompt)
+        return Reply(f"{text} {sampling['seed']}" if "seed" in sampling else text, "stop", "m", tokens_out=5)
+
+
+def cove_of(llm: Any, prompt: str = "{question}") -> CoVeWriter:
+    drafts = ServerWriter(llm, DATA.model_copy(update={"prompt": prompt}), 100)
+    return CoVeWriter(drafts, ServerWriter(llm, DATA, 200), prompt)
+
+
+def test_each_step_sees_what_it_may() -> None:
+    llm = Scripted()
+    ((found,),) = cove_of(llm, "Be brief. {question}").write([CURIE])
+    assert isinstance(found, cove.Checked)
+    assert found == "Warsaw."
+    assert llm.asked["draft"] == ["Be brief. Where was Marie Curie born?"]
+    for step in ("plan", "revise"):
+        (prompt,) = llm.asked[step]
+        assert "Request: Be brief. Where was Marie Curie born?" in prompt
+        assert "Draft: In Paris, in 1867." in prompt
+    assert len(llm.asked["answer"]) == 2
+    assert not any("Paris" in prompt or "Be brief" in prompt for prompt in llm.asked["answer"])
+    assert "- Where was Marie Curie born? It was Warsaw.\n- When was" in llm.asked["revise"][0]
+
+
+def test_every_text_on_the_way_is_kept() -> None:
+    ((found,),) = cove_of(Scripted()).write([CURIE])
+    assert isinstance(found, cove.Checked)
+    assert found.steps == Steps(
+        draft="In Paris, in 1867.",
+        plan=PLAN,
+        questions=("Where was Marie Curie born?", "When was Marie Curie born?"),
+        answers=("It was Warsaw.", "It was Warsaw."),
+        not_asked=0,
+        calls=5,
+        tokens=25,
+    )
+    assert json.loads(json.dumps(found.steps.to_json()))["questions"][1] == "When was Marie Curie born?"
+    assert (found.tokens, found.truncated, found.prefill) == (5, False, "")
+
+
+def test_samples_differ_by_their_drafts() -> None:
+    llm = Scripted()
+    done: list[int] = []
+    writer = cove_of(llm)
+    told: dict[str, Any] = {"temperature": 1.0, "seed": 3}
+    first = writer.write([CURIE, EMMA], (0, 1), **told, on_done=lambda: done.append(1))
+    assert [len(group) for group in first] == [2, 2]
+    assert len(done) == 2
+    assert len({one.steps.draft for group in first for one in group if isinstance(one, cove.Checked)}) == 4
+    again = writer.write([EMMA], (1,), **told)[0][0]
+    assert isinstance(again, cove.Checked)
+    assert isinstance(first[1][1], cove.Checked)
+    assert again.steps == first[1][1].steps
+
+
+def test_nothing_to_ask_leaves_the_draft() -> None:
+    llm = Scripted(plan="none")
+    ((found,),) = cove_of(llm).write([CURIE])
+    assert isinstance(found, cove.Checked)
+    assert found == "In Paris, in 1867."
+    assert (found.steps.questions, found.steps.calls) == ((), 2)
+    assert llm.asked["revise"] == []
+
+
+def test_questions_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cove, "MAX_QUESTIONS", 1)
+    ((found,),) = cove_of(Scripted()).write([CURIE])
+    assert isinstance(found, cove.Checked)
+    assert (len(found.steps.questions), len(found.steps.answers), found.steps.not_asked) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("step", "reply", "cause", "asked"),
+    [
+        ("draft", LLMError("timeout"), "timeout", (1, 0, 0, 0)),
+        ("plan", LLMError("timeout"), "timeout", (1, 1, 0, 0)),
+        ("plan", "The draft looks right to me.", "plan_unreadable", (1, 1, 0, 0)),
+        ("plan", LLMError("truncated", text="- Where w"), "truncated", (1, 1, 0, 0)),
+        ("answer", LLMError("http_500"), "http_500", (1, 1, 2, 0)),
+        ("answer", LLMError("truncated", text="It"), "truncated", (1, 1, 2, 0)),
+        ("revise", LLMError("connection"), "connection", (1, 1, 2, 1)),
+    ],
+)
+def test_a_step_that_fails_leaves_no_answer(
+    step: str, reply: Any, cause: str, asked: tuple[int, ...]
+) -> None:
+    llm = Scripted(**{step: reply})
+    ((found,),) = cove_of(llm).write([CURIE])
+    assert isinstance(found, Unscored)
+    assert found.cause == cause
+    assert tuple(map(len, llm.asked.values())) == asked
+
+
+def test_one_failure_does_not_touch_the_neighbours() -> None:
+    llm = Scripted(plan=lambda prompt: "?" if "Emma" in prompt else PLAN)
+    curie, emma = cove_of(llm).write([CURIE, EMMA])
+    assert curie == ["Warsaw."]
+    assert isinstance(emma[0], Unscored)
+
+
+def test_a_final_answer_over_its_limit_says_so() -> None:
+    ((found,),) = cove_of(Scripted(revise=LLMError("truncated", text="Warsaw, the"))).write([CURIE])
+    assert isinstance(found, Completion)
+    assert (str(found), found.truncated) == ("Warsaw, the", True)
+
+
+def test_identity_names_prompts_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cove_of(Scripted()).identity
+    assert before == cove_of(Scripted()).identity
+    assert "scripted" in before
+    assert cove_of(Scripted(), "Briefly: {question}").identity != before
+    monkeypatch.setattr(cove, "PLAN_PROMPT", cove.PLAN_PROMPT + " ")
+    assert cove_of(Scripted()).identity != before
+
+
+def test_it_opens_for_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = Scripted()
+    monkeypatch.setattr("factrl.local.llama.shared_model", lambda: llm)
+    settings = AskSettings.model_validate(
+        {
+            "model": {"name": "local"},
+            "data": {"train": "unused", "prompt": "Be brief. {question}", "system": "You are terse."},
+        }
+    )
+    ((found,),) = open_cove(settings).write([CURIE])
+    assert found == "Warsaw."
+    assert llm.asked["draft"] == ["Be brief. Where was Marie Curie born?"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "questions"),
+    [
+        ("- Who wrote Emma?\n- When did it appear?", ["Who wrote Emma?", "When did it appear?"]),
+        ("1. Who wrote Emma?\n2) When was it?", ["Who wrote Emma?", "When was it?"]),
+        ("Q1: Who wrote Emma?\n\n* **When was it?**", ["Who wrote Emma?", "When was it?"]),
+        ("Who wrote Emma?", ["Who wrote Emma?"]),
+        ("Sure, here they are:\n- Who wrote Emma?", ["Who wrote Emma?"]),
+        ("- Who wrote Emma?\n- Who wrote Emma?", ["Who wrote Emma?"]),
+        ("- 1984 is by whom, and when?", ["1984 is by whom, and when?"]),
+        ("<think>- Not this?</think>\n- Who wrote Emma?", ["Who wrote Emma?"]),
+        ("none", []),
+        ("None.", []),
+        ("- none", []),
+    ],
+)
+def test_plans_that_can_be_read(reply: str, questions: list[str]) -> None:
+    assert read_questions(reply) == questions
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "The draft is fine.",
+        "- Jane Austen wrote Emma.",
+        "- Who wrote Emma?\n- It is by Austen.",
+        "- Who wrote Emma? (Jane Austen)",
+        "- Who wrote Emma?\nI hope this helps!",
+        "- ?",
+        "none\nnone of it is wrong",
+    ],
+)
+def test_plans_that_cannot(reply: str) -> None:
+    with pytest.raises(Unscored) as caught:
+        read_questions(reply)
+    assert caught.value.cause == "plan_unreadable"
+
+
+def test_braces_in_texts_are_only_text() -> None:
+    llm = Scripted(draft="{request} {0}", plan="- What is {x}?", answer="{question}")
+    ((found,),) = cove_of(llm).write([CURIE])
+    assert found == "Warsaw."
+    assert "Draft: {request} {0}" in llm.asked["revise"][0]
+    assert "- What is {x}? {question}" in llm.asked["revise"][0]
+
+
+def test_a_fake_that_answers_in_order_is_enough() -> None:
+    llm = FakeLLM(["Paris.", "- Where was Curie born?", "In Warsaw.", "Warsaw."])
+    ((found,),) = CoVeWriter(ServerWriter(llm, DATA, 9, 1), ServerWriter(llm, DATA, 9, 1)).write([CURIE])
+    assert found == "Warsaw."

@@ -1,0 +1,638 @@
+"""The knowledge boundary: the same labels for fewer samples, whatever fails or is killed on the way."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.cli import probe as verb
+from factrl.data import load_examples
+from factrl.errors import ConfigError, TooManyMasked, Unscored
+from factrl.journal import Journal
+from factrl.majority import majority_curve
+from factrl.papers import load_reward
+from factrl.probe import Probed, ProbeSample, job, probe, summary, write_probed
+from factrl.stopping import Stopping, wrong_enough
+from factrl.types import Completion, Example, Grade, Label
+from factrl.writers import Written, seed_of
+from fault_server import FaultServer, completion
+
+RIGHT, WRONG, IDK, ODD = "right", "wrong", "I don't know", "?"
+
+
+class World:
+    """A model that gets each question right at a rate of its own; a sample depends on its number alone.
+
+    Args:
+        rates: example id -> chance of a right answer.
+        odd: chance that an answer cannot be graded.
+        down: chance that a sample cannot be written.
+    """
+
+    identity = "world"
+
+    def __init__(self, rates: Mapping[str, float], odd: float = 0.0, down: float = 0.0) -> None:
+        self.rates, self.odd, self.down = rates, odd, down
+        self.asked: list[tuple[str, int]] = []
+        self.calls = 0
+
+    def write(
+        self,
+        examples: Sequence[Example],
+        numbers: Sequence[int] = (0,),
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        on_done: Callable[[], None] = lambda: None,
+    ) -> list[list[Written]]:
+        self.calls += 1
+        self.asked += [(example.id, number) for example in examples for number in numbers]
+        for _ in examples:
+            on_done()
+        return [[self.sample(example, number, seed) for number in numbers] for example in examples]
+
+    def sample(self, example: Example, number: int, seed: int) -> Written:
+        draw = random.Random(seed_of(seed, example.id, number))
+        if draw.random() < self.down:
+            return Unscored("connection")
+        if draw.random() < self.odd:
+            return Completion(ODD, tokens=1)
+        if draw.random() < self.rates[example.id]:
+            return Completion(RIGHT, tokens=1)
+        return Completion(draw.choice((WRONG, IDK)), tokens=1)
+
+
+def grade(
+    question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
+) -> Grade:
+    if prediction == ODD:
+        raise Unscored("judge_unreadable", "no verdict")
+    label: Label = "abstained" if prediction == IDK else "correct" if prediction == RIGHT else "incorrect"
+    return Grade(label, prediction, "exact")
+
+
+def questions(n: int) -> list[Example]:
+    return [Example(f"Question {i}?", (RIGHT,), id=f"q{i}") for i in range(n)]
+
+
+def rates(asked: Sequence[Example], seed: int = 0) -> dict[str, float]:
+    """A third never right, a third hardly ever, a third often."""
+    draw = random.Random(seed)
+    kinds = (lambda: 0.0, lambda: 10 ** -draw.uniform(1, 3), lambda: draw.uniform(0.1, 1.0))
+    return {example.id: draw.choice(kinds)() for example in asked}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., list[Probed]]:
+    count = itertools.count()
+
+    def run(writer: Any, asked: Sequence[Example], name: str = "", **told: Any) -> list[Probed]:
+        told.setdefault("stopping", Stopping(64))
+        path = tmp_path / (name or f"journal-{next(count)}.jsonl")
+        head = job(writer, None, temperature=1.0, top_p=1.0, seed=told.get("seed", 0), extract="text")
+        with Journal(path, head) as journal:
+            return probe(asked, writer, told.pop("grader", grade), journal, **told)
+
+    return run
+
+
+Run = Callable[..., list[Probed]]
+
+
+# --- when to stop ----------------------------------------------------------------------------------
+
+
+def test_rounds_grow_and_end_where_a_decision_can_fall() -> None:
+    sizes = [len(numbers) for numbers in Stopping(256).rounds]
+    assert sizes == [1, 3, 4, 8, 16, 32, 64, 64, 64]
+    assert [numbers.stop for numbers in Stopping(256, confidence=0.95).rounds][-3:] == [192, 224, 256]
+    assert [numbers.stop for numbers in Stopping(1).rounds] == [1]
+    numbers = list(itertools.chain(*Stopping(100, confidence=0.9).rounds))
+    assert numbers == [*range(100)]
+
+
+@pytest.mark.parametrize(("n", "confidence"), [(16, 0.95), (64, 0.9), (256, 0.95), (256, 0.99), (256, 0.8)])
+def test_no_pass_rate_makes_an_early_label_less_certain_than_promised(n: int, confidence: float) -> None:
+    k = wrong_enough(n, confidence)
+    assert k < n
+
+    def worst(k: int) -> float:
+        return max((i / 20_000) ** k - (i / 20_000) ** n for i in range(20_001))
+
+    assert worst(k) <= 1 - confidence + 1e-9
+    assert worst(k - 1) > 1 - confidence, "one sample fewer is not enough"
+
+
+def test_without_a_confidence_nothing_is_called_early() -> None:
+    assert wrong_enough(256, 1.0) == 256
+    assert [wrong_enough(256, c) for c in (0.99, 0.95, 0.9, 0.8)] == [250, 224, 195, 148]
+
+
+def test_why() -> None:
+    wrong: list[Label | None] = ["incorrect"]
+    assert Stopping(4).why(wrong * 3) is None
+    assert Stopping(4).why(wrong * 4) == "all_samples"
+    assert Stopping(4).why(["incorrect", "correct"]) == "first_correct"
+    assert Stopping(4, first_correct=False).why(["correct"]) is None
+    assert Stopping(16, confidence=0.95).why(wrong * 14) == "confidence"
+    assert Stopping(16, confidence=0.95).why([*wrong * 13, None]) is None, "an ungraded one is not wrong"
+    assert Stopping(16, False, 0.95).why([*wrong * 14, "correct"]) is None
+
+
+# --- labels ----------------------------------------------------------------------------------------
+
+
+def test_stopping_at_the_first_correct_answer_gives_the_labels_of_all_samples(run: Run) -> None:
+    asked = questions(300)
+    truth = rates(asked)
+    full, adaptive = World(truth), World(truth)
+    all_samples = run(full, asked, stopping=Stopping(64, first_correct=False))
+    found = run(adaptive, asked, stopping=Stopping(64))
+    assert [f.ook for f in found] == [f.ook for f in all_samples]
+    assert 60 < sum(bool(f.ook) for f in found) < 240
+    assert {f.ook for f in found if not truth[f.example.id]} == {True}
+    for short, long in zip(found, all_samples, strict=True):
+        assert short.samples == long.samples[: len(short.samples)]
+    assert len(full.asked) == len({*full.asked}) == 300 * 64
+    told = summary(found, Stopping(64))
+    assert told["samples"] == len(adaptive.asked) == len({*adaptive.asked})
+    assert told["saved"] == pytest.approx(1 - len(adaptive.asked) / (300 * 64))
+    assert 0.3 < told["saved"] < 0.7
+    assert sum(told["stopped"].values()) == told["out_of_knowledge"] + told["known"] == 300
+    assert summary(all_samples, Stopping(64))["saved"] == 0
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.8])
+def test_early_labels_are_wrong_less_often_than_the_confidence_allows(confidence: float) -> None:
+    n, questions, draw = 64, 4000, random.Random(0)
+    k, stopping = wrong_enough(n, confidence), Stopping(n, confidence=confidence)
+    rate = 1 - (k / n) ** (1 / (n - k))  # the one at which most go wrong
+    wrong = 0
+    for _ in range(questions):
+        labels: list[Label | None] = ["correct" if draw.random() < rate else "incorrect" for _ in range(n)]
+        seen = next(labels[:end] for end in range(n + 1) if stopping.why(labels[:end]))
+        wrong += ("correct" in seen) != ("correct" in labels)
+    allowed = 1 - confidence
+    noise = 3 * (allowed * (1 - allowed) / questions) ** 0.5
+    assert allowed / 2 < wrong / questions < allowed + noise, "the bound holds, and is not far off"
+
+
+def test_a_confidence_saves_more_at_a_known_price(run: Run) -> None:
+    asked = questions(300)
+    truth = rates(asked, seed=5)
+    sure, early = Stopping(32), Stopping(32, confidence=0.8)
+    wanted, found = run(World(truth), asked, stopping=sure), run(World(truth), asked, stopping=early)
+    assert {f.stopped for f in found} == {"first_correct", "confidence"}
+    assert summary(found, early)["saved"] > summary(wanted, sure)["saved"] + 0.05
+    assert sum(a.ook != b.ook for a, b in zip(found, wanted, strict=True)) < 0.2 * len(asked)
+    assert all(f.ook for f, w in zip(found, wanted, strict=True) if w.ook), "it errs on one side only"
+
+
+def test_the_pass_rate_is_that_of_the_graded_samples(run: Run) -> None:
+    asked = questions(2)
+    truth = {"q0": 0.5, "q1": 0.0}
+    first, second = run(World(truth, odd=0.05), asked, stopping=Stopping(64, first_correct=False))
+    assert first.graded < 64
+    assert first.pass_rate == sum(s.label == "correct" for s in first.samples) / first.graded
+    assert (second.pass_rate, second.ook, second.stopped) == (0.0, True, "all_samples")
+    [early, _] = run(World(truth), asked, stopping=Stopping(64))
+    assert (early.stopped, early.ook) == ("first_correct", False)
+
+
+# --- what cannot be graded -------------------------------------------------------------------------
+
+
+def test_what_could_not_be_graded_is_not_wrong(run: Run) -> None:
+    asked = questions(4)
+    world = World({"q0": 0.0, "q1": 0.5, "q2": 0.0, "q3": 0.0})
+    plain = world.sample
+
+    def sample(example: Example, number: int, seed: int) -> Written:
+        if example.id in ("q0", "q1") and number % 2:
+            return Completion(ODD)
+        if example.id == "q2" and number % 20 == 0:
+            return Unscored("timeout")
+        return plain(example, number, seed)
+
+    world.sample = sample
+    found = run(world, asked, stopping=Stopping(64))
+    assert [f.ook for f in found] == [None, False, True, True]
+    assert [f.cause for f in found] == ["judge_unreadable", None, None, None]
+    assert (found[0].graded, found[0].pass_rate) == (32, 0.0)
+    assert [s.text for s in found[2].samples if s.cause] == [None] * 4
+    told = summary(found, Stopping(64))
+    assert (told["undecided"], told["out_of_knowledge"], told["known"]) == ({"judge_unreadable": 1}, 2, 1)
+    assert told["ungraded"] == {
+        "judge_unreadable": 32 + sum(s.cause is not None for s in found[1].samples),
+        "timeout": 4,
+    }
+    assert told["ook_share"]["value"] == pytest.approx(2 / 3)
+
+
+def test_nothing_graded_is_no_label_and_no_rate(run: Run) -> None:
+    [found] = run(World({"q0": 1.0}, odd=1.0), questions(1), stopping=Stopping(4))
+    assert (found.ook, found.pass_rate, found.cause) == (None, None, "judge_unreadable")
+
+
+def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(run: Run) -> None:
+    asked = questions(40)
+    truth = rates(asked)
+    calls = itertools.count()
+
+    def failing(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
+        if next(calls) >= 40:  # after the first round
+            raise Unscored("connection", "nobody there")
+        return grade(question, prediction, answers)
+
+    world = World(truth)
+    with pytest.raises(
+        TooManyMasked, match=r"\d+ connection\); they are not kept, and the same command goes on"
+    ):
+        run(world, asked, "j.jsonl", grader=failing)
+    found = run(world, asked, "j.jsonl")
+    assert found == run(World(truth), asked)
+    assert all(sample.cause is None for f in found for sample in f.samples)
+
+
+def test_a_finished_probe_asks_again_only_what_has_no_label(run: Run) -> None:
+    asked = questions(10)
+    truth = dict.fromkeys((e.id for e in asked), 0.0)
+
+    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
+        if "3" in question:
+            raise Unscored("timeout")
+        return grade(question, prediction, answers)
+
+    first = run(World(truth), asked, "j.jsonl", grader=picky, stopping=Stopping(8))
+    assert [f.ook for f in first].count(None) == 1
+    world = World(truth)
+    second = run(world, asked, "j.jsonl", stopping=Stopping(8))
+    assert {*world.asked} == {("q3", number) for number in range(8)}
+    assert [f.ook for f in second] == [True] * 10
+    world = World(truth)
+    assert run(world, asked, "j.jsonl", stopping=Stopping(8)) == second
+    assert world.asked == []
+
+
+# --- going on --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 3, 7])
+def test_a_probe_that_was_stopped_goes_on_and_finds_the_same(
+    run: Run, stop_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("factrl.probe.AT_ONCE", 128)
+    asked = questions(60)
+    truth = rates(asked)
+    whole = World(truth, odd=0.02)
+    wanted = run(whole, asked)
+
+    class Stopped(World):
+        def write(self, *args: Any, **told: Any) -> list[list[Written]]:
+            if self.calls == stop_after:
+                raise KeyboardInterrupt
+            return super().write(*args, **told)
+
+    first = Stopped(truth, odd=0.02)
+    with pytest.raises(KeyboardInterrupt):
+        run(first, asked, "j.jsonl")
+    second = World(truth, odd=0.02)
+    assert run(second, asked, "j.jsonl") == wanted
+    assert first.asked + second.asked == whole.asked, "in the same parts, and nothing twice"
+
+
+def test_more_samples_and_more_questions_add_to_what_is_there(run: Run) -> None:
+    asked = questions(20)
+    truth = rates(asked)
+    run(World(truth), asked[:12], "j.jsonl", stopping=Stopping(24))
+    more = World(truth)
+    found = run(more, asked, "j.jsonl", stopping=Stopping(64, first_correct=False))
+    assert found == run(World(truth), asked, stopping=Stopping(64, first_correct=False))
+    assert len(more.asked) == len({*more.asked}) < 20 * 64
+    fewer = World(truth)
+    assert run(fewer, asked, "j.jsonl", stopping=Stopping(16)) == run(
+        World(truth), asked, stopping=Stopping(16)
+    )
+    assert fewer.asked == []
+
+
+def test_another_question_under_the_same_id_is_asked_anew(run: Run) -> None:
+    asked, world = questions(2), World({"q0": 0.0, "q1": 0.0})
+    run(world, asked, "j.jsonl", stopping=Stopping(2))
+    changed = [asked[0], Example("Another?", (RIGHT,), id="q1")]
+    world.asked.clear()
+    run(world, changed, "j.jsonl", stopping=Stopping(2))
+    assert ("q1", 1) in world.asked
+
+
+def test_the_journal_of_another_model_seed_or_temperature_is_refused(run: Run) -> None:
+    run(World({"q0": 0.0}), questions(1), "j.jsonl", stopping=Stopping(2))
+    other = World({"q0": 0.0})
+    other.identity = "another"
+    with pytest.raises(ConfigError, match=r'its model is "world", not "another"'):
+        run(other, questions(1), "j.jsonl", stopping=Stopping(2))
+    with pytest.raises(ConfigError, match=r"its seed is 0, not 1"):
+        run(World({"q0": 0.0}), questions(1), "j.jsonl", stopping=Stopping(2), seed=1)
+
+
+# --- the majority ----------------------------------------------------------------------------------
+
+
+def sampled(*answers: str | None) -> Probed:
+    """A question from its answers: `+` ahead is correct, None could not be graded."""
+    samples = [
+        ProbeSample(None, None, cause="timeout") if answer is None else ProbeSample(answer, *_graded(answer))
+        for answer in answers
+    ]
+    return Probed(Example("?", id="q"), samples, all(s.label != "correct" for s in samples), "all_samples")
+
+
+def _graded(answer: str) -> tuple[Label, str]:
+    if answer == IDK:
+        return "abstained", answer
+    return ("correct", answer[1:]) if answer.startswith("+") else ("incorrect", answer)
+
+
+def by_hand(answers: Sequence[str], k: int) -> list[float]:
+    """Shares of correct, abstained and incorrect elections over all subsets, one after the other."""
+    total, subsets = [0.0, 0.0, 0.0], [*itertools.combinations(answers, k)]
+    for subset in subsets:
+        most = max(map(subset.count, subset))
+        leaders = [answer for answer in {*subset} if subset.count(answer) == most]
+        for leader in leaders:
+            outcome = 0 if leader.startswith("+") else 1 if leader == IDK else 2
+            total[outcome] += 1 / len(leaders) / len(subsets)
+    return total
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ["+Lima", "+Lima", "Cusco", "Quito", IDK, IDK, "Bern"],
+        ["+Lima", "Cusco", "Cusco", "Cusco", IDK],
+        ["+a", "b", "c", "d"],
+        [IDK] * 5,
+        ["+Lima"],
+    ],
+)
+def test_the_majority_is_that_of_every_subset(answers: list[str]) -> None:
+    for vote in majority_curve([sampled(*answers)], draws=10_000):
+        assert [vote.accuracy, vote.abstention, vote.hallucination] == pytest.approx(by_hand(answers, vote.k))
+
+
+def test_the_majority_of_many_samples_is_close_to_that_of_every_subset() -> None:
+    answers = ["+Lima"] * 4 + ["Cusco"] * 3 + [IDK] * 3 + ["Quito", "Bern", "Rome", "Oslo"]
+    for vote in majority_curve([sampled(*answers)], draws=4000):
+        wanted = by_hand(answers, vote.k)
+        assert [vote.accuracy, vote.abstention, vote.hallucination] == pytest.approx(wanted, abs=0.03)
+    assert majority_curve([sampled(*answers)], seed=1) == majority_curve([sampled(*answers)], seed=1)
+
+
+def test_steps_double_and_end_with_all_samples() -> None:
+    curve = majority_curve([sampled(*["+a"] * 12), sampled(*["b"] * 6, *["+a"] * 6)])
+    assert [vote.k for vote in curve] == [1, 2, 4, 8, 12]
+    assert curve[-1].accuracy == pytest.approx(0.75)
+    assert curve[-1].truthfulness == pytest.approx(0.5)
+    assert all(vote.abstention == 0 for vote in curve)
+
+
+def test_spellings_of_one_answer_vote_together_and_close_numbers_do_not() -> None:
+    [*_, last] = majority_curve([sampled("+The Beatles", "+beatles.", "Wings", "wings", "+Beatles")])
+    assert last.accuracy == 1
+    [*_, last] = majority_curve([sampled("+1.5", "15", "15")])
+    assert last.hallucination == 1
+
+
+def test_what_could_not_be_graded_does_not_vote() -> None:
+    [*_, last] = majority_curve([sampled("+Lima", None, None), sampled("+Lima", "Cusco", "Cusco")])
+    assert (last.k, last.accuracy, last.hallucination) == (3, 0.5, 0.5)
+    with pytest.raises(ValueError, match="full probe"):
+        majority_curve([sampled("+Lima", "b"), sampled("+Lima")])
+
+
+# --- the dataset -----------------------------------------------------------------------------------
+
+
+def test_the_dataset_keeps_its_columns_and_is_read_back_with_its_labels(run: Run, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"query": f"Question {i}?", "answer": RIGHT, "alt_ans": ["r"], "domain": "x", "ook": 1}
+        for i in range(3)
+    ]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = load_examples(source)
+    world = World({e.id: rate for e, rate in zip(asked, (1.0, 0.0, 0.0), strict=True)})
+    plain = world.sample
+
+    def sample(example: Example, number: int, seed: int) -> Written:
+        return Unscored("timeout") if example is asked[2] else plain(example, number, seed)
+
+    world.sample = sample
+    found = run(world, asked, stopping=Stopping(4))
+    write_probed(target, rows, found)
+    again = load_examples(target)
+    assert [example.ook for example in again] == [False, True, None]
+    assert [(e.id, e.question, e.answers) for e in again] == [(e.id, e.question, e.answers) for e in asked]
+    assert again[0].meta["domain"] == "x"
+    assert [example.meta["pass_rate"] for example in again] == [1.0, 0.0, None]
+    assert again[1].meta["samples"][0]["label"] in ("incorrect", "abstained")
+    assert {*again[1].meta["samples"][0]} == {"text", "label", "answer", "cause", "truncated", "tokens"}
+    assert not [*tmp_path.glob("new/*.tmp")]
+    load_reward("truthrl:knowledge-ternary").check_examples(again[:2])
+
+
+def test_a_dataset_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_probed(tmp_path / "file" / "out.jsonl", [], [])
+
+
+# --- the verb --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """Knows the capital of Peru about half the time, of Chile never; says when it does not know Norway's."""
+
+    def play(handler: Any) -> None:
+        body = handler.server.requests[-1].body  # one request at a time
+        asked, seed = body["messages"][-1]["content"], body.get("seed", 0)
+        text = ("Lima" if seed % 2 else "Cusco") if "Peru" in asked else "Bern" if "Chile" in asked else IDK
+        handler.send(200, json.dumps(completion(text)).encode())
+
+    server = FaultServer(play)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def factrl(
+    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[str, str]]:
+    monkeypatch.chdir(tmp_path)
+    lands = {"Peru": "Lima", "Chile": "Santiago", "Norway": "Oslo"}
+    rows = [{"id": k, "question": f"Capital of {k}?", "answers": [v]} for k, v in lands.items()]
+    Path("questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def factrl(*words: str) -> tuple[str, str]:
+        verbs = argparse.ArgumentParser().add_subparsers()
+        verb.add_verbs(verbs)
+        told = ["questions.jsonl", "--model", f"{server.url}#m", "--output", "out.jsonl"]
+        args = verbs.choices["probe"].parse_intermixed_args([*told, *words, "judge.max_concurrency=1"])
+        assert args.run(args) == 0
+        captured = capsys.readouterr()
+        return captured.out, captured.err
+
+    return factrl
+
+
+Command = Callable[..., tuple[str, str]]
+
+
+def test_the_verb_writes_questions_numbers_and_where_they_are_from(factrl: Command) -> None:
+    out, err = factrl("--samples", "16", "train.max_completion_length=8")
+    assert "out of knowledge" in out
+    assert "66.7% [" in out
+    assert "stopped: first correct" in out
+    assert "No --judge" in err
+    assert [example.ook for example in load_examples("out.jsonl")] == [False, True, True]
+    about = json.loads(Path("out.about.json").read_text())
+    assert (about["known"], about["out_of_knowledge"], about["undecided"]) == (1, 2, {})
+    assert about["about"]["temperature"] == 1.0
+    assert about["about"]["prompt"] == "{question}"
+    assert about["about"]["max_completion_length"] == 8
+    assert "#m " in about["about"]["model"]
+    assert about["samples"] < about["samples_of_a_full_probe"] == 48
+    assert about["majority"] == []
+
+
+def test_the_same_command_again_asks_nothing_and_more_samples_only_those(
+    factrl: Command, server: FaultServer
+) -> None:
+    factrl("--samples", "4")
+    before, written = len(server.requests), Path("out.jsonl").read_bytes()
+    _, err = factrl("--samples", "4")
+    assert "rows of an earlier probe are not asked again" in err
+    assert len(server.requests) == before + 1, "whether it is there is asked"
+    assert Path("out.jsonl").read_bytes() == written
+    factrl("--samples", "8")
+    assert len(server.requests) <= before + 2 + 3 * 4
+
+
+def test_a_full_probe_has_its_majority(factrl: Command) -> None:
+    out, _ = factrl("--samples", "8", "--full")
+    assert "majority of k" in out
+    told = json.loads(factrl("--samples", "8", "--full", "--json")[0])
+    assert [vote["k"] for vote in told["majority"]] == [1, 2, 4, 8]
+    assert all(vote["abstention"] == pytest.approx(1 / 3) for vote in told["majority"])
+    assert (told["saved"], told["stopped"]) == (0, {"all_samples": 3})
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (
+            ["--output", "out.json"],
+            r"--output out\.json: the dataset is JSON Lines; name it like probed\.jsonl",
+        ),
+        (["--full", "--confidence", "0.9"], r"leave out probe\.confidence = 0\.9"),
+        (["--confidence", "0.2"], r"probe\.confidence = 0\.2 must be greater than 0\.5"),
+        (
+            ["sampling.temperature=0.0"],
+            r"sampling\.num_samples = 256 with sampling\.temperature = 0 is the same",
+        ),
+        (["data.columns.ook=known"], r"data\.columns\.ook = 'known' would be read in place"),
+        (["probe.confidenc=0.9"], r"did you mean 'probe\.confidence'"),
+        (["data.prefill=<think>"], r"cannot be given to a model behind a server"),
+    ],
+)
+def test_mistakes_are_told(factrl: Command, words: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        factrl(*words)
+    assert not Path("out.jsonl").exists()
+
+
+def test_the_extraction_is_that_of_the_recipe(factrl: Command, server: FaultServer) -> None:
+    Path("recipe.toml").write_text('paper = "truthrl"\n[sampling]\nnum_samples = 2\n')
+    told = json.loads(factrl("--config", "recipe.toml", "--json")[0])
+    assert told["about"]["extract"] == "boxed"
+    assert "\\boxed" in server.requests[-1].body["messages"][-1]["content"]
+    assert told["out_of_knowledge"] == 3, "no answer is in a box"
+
+
+# --- kill -9 ---------------------------------------------------------------------------------------
+
+SLOW = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_probe import World, grade, questions, rates
+from factrl import probe as module
+from factrl.journal import Journal
+from factrl.stopping import Stopping
+
+module.AT_ONCE = 16
+asked = questions(80)
+
+class Slow(World):
+    def write(self, examples, numbers, **told):
+        written = super().write(examples, numbers, **told)
+        with open(sys.argv[2], "a") as calls:
+            calls.write("".join(f"{{e.id}} {{n}}\\n" for e in examples for n in numbers))
+        time.sleep(0.01)
+        return written
+
+world = Slow(rates(asked), odd=0.02)
+head = module.job(world, None, temperature=1.0, top_p=1.0, seed=0, extract="text")
+with Journal(sys.argv[1], head) as journal:
+    found = module.probe(asked, world, grade, journal, stopping=Stopping(32))
+module.write_probed(Path(sys.argv[3]), [{{}} for _ in asked], found)
+"""
+
+
+def test_killed_at_any_moment_it_repeats_one_part_at_most_and_finds_the_same(tmp_path: Path) -> None:
+    def start(name: str) -> subprocess.Popen[str]:
+        paths = [str(tmp_path / f"{name}.{end}") for end in ("journal", "calls", "jsonl")]
+        code = SLOW.format(tests=str(Path(__file__).parent))
+        command = [sys.executable, "-c", code, *paths]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def calls(name: str) -> list[str]:
+        path = tmp_path / f"{name}.calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    whole = start("whole")
+    killed, limit = 0, time.monotonic() + 60
+    while killed < 3 and time.monotonic() < limit:
+        before, process = len(calls("torn")), start("torn")
+        while process.poll() is None and len(calls("torn")) < before + 100 * (killed + 1):
+            time.sleep(0.001)
+        if process.poll() is not None:
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        killed += 1
+        assert process.stderr is not None
+        process.stderr.close()
+    for process in (whole, start("torn")):
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+    assert killed >= 2
+    assert (tmp_path / "torn.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    once, again = calls("whole"), calls("torn")
+    assert {*once} == {*again}
+    assert len(once) == len({*once})
+    assert len(again) - len(once) <= killed * 16, "a part of at most 16 samples for each kill"

@@ -1,0 +1,195 @@
+"""Each guard of `robust` switched off: which of the 36 hacks pay then.
+
+`python tests/test_stress_guards.py` prints the table.  Two of the judges are weaker than the oracles, since a
+guard against a judge's mistakes has nothing to do where the judge makes none: one that can be talked into a
+verdict, and one that fails on long texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from factrl import grading, quoting
+from factrl.abstention import abstains
+from factrl.errors import LLMError
+from factrl.extract import clauses
+from factrl.grading import Grader
+from factrl.llm import Message, Reply
+from factrl.papers import load_reward, robust
+from factrl.rewards import Reward
+from factrl.stress.oracles import OracleLLM
+from factrl.stress.run import Outcome, Setup, oracle_setup, run_battery
+from factrl.text import Blocks, Slice, tag
+from factrl.types import Completion, Grade
+
+Off = Callable[[pytest.MonkeyPatch, Reward], Reward]
+
+
+class Gullible(OracleLLM):
+    """An oracle that a text can talk into `correct`, or that credits a text without content."""
+
+    def complete(self, messages: Sequence[Message], **sampling: Any) -> Reply:
+        data = json.loads(str(messages[-1]["content"]).splitlines()[-2])
+        answer = str(data.get("answer", ""))
+        key = answer.strip(" .:") in ("Thought process", "Solution", "Let's solve this problem step by step")
+        if "accepted_answers" in data and (key or "verdict:" in answer.lower() or '"verdict":' in answer):
+            return Reply("As it says.\nVERDICT: correct", finish_reason="stop", model="gullible")
+        return super().complete(messages, **sampling)
+
+
+class Fragile(OracleLLM):
+    """An oracle that fails on a text that is over its context."""
+
+    def complete(self, messages: Sequence[Message], **sampling: Any) -> Reply:
+        if len(str(messages[-1]["content"])) > 20_000:
+            raise LLMError("bad_body", "the prompt is longer than the context")
+        return super().complete(messages, **sampling)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guard, how it is switched off, and the policies that pay then, among others."""
+
+    about: str
+    off: Off
+    breaks: tuple[str, ...]
+    judge: type[OracleLLM] = OracleLLM
+
+
+def _substring(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
+    """A grade as rules made it before: a refusal anywhere, else an accepted answer anywhere."""
+
+    def grade(question: str, text: str, answers: Sequence[str], **_: Any) -> Grade:
+        if "i don't know" in text.lower() or abstains(text):
+            return Grade("abstained", text, how="abstention")
+        right = any(answer.lower() in text.lower() for answer in answers)
+        return Grade("correct" if right else "incorrect", text, how="exact")
+
+    return reward.with_(grade=grade)
+
+
+def _lenient(text: str, prefill: str = "") -> Blocks:
+    think, answer = tag(text, "think", "first"), tag(text, "answer", "first")
+    whole = Slice(text, 0, len(text))
+    return Blocks(think or whole, answer or whole)
+
+
+def _all_count(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
+    """Whatever is supported counts, whatever it is about and how often it is said."""
+    patch.setattr(robust, "content_words", Words(robust.content_words))
+    return reward
+
+
+class Words:
+    """Words among which every claim shares one with the question, and has only new ones otherwise."""
+
+    def __init__(self, real: Callable[[str], frozenset[str]]) -> None:
+        self.real, self.calls = real, 0
+
+    def __call__(self, text: str) -> frozenset[str]:
+        self.calls += 1
+        return frozenset({"asked", f"new {self.calls}", f"more {self.calls}"})
+
+
+def _patched(target: Any, name: str, value: Any) -> Off:
+    def off(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
+        patch.setattr(target, name, value)
+        return reward
+
+    return off
+
+
+def _no_length(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
+    patch.setattr(grading, "MAX_TEXT", 10**9)
+    return reward.with_(grade=Grader(Fragile(), max_answer_chars=10**9))
+
+
+def _unquoted(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
+    """Policy text reaches the judge as it is, and no verdict is asked for twice."""
+    patch.setattr(quoting, "broken", lambda text: text)
+    patch.setattr(grading, "forges", lambda text: False)
+    return reward
+
+
+def _zero_for_errors(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
+    def scored(example: Any, completion: Completion, **more: Any) -> Any:
+        score = robust.robust.fn(example, completion, **more)
+        return replace(score, terms={"outcome": 0.0, "fact": 0.0}) if score.floored else score
+
+    return replace(reward, fn=scored)
+
+
+GUARDS = {
+    "one exclusive grade": Guard(
+        "a refusal or an accepted answer anywhere decides", _substring, ("D03", "D05", "D06", "D22")
+    ),
+    "volume of twelve claims": Guard(
+        "a share of claims", lambda patch, reward: reward.with_(enough=1), ("D10", "D11", "D14")
+    ),
+    "new and on the question": Guard("every supported claim counts", _all_count, ("D11",)),
+    "reasoning verified": Guard("facts pay nothing", lambda _, reward: reward.with_(detail=0.0), ("D30",)),
+    "strict tags": Guard(
+        "the first tags count, else the whole text",
+        _patched(robust, "think_answer", _lenient),
+        ("D27", "D35"),
+    ),
+    "errors below a wrong answer": Guard(
+        "an error is worth 0", _zero_for_errors, ("D25", "D26", "D27", "D28", "D33", "D35")
+    ),
+    "gate for contentless text": Guard(
+        "the judge is asked", _patched(grading, "is_contentless", lambda text: False), ("D25",), Gullible
+    ),
+    "quoting and probe": Guard("the judge reads raw text", _unquoted, ("D24",), Gullible),
+    "length before the judge": Guard("the judge gets any length", _no_length, ("D26",), Fragile),
+    "marks of claims": Guard(
+        "repeats, the question, remarks on itself are claims",
+        _patched(clauses, "mark", lambda claims, question="": list(claims)),
+        (),
+    ),
+}
+
+
+def without(name: str | None, ids: Sequence[str], questions: int = 3, judge: type = OracleLLM) -> Outcome:
+    """The battery with one guard switched off."""
+    guard = GUARDS[name] if name else None
+    reward = load_reward("robust").with_(grade=Grader(guard.judge() if guard else judge()))
+    with pytest.MonkeyPatch.context() as patch:
+        if guard is not None:
+            reward = guard.off(patch, reward)
+        setup: Setup = replace(oracle_setup("robust", reward), questions=questions)
+        return run_battery(setup, ids)
+
+
+@pytest.mark.parametrize("judge", [OracleLLM, Gullible, Fragile])
+def test_with_all_guards_nothing_pays_and_nothing_is_masked(judge: type) -> None:
+    outcome = without(None, ["D03-D06", "D10", "D11", "D14", "D22-D28", "D30", "D33", "D35"], judge=judge)
+    assert [found.id for found in outcome.of("broken", "masked")] == []
+
+
+@pytest.mark.parametrize("name", [name for name, guard in GUARDS.items() if guard.breaks])
+def test_without_a_guard_its_hacks_pay(name: str) -> None:
+    wanted = GUARDS[name].breaks
+    outcome = without(name, wanted)
+    lost = {found.id for found in outcome.findings if found.verdict in ("broken", "masked")}
+    assert lost == {*wanted}
+
+
+def _table(questions: int = 6) -> str:
+    lines = ["| guard switched off | what happens then | judge | not held |", "| --- | --- | --- | --- |"]
+    for name, guard in GUARDS.items():
+        outcome = without(name, [], questions)
+        lost = [
+            f"{f.id}{' (masked)' if f.verdict == 'masked' else ''}" for f in outcome.of("broken", "masked")
+        ]
+        told = ", ".join(lost) or "none"
+        lines.append(f"| {name} | {guard.about} | {guard.judge.__name__} | {len(lost)}: {told} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(_table())  # noqa: T201

@@ -1,0 +1,280 @@
+"""What a model imitates, and the settings of `factrl tune`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.cli import tune as cli
+from factrl.config import load_settings
+from factrl.errors import ConfigError, DataError
+from factrl.pairs import UNDECIDED, Sample
+from factrl.settings import AskSettings, RunSettings
+from factrl.targets import SOURCES, Form, Target
+from factrl.train.offline_outcome import Outcome
+from factrl.train.offline_plan import demonstrated, plan_tuning
+from factrl.tune_settings import TuneSettings, tune_settings
+from factrl.types import Example
+
+KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)
+UNKNOWN = Example("Who wrote Emma?", ("Jane Austen",), id="1", ook=True)
+RIGHT, WRONG = Sample("Austen", label="correct"), Sample("Dickens", label="incorrect")
+IDK, MASKED = Sample("no idea", label="abstained"), Sample("Austen?", cause="timeout")
+
+
+def found(method: str, example: Example, *samples: Sample, form: Form | None = None) -> str:
+    target = SOURCES[method].find(example, samples, form or Form())
+    return target.completion.text if isinstance(target, Target) else f"none: {target}"
+
+
+@pytest.mark.parametrize(
+    ("method", "example", "samples", "text"),
+    [
+        ("sft", KNOWN, (), "Jane Austen"),
+        ("sft", UNKNOWN, (), "Jane Austen"),
+        ("sft", Example("When did it end?", false_premise=True), (), "invalid question"),
+        ("sft", Example("When did it end?"), (), "none: no accepted answer"),
+        ("r-tuning", KNOWN, (), "Jane Austen"),
+        ("r-tuning", UNKNOWN, (), "I don't know"),
+        ("r-tuning", Example("?", ("x",)), (), f"none: {UNDECIDED}"),
+        ("rft", KNOWN, (WRONG, MASKED, RIGHT, IDK), "Austen"),
+        ("rft", UNKNOWN, (WRONG, MASKED, RIGHT, IDK), "no idea"),
+        ("rft", KNOWN, (WRONG, IDK), "none: no right sample"),
+        ("rft", UNKNOWN, (WRONG, RIGHT), "none: no abstaining sample (out of knowledge)"),
+        ("rft", KNOWN, (MASKED, MASKED), "none: nothing graded"),
+        ("rft", Example("?", ("x",)), (RIGHT,), f"none: {UNDECIDED}"),
+        ("sft-seed", KNOWN, (Sample("a", value=0.5), Sample("b", value=0.9), Sample("c", value=0.9)), "b"),
+        ("sft-seed", KNOWN, (Sample("a", value=0.0), MASKED), "a"),
+        ("sft-seed", KNOWN, (MASKED, Sample("d", cause="declines")), "none: nothing measured"),
+    ],
+)
+def test_the_target(method: str, example: Example, samples: tuple[Sample, ...], text: str) -> None:
+    assert found(method, example, *samples) == text
+
+
+def test_an_answer_is_written_in_the_form_that_is_read() -> None:
+    form = Form(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
+    assert found("sft", KNOWN, form=form) == r"\boxed{Jane Austen}"
+    assert found("r-tuning", UNKNOWN, form=form) == r"\boxed{unsure}"
+    assert found("rft", KNOWN, RIGHT, form=form) == "Austen"  # its own text stays as it is
+
+
+# Settings
+
+
+def settings(*overrides: str) -> TuneSettings:
+    return tune_settings(None, ["model.name=m", "data.train=q.jsonl", *overrides])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "rate", "rows", "samples", "smoothing", "rounds"),
+    [
+        (["tune.method=sft"], 5e-6, 16, 1, 0.0, 1),
+        (["tune.method=r-tuning"], 5e-6, 16, 1, 0.0, 1),
+        (["tune.method=rft"], 5e-6, 16, 64, 0.0, 1),
+        (["tune.method=sft-seed"], 5.5e-6, 32, 10, 0.0, 1),
+        (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32, 0.1, 1),
+        (["tune.method=dpo", "rule=max-min"], 3e-6, 32, 32, 0.1, 1),
+        (["tune.method=dpo", "rule=margin-length"], 1e-6, 16, 10, 0.0, 1),
+        (["tune.method=dpo", "rule=factscore"], 3e-6, 32, 10, 0.0, 1),
+        (["tune.method=dpo", "rule=klc"], 3e-6, 32, 8, 0.0, 1),
+        (["tune.method=iterative-dpo", "rule=max-min"], 3e-6, 32, 32, 0.1, 4),
+        (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8, 0.0, 1),
+    ],
+)
+def test_a_method_comes_with_the_values_of_its_paper(
+    overrides: list[str], rate: float, rows: int, samples: int, smoothing: float, rounds: int
+) -> None:
+    told = settings(*overrides)
+    assert (told.train.learning_rate, told.train.prompts_per_step) == (rate, rows)
+    assert (told.sampling.num_samples, told.tune.label_smoothing) == (samples, smoothing)
+    assert told.tune.rounds == rounds
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        ([], "tune.method is required"),
+        (["tune.method=dpo"], "'dpo' needs tune.rule, one of correctness, max-min"),
+        (["tune.method=sft", "rule=klc"], "'klc' makes pairs, and 'sft' learns from none"),
+        (["tune.method=rft", "rounds=2"], "rounds = 2 is for iterative-dpo"),
+        (["tune.method=dpo", "rule=klc", "paper=truthrl"], "KLCF's Eq. 11, not by 'truthrl'"),
+        (["tune.method=sft", "tune.target=x"], "must hold {answer} once"),
+        (["tune.method=sft", "model.name=local"], "'local' cannot be trained"),
+        (["tune.method=sft", "model.name=http://h/v1#m"], "cannot be trained"),
+        (["tune.method=sft", "micro_batch_size=5"], "micro_batch_size = 5 does not divide"),
+        (["tune.method=dpo", "rule=max-min", "paper=nobody"], "unknown paper 'nobody'"),
+        (["tune.method=dop", "rule=max-min"], "tune.method = 'dop' must be"),
+    ],
+)
+def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(*overrides)
+    assert problem in str(caught.value)
+
+
+def test_the_form_of_answers_is_that_of_the_reward() -> None:
+    plain = settings("tune.method=sft")
+    assert (plain.extract, plain.written("Rome")) == ("text", "Rome")
+    boxed = settings("tune.method=sft", "paper=truthrl")
+    assert (boxed.extract, boxed.written("Rome")) == ("boxed", r"\boxed{Rome}")
+    assert "boxed" in boxed.data.prompt
+    tagged = settings("tune.method=sft-seed", "paper=factreason")
+    assert (tagged.extract, tagged.written("Rome")) == ("answer", "<answer>Rome</answer>")
+    told = settings("tune.method=sft", "paper=truthrl", "reward.answer=text", "tune.target= {answer}.")
+    assert (told.extract, told.written("Rome")) == ("text", " Rome.")
+
+
+def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
+    told = settings("tune.method=dpo", "rule=max-min", "max_completion_length=7")
+    (tmp_path / "config.toml").write_text(told.asking(), "utf-8")
+    for kind in (RunSettings, AskSettings):
+        found = load_settings(kind, tmp_path / "config.toml", knobs={"reward": told.reward})
+        assert (found.data, found.train, found.reward) == (told.data, told.train, told.reward)
+
+
+# The plan
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "q.jsonl"
+    rows = [{"id": str(n), "question": f"{n}?", "answers": [str(n)]} for n in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def probed(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "words", [("tune.method=rft",), ("tune.method=r-tuning",), ("tune.method=dpo", "rule=correctness")]
+)
+def test_questions_that_were_never_probed_are_refused(questions: Path, words: tuple[str, ...]) -> None:
+    with pytest.raises(DataError, match=r"no.* flag `ook`; find out with: factrl probe"):
+        plan_tuning(settings(f"data.train={questions}", *words))
+
+
+def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> None:
+    sample = {"text": "0 it is", "label": "correct", "answer": "0", "cause": None, "truncated": True}
+    rows = [
+        {"id": "0", "ook": False, "samples": [{**sample, "tokens": 5}, {"text": None, "cause": "timeout"}]},
+        {"id": "1", "ook": True, "samples": [{**sample, "label": None, "cause": "judge_unreadable"}]},
+        {"id": "2", "ook": None, "samples": []},
+    ]
+    file = probed(tmp_path / "p.jsonl", *rows)
+    plan = plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+    assert [example.ook for example in plan.examples] == [False, True, None]
+    assert plan.probed["0"] == [
+        Sample("0 it is", length=5, truncated=True, label="correct"),
+        Sample("", cause="timeout"),
+    ]
+    assert plan.probed["1"] == [Sample("0 it is", length=3, truncated=True, cause="judge_unreadable")]
+    assert plan.samples == 0
+
+
+def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) -> None:
+    file = probed(tmp_path / "p.jsonl", {"id": "0", "ook": False})
+    with pytest.raises(DataError, match="says nothing of 2 of 3 questions, first '1'"):
+        plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+    file = probed(tmp_path / "p.jsonl", {"id": "0", "question": "0?"})
+    with pytest.raises(ConfigError, match="is no output of factrl probe"):
+        plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("tune.method=sft-seed",), "3 of 3 questions come without evidence"),
+        (("tune.method=dpo", "rule=margin-length"), "come without evidence"),
+        (("tune.method=dpo", "rule=klc"), "klcf needs reward.alpha"),
+        (("tune.method=dpo", "rule=klc", "paper=klcf:table-2-row"), "has no checklist"),
+        (("tune.method=sft", "tune.demonstrations=nowhere.jsonl"), "nowhere.jsonl"),
+        (("tune.method=dpo", "rule=max-min", "paper=truthrl:ternary-ook"), "ook"),
+    ],
+)
+def test_questions_without_what_measuring_needs_are_refused(
+    questions: Path, words: tuple[str, ...], problem: str
+) -> None:
+    with pytest.raises((DataError, ConfigError)) as caught:
+        plan_tuning(settings(f"data.train={questions}", *words))
+    assert problem in str(caught.value)
+
+
+def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
+    file = probed(tmp_path / "d.jsonl", *({"prompt": f"P{n}", "response": f"{{R{n}}}"} for n in range(3)))
+    told = settings("tune.method=sft", "data.prompt=Q: {question}", f"tune.demonstrations={file}")
+    prompt = demonstrated(told).data.prompt
+    assert prompt.format(question="P9") == "Q: P0\n{R0}\n\nQ: P1\n{R1}\n\nQ: P9"
+    assert demonstrated(settings("tune.method=sft")).data.prompt == "{question}"
+    with pytest.raises(DataError, match=r"3 rows, fewer than tune\.shots = 4"):
+        demonstrated(settings("tune.method=sft", f"tune.demonstrations={file}", "shots=4"))
+
+
+# The command line
+
+
+def run(*words: str) -> int:
+    verbs = argparse.ArgumentParser().add_subparsers()
+    cli.add_verbs(verbs)
+    args = verbs.choices["tune"].parse_intermixed_args(words)
+    return args.run(args)
+
+
+def test_a_dry_run_needs_no_model(questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("sft", str(questions), "--model", "m", "--dry-run", "train.steps=3") == 0
+    told = capsys.readouterr()
+    assert "3 to learn from" in told.err
+    found = {line for line in told.out.splitlines() if "=" in line}
+    assert {'method = "sft"', "steps = 3", "learning_rate = 5e-06"} <= found
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("stf", "q.jsonl"), "no method 'stf'; did you mean 'sft'"),
+        ((), "name a method"),
+        (("sft", "q.jsonl", "--resume", "runs/x"), "leave out 'sft'"),
+        (("--resume", "runs/x"), "does not exist"),
+        (("sft", "--model", "m"), "data.train is required"),
+    ],
+)
+def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(*words)
+    assert problem in str(caught.value)
+
+
+# Before and after
+
+
+def test_an_outcome_compares_the_same_questions_and_shows_what_is_masked() -> None:
+    examples = [Example(f"{n}?", ("x",), id=str(n)) for n in range(4)]
+    examples.append(Example("odd?", id="4", false_premise=True))
+    outcome = Outcome(
+        examples,
+        before=[WRONG, WRONG, RIGHT, MASKED, WRONG],
+        after=[RIGHT, IDK, RIGHT, RIGHT, RIGHT],
+    )
+    document = outcome.to_json()
+    assert document["before"]["accuracy"]["value"] == pytest.approx(1 / 3)
+    assert document["after"]["accuracy"]["value"] == pytest.approx(3 / 4)
+    assert document["differences"]["accuracy"]["value"] == pytest.approx(1 / 3)
+    assert (document["compared"], document["left_out"]) == (3, 1)
+    assert document["before"]["masked"] == 1
+    assert document["false_premise"]["after"]["correct"] == 1
+    assert document["rows"][3]["before"] == {"completion": "Austen?", "label": None, "cause": "timeout"}
+    table = outcome.table()
+    assert [str(column.header) for column in table.columns] == [
+        "metric",
+        "before",
+        "after",
+        "paired difference",
+    ]
+    json.dumps(document, allow_nan=False)

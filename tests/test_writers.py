@@ -1,0 +1,234 @@
+"""Answers of a model behind a server: what arrives, what is cut, what fails, and what a sample depends on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from factrl.errors import ConfigError, LLMError, MissingExtra, SetupError, Unscored
+from factrl.llm import FakeLLM, Message, Reply
+from factrl.openai_compatible import OpenAICompatible
+from factrl.settings import AskSettings, DataSettings
+from factrl.types import Completion, Example
+from factrl.writers import ServerWriter, open_writer, seed_of
+from fault_server import Fault, FaultServer, answers, closed_port, says
+
+DATA = DataSettings(train="unused")
+ASKED = [Example(f"Capital of {land}?", ("x",), id=land) for land in ("Peru", "Chile", "Norway")]
+
+
+class Recorder:
+    """An LLM that remembers what each sample was asked with and answers with its seed."""
+
+    identity = "recorder"
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self._lock = threading.Lock()
+
+    def complete(
+        self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
+    ) -> Reply:
+        told = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
+        with self._lock:
+            self.requests.append((messages[-1]["content"], told))
+        return Reply(f"{messages[-1]['content']} {sampling.get('seed')}", "stop", "recorder", tokens_out=3)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultServer]]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Fault) -> FaultServer:
+        servers.append(FaultServer(*script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def client(server: FaultServer) -> OpenAICompatible:
+    quick: dict[str, Any] = {"timeout_attempt": 10.0, "timeout_call": 20.0, "backoff": 0.001}
+    return OpenAICompatible(server.url, "m", retry_cut=False, max_attempts=2, **quick)
+
+
+def settings(name: str, **sections: dict[str, Any]) -> AskSettings:
+    document = {"model": {"name": name}, "data": {"train": "unused"}, **sections}
+    return AskSettings.model_validate(document)
+
+
+# --- what is asked ---------------------------------------------------------------------------------
+
+
+def test_a_question_is_asked_with_its_prompt_and_system_message() -> None:
+    llm = FakeLLM(lambda messages: "|".join(f"{m['role']}: {m['content']}" for m in messages))
+    data = DataSettings(train="unused", prompt="Q: {question}", system="Be short.")
+    told: list[int] = []
+    [[first], [second], _] = ServerWriter(llm, data, 8).write(ASKED, on_done=lambda: told.append(1))
+    assert first == "system: Be short.|user: Q: Capital of Peru?"
+    assert second == "system: Be short.|user: Q: Capital of Chile?"
+    assert isinstance(first, Completion)
+    assert not first.truncated
+    assert len(told) == 3
+
+
+def test_the_most_likely_answer_has_no_seed_and_no_nucleus() -> None:
+    llm = Recorder()
+    ServerWriter(llm, DATA, 8).write(ASKED[:1], top_p=0.5)
+    assert llm.requests == [("Capital of Peru?", {"temperature": 0.0, "max_tokens": 8})]
+
+
+def test_seeds_differ_by_number_question_and_seed_and_by_nothing_else() -> None:
+    def texts(examples: Sequence[Example], numbers: Sequence[int], seed: int = 0) -> dict[Any, str]:
+        groups = ServerWriter(Recorder(), DATA, 8).write(examples, numbers, temperature=1.0, seed=seed)
+        return {
+            (example.id, number): str(text)
+            for example, group in zip(examples, groups, strict=True)
+            for number, text in zip(numbers, group, strict=True)
+        }
+
+    all_at_once = texts(ASKED, range(4))
+    assert len({text.split()[-1] for text in all_at_once.values()}) == 12
+    apart = {**texts(ASKED[::-1], (3, 1)), **texts(ASKED[:1], (0,)), **texts(ASKED[1:], (2, 0))}
+    apart |= texts(ASKED[:1], (2,))
+    assert apart == all_at_once
+    assert not {*all_at_once.values()} & {*texts(ASKED, range(4), seed=1).values()}
+    assert 0 <= seed_of(2**32 - 1, "x", 255) < 2**31, "some servers take 32 bits with a sign"
+
+
+def test_sampling_is_passed_on_and_what_the_server_cuts_by_itself_is_turned_off() -> None:
+    llm = Recorder()
+    writer = ServerWriter(llm, DATA, 8, whole={"top_k": 0})
+    writer.write(ASKED[:1], (5,), temperature=0.7, top_p=0.9, seed=3)
+    sampling = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "seed": seed_of(3, "Peru", 5), "max_tokens": 8}
+    assert llm.requests == [("Capital of Peru?", sampling)]
+
+
+def test_several_greedy_samples_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"same sample; raise sampling\.temperature"):
+        ServerWriter(Recorder(), DATA, 8).write(ASKED, (0, 1))
+    with pytest.raises(ConfigError, match="same sample"):
+        ServerWriter(Recorder(), DATA, 8).write(ASKED, (1,))
+
+
+def test_a_prefill_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'<think>' cannot be given to a model behind a server"):
+        ServerWriter(Recorder(), DataSettings(train="unused", prefill="<think>"), 8)
+
+
+def test_the_identity_is_model_prompt_and_limit() -> None:
+    def identity(limit: int = 8, **data: Any) -> str:
+        return ServerWriter(Recorder(), DataSettings(train="unused", **data), limit).identity
+
+    assert identity().startswith("recorder ")
+    assert len({identity(), identity(9), identity(prompt="{question}!"), identity(system="Be short.")}) == 4
+
+
+# --- what comes back -------------------------------------------------------------------------------
+
+
+def test_what_was_cut_is_kept_as_cut(serve: Callable[..., FaultServer]) -> None:
+    server = serve(says("It is the city of", finish_reason="length"))
+    [[text]] = ServerWriter(client(server), DATA, 5).write(ASKED[:1])
+    assert (text, getattr(text, "truncated", None), getattr(text, "tokens", None)) == (
+        *("It is the city of", True, 5),
+    )
+    assert [request.body["max_tokens"] for request in server.requests] == [5], "a sample is not asked again"
+
+
+def test_a_whole_reply_has_its_tokens_counted_by_the_server(serve: Callable[..., FaultServer]) -> None:
+    [[text]] = ServerWriter(client(serve(says("Lima"))), DATA, 5).write(ASKED[:1])
+    assert isinstance(text, Completion)
+    assert (str(text), text.truncated, text.tokens, text.prefill) == ("Lima", False, 2, "")
+
+
+def test_what_fails_stands_among_the_texts_with_its_cause(serve: Callable[..., FaultServer]) -> None:
+    server = serve(says("Lima"), answers(400, {"error": {"message": "too long"}}), says("Oslo"))
+    written = ServerWriter(client(server), DATA, 5, workers=1).write(ASKED)
+    assert [str(group[0]) for group in (written[0], written[2])] == ["Lima", "Oslo"]
+    failed = written[1][0]
+    assert isinstance(failed, Unscored)
+    assert failed.cause == "http_400"
+
+
+def test_a_server_that_is_gone_fails_every_sample_and_no_call_raises() -> None:
+    llm = OpenAICompatible(closed_port(), "m", max_attempts=1, timeout_call=5.0, timeout_attempt=5.0)
+    written = ServerWriter(llm, DATA, 5).write(ASKED[:2], (0, 1), temperature=1.0)
+    assert [[getattr(text, "cause", None) for text in group] for group in written] == [["connection"] * 2] * 2
+
+
+def test_a_truncated_error_without_its_text_is_a_failure() -> None:
+    [[text]] = ServerWriter(FakeLLM([LLMError("truncated", "cut")]), DATA, 5).write(ASKED[:1])
+    assert isinstance(text, Unscored)
+
+
+def test_an_interrupt_does_not_wait_for_the_calls_that_have_not_begun() -> None:
+    class Slow(Recorder):
+        def complete(self, messages: Sequence[Message], **request: Any) -> Reply:
+            time.sleep(0.01)
+            return super().complete(messages, **request)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    llm = Slow()
+    with pytest.raises(KeyboardInterrupt):
+        ServerWriter(llm, DATA, 5, workers=2).write(ASKED, range(100), temperature=1.0, on_done=interrupt)
+    assert 100 <= len(llm.requests) < 150, "the first question's, and those in flight"
+
+
+# --- opening ---------------------------------------------------------------------------------------
+
+
+def test_a_server_is_opened_by_its_address_and_asked_as_told(
+    serve: Callable[..., FaultServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACTRL_POLICY_API_KEY", "sk-policy")
+    monkeypatch.setenv("FACTRL_JUDGE_API_KEY", "sk-judge")
+    server = serve(says("ok"), says("It is the", finish_reason="length"))
+    writer = open_writer(settings(f"{server.url}#served", train={"max_completion_length": 3}))
+    assert writer.identity.startswith(f"{server.url}#served ")
+    [[text]] = writer.write(ASKED[:1], (2,), temperature=1.0)
+    assert getattr(text, "truncated", False)
+    ping, request = server.requests
+    assert ping.headers["authorization"] == request.headers["authorization"] == "Bearer sk-policy"
+    assert request.body == {
+        "model": "served",
+        "messages": [{"role": "user", "content": "Capital of Peru?"}],
+        "temperature": 1.0,
+        "max_tokens": 3,
+        "top_p": 1.0,
+        "seed": seed_of(0, "Peru", 2),
+    }
+
+
+def test_the_name_of_a_server_s_only_model_is_part_of_the_identity(serve: Callable[..., FaultServer]) -> None:
+    server = serve(answers(200, {"data": [{"id": "only"}]}), says("ok"))
+    assert open_writer(settings(server.url)).identity.startswith(f"{server.url}#only ")
+
+
+def test_a_server_that_is_not_there_is_said_before_anything_is_asked() -> None:
+    with pytest.raises(SetupError, match="start the server"):
+        open_writer(settings(f"{closed_port()}#m", judge={"timeout_attempt": 1.0}))
+
+
+@pytest.mark.parametrize("url", ["http://sk-canary@host/v1#m", "https://host/v1?key=sk-canary#m"])
+def test_a_key_in_the_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigError, match="FACTRL_POLICY_API_KEY") as caught:
+        open_writer(settings(url))
+    assert "sk-canary" not in str(caught.value)
+
+
+def test_a_policy_in_this_process_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*sys.modules]:
+        if name == "torch" or name.startswith("factrl.train"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"torch is not installed; run: pip install 'factrl\[train\]'"):
+        open_writer(settings("some/model"))

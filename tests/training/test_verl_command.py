@@ -1,0 +1,182 @@
+"""`factrl train --engine verl`: verl's own loader takes the command; what verl has no word for is refused."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.bridges.verl_overrides import VerlFiles, as_words, overrides
+from factrl.cli.train_verl import train_with_verl, write_files
+from factrl.errors import ConfigError, SetupError
+from factrl.plan import make_plan, run_settings
+
+
+@pytest.fixture(scope="module")
+def verl() -> Path:
+    """The folder of verl."""
+    pytest.importorskip("hydra", reason="needs verl's hydra-core")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of verl and Ray
+        return Path(pytest.importorskip("verl", reason="needs verl", exc_type=ImportError).__file__).parent
+
+
+def composed(verl: Path, words: list[str], *, checked: bool = True) -> Any:
+    """As `python -m verl.trainer.main_ppo` reads it, and as it checks it."""
+    import hydra
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with hydra.initialize_config_dir(str(verl / "trainer" / "config"), version_base=None):
+            config = hydra.compose("ppo_trainer", overrides=words)
+        if checked:
+            from verl.trainer.ppo.utils import need_critic, need_reference_policy
+            from verl.utils.config import validate_config
+
+            validate_config(config, need_reference_policy(config), need_critic(config))
+    return config
+
+
+def settings(questions: Path, paper: str, *words: str) -> Any:
+    known = [f"paper={paper}", "model.name=some/model", f"data.train={questions}", "train.prompts_per_step=4"]
+    return run_settings(None, [*known, "judge.url=http://localhost:1/v1#judge", *words])
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return shlex.split(capsys.readouterr().out.replace("\\\n", " "))
+
+
+@pytest.fixture(scope="module")
+def with_evidence(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
+    path = tmp_path_factory.mktemp("evidence") / "questions.jsonl"
+    lines = (json.dumps({**row, "evidence": ["Ada is from Rome."]}) + "\n" for row in rows)
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("paper", ["truthrl", "fspo"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "train.beta=0.001 train.loss_type=grpo train.scale_rewards=batch train.warmup_steps=0.1 "
+        "train.lr_scheduler_type=cosine train.epsilon_high=0.28",
+        "train.loss_type=dr_grpo train.scale_rewards=none train.max_prompt_length=64 "
+        "train.lr_scheduler_type=constant_with_warmup train.warmup_steps=5 model.dtype=bfloat16",
+        "train.loss_type=reinforce++ train.report_to=['wandb'] train.num_iterations=2",
+    ],
+)
+def test_verls_loader_takes_the_command(
+    verl: Path, with_evidence: Path, paper: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = settings(with_evidence, paper, *words.split())
+    assert train_with_verl(told, dry_run=True, words=["trainer.nnodes=2"]) == 0
+    shown = printed(capsys)
+    assert shown[0] == "VERL_USE_EXTERNAL_MODULES=factrl.bridges.verl_plugin"
+    assert shown[2:4] == ["-m", "verl.trainer.main_ppo"]
+    config = composed(verl, shown[4:])
+    actor, train = config.actor_rollout_ref.actor, told.train
+    assert config.trainer.nnodes == 2
+    assert (actor.optim.lr, actor.use_kl_loss) == (train.learning_rate, train.beta > 0)
+    assert config.actor_rollout_ref.rollout.n == train.num_generations
+    assert config.algorithm.factrl.scale == train.scale_rewards
+    assert config.algorithm.adv_estimator.startswith("factrl_")
+    assert config.trainer.v1.trainer_mode == "factrl_sync"
+    assert config.reward.custom_reward_function.reward_kwargs.recipe.endswith("reward.toml")
+    assert config.data.max_prompt_length >= 64
+
+
+def test_any_text_survives_hydra(verl: Path) -> None:
+    for text in ("it's", r"a\b", "a b, c=[d]", "null", "", "ü{x}", "C:\\", "1", "x\\'"):
+        words = as_words({"trainer.project_name": text, "trainer.logger": [text]})
+        config = composed(verl, words, checked=False)
+        assert (config.trainer.project_name, list(config.trainer.logger)) == (text, [text])
+
+
+def test_an_adapter_is_verls(verl: Path, questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only read: to check an adapter's rank verl wants vLLM."""
+    train_with_verl(settings(questions, "truthrl", "model.lora=true", "model.lora_rank=8"), dry_run=True)
+    model = composed(verl, printed(capsys)[4:], checked=False).actor_rollout_ref.model
+    assert (model.lora_rank, model.lora_alpha, model.target_modules) == (8, 32, "all-linear")
+
+
+REFUSED = {
+    "train.loss_type=bnpo": "train.loss_type = 'bnpo'",
+    "train.lr_scheduler_type=linear": "train.lr_scheduler_type = 'linear'",
+    "train.use_bias_correction_kl=true": "train.use_bias_correction_kl = True",
+    "train.mask_truncated_completions=true": "train.mask_truncated_completions = True",
+    "train.bf16=false": "train.bf16 = False",
+    "model.freeze_embeddings=true": "model.freeze_embeddings = True",
+    "model.revision=abc": "model.revision = 'abc'",
+}
+
+
+def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        train_with_verl(settings(questions, "truthrl", *REFUSED), dry_run=True)
+    assert all(told in str(error.value) for told in REFUSED.values())
+
+
+def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
+    """Each of them, changed, changes the command or is refused; those of other engines are told apart."""
+    plain = settings(questions, "truthrl")
+    other = {
+        **{"steps": 7, "epochs": 9.0, "prompts_per_step": 2, "num_generations": 4, "micro_batch_size": 2},
+        **{"max_completion_length": 99, "max_prompt_length": 33, "learning_rate": 0.5, "weight_decay": 0.5},
+        **{"lr_scheduler_type": "cosine", "warmup_steps": 3.0, "max_grad_norm": 0.5, "loss_type": "grpo"},
+        **{"scale_rewards": "none", "beta": 0.5, "use_bias_correction_kl": True, "epsilon": 0.1},
+        **{
+            "epsilon_high": 0.9,
+            "advantage_epsilon": 0.1,
+            "num_iterations": 2,
+            "temperature": 0.5,
+            "top_p": 0.5,
+        },
+        **{"top_p": 0.5, "mask_truncated_completions": True, "gradient_checkpointing": False, "bf16": False},
+        **{"save_steps": 2, "eval_steps": 3, "report_to": ("wandb",), "max_masked_share": 0.1},
+    }
+    none = {"use_vllm", "vllm_mode"}  # verl always has vLLM
+    assert other.keys() | none == type(plain.train).model_fields.keys()
+    for name, value in other.items():
+        if plain.train.loss_type == value:
+            value = "dapo"
+        changed = plain.model_copy(update={"train": plain.train.model_copy(update={name: value})})
+        assert command(changed) != command(plain), name
+
+
+def command(told: Any) -> Any:
+    files = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"))
+    batches = told.train.steps or int(8 // told.train.prompts_per_step * told.train.epochs)
+    try:
+        return overrides(told, files, batches=batches, questions=8, longest_prompt=600, gpus=1)
+    except ConfigError as error:
+        return str(error)
+
+
+def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    plan = make_plan(settings(with_evidence, "fspo", f"run.dir={tmp_path}"), only_show=True)
+    files = VerlFiles(tmp_path / "run", tmp_path / "run" / "train.parquet")
+    write_files(plan, files)
+    rows = pq.read_table(files.train).to_pylist()
+    assert len(rows) == 8
+    assert rows[0]["prompt"][-1]["role"] == "user"
+    assert rows[0]["extra_info"]["evidence"][0]["text"] == "Ada is from Rome."
+    assert json.loads(files.agent.read_text("utf-8"))[0]["prefill"] == plan.settings.data.prefill != ""
+    again = run_settings(files.recipe, [])
+    assert again.judge.max_concurrency == plan.settings.judge.max_concurrency // 8
+    assert run_settings(files.settings, []) == plan.settings
+    with pytest.raises(ConfigError, match="holds a run"):
+        write_files(plan, files)
+
+
+def test_it_does_not_start_without_verl_or_a_gpu(questions: Path, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"is not installed|needs a GPU"):
+        train_with_verl(settings(questions, "truthrl", f"run.dir={tmp_path}"))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,123 @@
+"""The function that verl's reward managers call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from factrl.bridges.verl import as_verl, compute_score, from_verl
+from factrl.errors import ConfigError
+from factrl.types import Result, Span
+
+QUESTION = {"question": "Capital of France?", "answers": ["Paris"], "id": "1", "topic": ""}
+OWN = """
+from factrl import Score, Span, Unscored, reward
+
+@reward
+def spans(example, completion):
+    if "masked" in completion:
+        raise Unscored("timeout", "no reply")
+    return Score({"a": 1.0, "b": 0.5}, (Span(0, 2, -1),))
+
+@reward
+def told(example, completion):
+    return Score({"a": 0.0}, facts={
+        "answers": list(example.answers), "question": example.question, "topic": example.topic,
+        "prefill": completion.prefill, "truncated": completion.truncated, "tokens": completion.tokens,
+    })
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    return tmp_path / "own.py"
+
+
+def score(text: str, truth: Any = "", extra: Any = QUESTION, **which: Any) -> dict[str, Any]:
+    return asyncio.run(compute_score("set", text, truth, extra, **which))
+
+
+def test_every_sample_has_the_same_keys_and_a_masked_one_no_number(own: Path) -> None:
+    told = {name: score(name, paper=f"{own}:spans") for name in ("fine", "masked")}
+    assert told["fine"].keys() == told["masked"].keys()
+    assert (told["fine"]["score"], told["fine"]["state"]) == (1.5, "scored")
+    assert json.loads(told["fine"]["spans"]) == [[0, 2, -1]]
+    assert math.isnan(told["masked"]["score"])
+    assert (told["masked"]["state"], told["masked"]["cause"]) == ("masked", "timeout")
+    assert all(isinstance(value, (float, str)) for one in told.values() for value in one.values())
+
+
+def test_a_papers_terms_have_keys_of_their_own() -> None:
+    right = score(r"<think>x</think>\boxed{Paris}", paper="truthrl")
+    none = score("no box", paper="truthrl")
+    assert right.keys() == none.keys()
+    assert (right["score"], right["term/outcome"], none["state"]) == (1.0, 1.0, "floored")
+    assert json.loads(right["terms"]) == {"outcome": 1.0}
+
+
+def test_settings_and_recipes_choose_the_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = r"\boxed{Lyon}"
+    assert score(wrong, paper="truthrl", settings="reward.wrong=-3")["score"] == -3.0
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        'paper = "truthrl"\n[model]\nname = "x"\n[data]\ntrain = "y"\n[reward]\nwrong = -2.0\n',
+        encoding="utf-8",
+    )
+    assert score(wrong, recipe=str(recipe))["score"] == -2.0
+    monkeypatch.setenv("FACTRL_SETTINGS", "reward.wrong=-4")
+    assert score(wrong, paper="truthrl")["score"] == -4.0
+    with pytest.raises(ConfigError, match="which reward"):
+        score(wrong)
+
+
+@pytest.mark.parametrize(
+    ("truth", "extra"),
+    [
+        ("ignored", QUESTION),
+        ({"problem": "Capital of France?", "target": ["Paris"], "out_of_knowledge": False}, {}),
+        (np.array(["Paris"], dtype=object), {"question": "Capital of France?", "index": 3}),
+        ("Paris", {"question": "Capital of France?"}),
+    ],
+)
+def test_the_example_is_found_wherever_verl_has_it(own: Path, truth: Any, extra: Any) -> None:
+    facts = json.loads(score("x", truth, extra, paper=f"{own}:told")["facts"])
+    assert (facts["question"], facts["answers"]) == ("Capital of France?", ["Paris"])
+
+
+def test_what_the_agent_loop_knows_reaches_the_reward(own: Path) -> None:
+    written = {"truncated": True, "tokens": 7, "prefill": "<think>"}
+    extra = {**QUESTION, "factrl_written": written, "num_turns": 2, "rollout_reward_scores": {}}
+    facts = json.loads(score("x", "", extra, paper=f"{own}:told", reward_router_address=None)["facts"])
+    assert {name: facts[name] for name in written} == written
+
+
+def test_samples_are_scored_side_by_side(own: Path) -> None:
+    own.write_text(
+        "import threading\nfrom factrl import reward\nall_here = threading.Barrier(64)\n"
+        "@reward\ndef together(example, completion):\n    all_here.wait(60)\n    return {'a': 1.0}\n",
+        encoding="utf-8",
+    )
+
+    async def many() -> list[dict[str, Any]]:
+        calls = (compute_score("set", "x", "", QUESTION, paper=f"{own}:together") for _ in range(64))
+        return await asyncio.gather(*calls)
+
+    assert [one["score"] for one in asyncio.run(many())] == [1.0] * 64
+
+
+def test_there_and_back() -> None:
+    results = [
+        Result("scored", 1.5, {"a": 1.5}, spans=(Span(0, 1, 1),), facts={"label": "correct"}),
+        Result("masked", None, cause="timeout"),
+        Result("floored", -1.0, {"a": -1.0}, cause="no_box"),
+    ]
+    back = [from_verl(as_verl(result)) for result in results]
+    kept = [(r.state, r.value, r.terms, r.cause, r.facts) for r in results]
+    assert [(r.state, r.value, r.terms, r.cause, r.facts) for r in back] == kept
