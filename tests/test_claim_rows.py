@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from factrl.claim_rows import LabelledClaim, digest_of_rows, drawn, load_claims, split_by_group
 from factrl.errors import DataError
+from factrl.tuning.claim_rows import LabelledClaim, digest_of_rows, drawn, load_claims, split_by_group
 
 DATA = Path(os.environ.get("FACTRL_DATA", "unset"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import random
 import signal
 import subprocess
@@ -120,6 +119,7 @@ def test_rounds_grow_and_end_where_a_decision_can_fall() -> None:
     assert sizes == [1, 3, 4, 8, 16, 32, 64, 64, 64]
     assert [numbers.stop for numbers in Stopping(256, confidence=0.95).rounds][-3:] == [192, 224, 256]
     assert [numbers.stop for numbers in Stopping(1).rounds] == [1]
+    assert [numbers.stop for numbers in Stopping(100, first_correct=False).rounds] == [64, 100]
     numbers = list(itertools.chain(*Stopping(100, confidence=0.9).rounds))
     assert numbers == [*range(100)]
 
@@ -592,7 +592,7 @@ class Slow(World):
         written = super().write(examples, numbers, **told)
         with open(sys.argv[2], "a") as calls:
             calls.write("".join(f"{{e.id}} {{n}}\\n" for e in examples for n in numbers))
-        time.sleep(0.01)
+        time.sleep(0.02)
         return written
 
 world = Slow(rates(asked), odd=0.02)
@@ -604,33 +604,26 @@ module.write_probed(Path(sys.argv[3]), [{{}} for _ in asked], found)
 
 
 def test_killed_at_any_moment_it_repeats_one_part_at_most_and_finds_the_same(tmp_path: Path) -> None:
-    def start(name: str) -> subprocess.Popen[str]:
+    def start(name: str) -> subprocess.Popen[bytes]:
         paths = [str(tmp_path / f"{name}.{end}") for end in ("journal", "calls", "jsonl")]
-        code = SLOW.format(tests=str(Path(__file__).parent))
-        command = [sys.executable, "-c", code, *paths]
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-c", SLOW.format(tests=str(Path(__file__).parent)), *paths]
+        with (tmp_path / f"{name}.err").open("wb") as said:
+            return subprocess.Popen(command, stderr=said)
 
     def calls(name: str) -> list[str]:
         path = tmp_path / f"{name}.calls"
         return path.read_text().splitlines() if path.exists() else []
 
-    whole = start("whole")
-    killed, limit = 0, time.monotonic() + 60
-    while killed < 3 and time.monotonic() < limit:
+    whole, killed = start("whole"), 0
+    for more in (1, 100, 200):
         before, process = len(calls("torn")), start("torn")
-        while process.poll() is None and len(calls("torn")) < before + 100 * (killed + 1):
+        while process.poll() is None and len(calls("torn")) < before + more:
             time.sleep(0.001)
-        if process.poll() is not None:
-            break
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        killed += 1
-        assert process.stderr is not None
-        process.stderr.close()
-    for process in (whole, start("torn")):
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said
-    assert killed >= 2
+        process.kill()
+        killed += process.wait() == -signal.SIGKILL
+    for name, process in {"whole": whole, "torn": start("torn")}.items():
+        assert process.wait() == 0, (tmp_path / f"{name}.err").read_text()
+    assert killed, "a slow test may see it finish, but not each time"
     assert (tmp_path / "torn.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     once, again = calls("whole"), calls("torn")
     assert {*once} == {*again}

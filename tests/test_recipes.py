@@ -31,6 +31,7 @@ JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
     "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
+    "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
     "klcf": [
         f"data.train={TOPICS}",
         "prompts_per_step=4",
@@ -79,6 +80,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
     ("name", "keys"),
     [
         ("factreason", ["model.name", "data.train"]),
+        ("intuitor", ["data.train"]),
         ("klcf", ["data.train"]),
         ("robust", ["model.name", "data.train"]),
     ],

@@ -13,7 +13,7 @@ from factrl.checklist import Checklist
 from factrl.errors import DataError
 from factrl.extract import LLMClaims
 from factrl.llm import FakeLLM
-from factrl.reply_rows import Lesson, checklist_lessons, extractor_lessons
+from factrl.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 
 BODE: dict[str, Any] = {
     "question": "Tell me about the Bode Museum.",

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import PARIS, RIGHT, WRONG, Make, request, servers, steps
 
 from factrl import Example, FakeLLM, Grader, Passage, load_reward, remote
 from factrl.cli import main
 from factrl.errors import LLMError
 from factrl.rewards import reward
+from factrl.server import counts
 from factrl.server.describe import description
 from fault_server import FaultServer
+from serving import PARIS, RIGHT, WRONG, Make, request, servers, steps
 
 
 @pytest.fixture
@@ -182,6 +184,20 @@ def test_a_remote_reward_is_a_reward_like_any_other(make: Make) -> None:
     assert remote(server.url, "steps")(PARIS, "") == steps(PARIS, "")
 
 
+def test_requests_of_one_batch_are_under_way_side_by_side(make: Make) -> None:
+    server, all_here = make(), threading.Barrier(64)
+
+    @reward
+    def together(example: Example, completion: str) -> dict[str, float]:
+        all_here.wait(60)
+        return {"a": 1.0}
+
+    rewards: Any = server.service.rewards
+    rewards["together"] = together
+    results = remote(server.url, "together").batch([PARIS] * 64, ["x"] * 64)
+    assert [result.value for result in results] == [1.0] * 64
+
+
 def test_evidence_and_checklist_travel(make: Make) -> None:
     seen = []
 
@@ -191,7 +207,8 @@ def test_evidence_and_checklist_travel(make: Make) -> None:
         return {"a": 0.0}
 
     server, example = make(), Example("Q?", ("A",), "7", "t", True, False, (Passage("p", "t", "s"),), ("c",))
-    server.service.rewards["look"] = look
+    rewards: Any = server.service.rewards
+    rewards["look"] = look
     remote(server.url, "look")(example, "x")
     assert seen == [example]
 
@@ -236,6 +253,17 @@ def test_a_redirect_is_not_followed_and_a_dead_server_masks() -> None:
 
 
 # As a program
+
+
+def test_what_a_killed_worker_had_in_flight_is_forgotten(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    for worker in (process.pid, os.getpid()):
+        (tmp_path / f"gauge_livesum_{worker}.db").touch()
+    (tmp_path / f"counter_{process.pid}.db").touch()
+    forgotten: list[int] = []
+    counts._forget_the_dead(tmp_path, forgotten.append)
+    assert forgotten == [process.pid]
 
 
 def test_the_description_that_is_checked_in_is_the_servers(tmp_path: Path) -> None:

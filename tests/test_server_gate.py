@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import RIGHT, WRONG, Make, Running, request, servers
 
 from factrl import FakeLLM
 from factrl.cli import main
 from factrl.errors import LLMError
+from serving import RIGHT, WRONG, Make, Running, request, servers
 
 
 @pytest.fixture

@@ -19,13 +19,12 @@ with warnings.catch_warnings():
     from schemathesis.checks import CHECKS, load_all_checks
     from schemathesis.python import asgi
 
-from serving import steps
-
 from factrl import Grader, load_reward
 from factrl.cache import Store
 from factrl.server.app import make_api
 from factrl.server.service import Service
 from factrl.verifier.presets import open_verifier
+from serving import steps
 
 ROUTES = {
     "/v1/score": "POST",

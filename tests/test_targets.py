@@ -12,12 +12,12 @@ import pytest
 from factrl.cli import tune as cli
 from factrl.config import load_settings
 from factrl.errors import ConfigError, DataError
-from factrl.pairs import UNDECIDED, Sample
 from factrl.settings import AskSettings, RunSettings
-from factrl.targets import SOURCES, Form, Target
-from factrl.train.offline_outcome import Outcome
-from factrl.train.offline_plan import demonstrated, plan_tuning
-from factrl.tune_settings import TuneSettings, tune_settings
+from factrl.tuning.outcome import Outcome
+from factrl.tuning.pairs import UNDECIDED, Sample
+from factrl.tuning.plan import demonstrated, plan_tuning
+from factrl.tuning.settings import TuneSettings, tune_settings
+from factrl.tuning.targets import SOURCES, Form, Target
 from factrl.types import Example
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)

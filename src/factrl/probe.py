@@ -173,9 +173,8 @@ def probe(
             if not again:
                 _check_graded(samples)
             done, closed = _progress(part)
-            fresh = [g[len(s.samples) - numbers[0] :] for s, g in zip(part, samples, strict=True)]
-            _keep(journal, part, fresh)
-            for state, group in zip(part, fresh, strict=True):
+            _keep(journal, part, samples)
+            for state, group in zip(part, samples, strict=True):
                 state.samples += group
             still -= _progress(part)[1] - closed
             saved = _progress(part)[0] - done - len(part) * len(numbers)
@@ -261,9 +260,13 @@ class _State:
         self.example, self.key, self._stopping = example, digest_of(example), stopping
         self.samples: list[ProbeSample] = []
         found = kept.get(self.key, {})
-        while not self.closed and (rows := found.get(len(self.samples))):
+        while rows := found.get(len(self.samples)):
             self.samples += [ProbeSample(**row) for row in rows]
-        del self.samples[stopping.samples :]
+        labels: list[Label | None] = [sample.label for sample in self.samples]
+        ends = (numbers.stop for numbers in stopping.rounds if numbers.stop <= len(labels))
+        end = next((end for end in ends if stopping.why(labels[:end])), None)
+        if end is not None:  # a probe that asked for more went beyond
+            del self.samples[end:]
 
     @property
     def closed(self) -> bool:
@@ -326,12 +329,17 @@ def _progress(states: Sequence[_State]) -> tuple[int, int]:
 
 
 def _parts(states: Sequence[_State], stopping: Stopping) -> Iterator[tuple[Sequence[_State], range]]:
-    """Open questions with the numbers to ask, one round after the other."""
+    """Open questions with the numbers to ask, one round after the other.
+
+    An earlier probe for fewer samples may have ended inside a round: its questions go on from there.
+    """
     for numbers in stopping.rounds:
         members = [state for state in states if not state.closed and len(state.samples) <= numbers[-1]]
-        size = max(1, AT_ONCE // len(numbers))
-        for start in range(0, len(members), size):
-            yield members[start : start + size], numbers
+        for first in sorted({len(state.samples) for state in members}):
+            alike = [state for state in members if len(state.samples) == first]
+            size = max(1, AT_ONCE // (numbers.stop - first))
+            for start in range(0, len(alike), size):
+                yield alike[start : start + size], range(first, numbers.stop)
 
 
 def _graded(

@@ -6,17 +6,18 @@ them can be another object with the same shape: `.with_(verify=my_verifier)`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .background import wait_for
-from .errors import ConfigError
+from .errors import ConfigError, Unscored
 from .grading import Grader, reasoning_judge
 from .llm import LLM
 from .rewards import Reward
 from .settings import LOCAL, JudgeSettings, VerifierSettings
-from .types import Claim
+from .types import Claim, Completion
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,12 @@ class Supplier:
             from .truthfulness import LetterTruthfulness
 
             return LetterTruthfulness()
-        from .truthfulness import TruthfulnessModel
+        from .tuned_truthfulness import open_truthfulness
 
-        return TruthfulnessModel(self.models.truthfulness_model)
+        return open_truthfulness(self.models.truthfulness_model)
+
+    def certainty(self) -> Callable[[Completion], float]:
+        return written_certainty
 
     def _store(self) -> Any:
         from .cache import Store
@@ -118,8 +122,35 @@ class Supplier:
 
 _MAKERS: Mapping[str, Callable[[Supplier], Any]] = {
     name: getattr(Supplier, name)
-    for name in ("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness")
+    for name in (
+        "grade",
+        "reason",
+        "verify",
+        "extract",
+        "compare",
+        "rate",
+        "checklist",
+        "truthfulness",
+        "certainty",
+    )
 }
+
+
+def written_certainty(completion: Completion) -> float:
+    """The certainty that the trainer wrote beside a completion, because the reward names this resource.
+
+    Raises:
+        ConfigError: there is none: the completion is not from a policy in training.
+        Unscored: `no_tokens`: a completion without tokens has no mean over them.
+    """
+    if completion.certainty is None:
+        raise ConfigError(
+            "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
+            "completions: use it with factrl train"
+        )
+    if math.isnan(completion.certainty):
+        raise Unscored("no_tokens", "the policy wrote no token to be certain of", stage="certainty")
+    return completion.certainty
 
 
 def check_resources(reward: Reward) -> None:

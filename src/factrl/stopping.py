@@ -37,11 +37,13 @@ class Stopping:
     def rounds(self) -> Sequence[range]:
         """The numbers of the samples that are asked together: one, three, four, eight, sixteen, …
 
-        Small first rounds save answers to what is known; every round reads the question again.
+        Small first rounds save answers to what is known, while every round reads the question again: where
+        nothing stops at a correct answer, all rounds are large.
         """
         first, enough, rounds = 0, wrong_enough(self.samples, self.confidence), []
         while first < self.samples:
-            end = min(self.samples, max(4, 2 * first) if first else 1, first + LARGEST_ROUND)
+            double = max(4, 2 * first) if first else 1
+            end = min(self.samples, double if self.first_correct else self.samples, first + LARGEST_ROUND)
             if first < enough < end:
                 end = enough
             rounds.append(range(first, end))

@@ -55,19 +55,29 @@ class Completion(str):
         prefill: text that the prompt already put at the start of the answer, e.g. `<think>`.
         truncated: generation stopped at the length limit, not at an end token.
         tokens: how many tokens the policy wrote; None where nobody counted them.
+        certainty: the policy's self-certainty about it, in nats, NaN without tokens; None where the trainer
+            was not asked for it.
     """
 
     prefill: str
     truncated: bool
     tokens: int | None
+    certainty: float | None
 
     def __new__(
-        cls, text: str, *, prefill: str = "", truncated: bool = False, tokens: int | None = None
+        cls,
+        text: str,
+        *,
+        prefill: str = "",
+        truncated: bool = False,
+        tokens: int | None = None,
+        certainty: float | None = None,
     ) -> Completion:
         self = super().__new__(cls, text)
         self.prefill = prefill
         self.truncated = truncated
         self.tokens = tokens
+        self.certainty = certainty
         return self
 
 

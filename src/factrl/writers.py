@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from factrl.data import render_prompt
 from factrl.errors import ConfigError, LLMError, MissingExtra, Unscored
 from factrl.llm import LLM, Message, connect, preflight
-from factrl.settings import LOCAL, DataSettings, RunSettings
+from factrl.settings import LOCAL, AskSettings, DataSettings, RunSettings
 from factrl.types import Completion, Example
 
 Written = Completion | Unscored
@@ -142,6 +142,10 @@ def open_writer(settings: RunSettings) -> Writer:
         SetupError: what the user must change.
         MissingExtra: a policy in this process, without the extra `train`.
     """
+    if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
+        from factrl.cove import open_cove
+
+        return open_cove(settings)
     name, limit = settings.model.name, settings.train.max_completion_length
     if name == LOCAL:
         from factrl.local.llama import shared_model

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from factrl.claim_rows import LabelledClaim
-from factrl.claim_settings import ClaimSettings
 from factrl.errors import ConfigError, DataError, ModelError
 from factrl.local.nli import CrossEncoder
 from factrl.train import claim_models, truthfulness_run
@@ -20,6 +18,8 @@ from factrl.train.claim_models import ClaimModel
 from factrl.train.truthfulness_run import table, told_of, tune_truthfulness
 from factrl.truthfulness import TUNED_PROMPT, TruthfulnessModel
 from factrl.tuned_truthfulness import CARD, TunedTruthfulness, open_truthfulness
+from factrl.tuning.claim_rows import LabelledClaim
+from factrl.tuning.claim_settings import ClaimSettings
 
 TRUE, FALSE = ("sings", "dances", "paints"), ("burns", "drowns", "rusts")
 NAMES = [f"{a}{b}" for a in "abcdefgh" for b in "mnopq"]

@@ -15,15 +15,15 @@ import pytest
 import torch
 
 from factrl.errors import DataError, TooManyMasked
-from factrl.pairs import Sample
 from factrl.run import read_metrics
 from factrl.train import offline_trl
 from factrl.train.model import load_policy
 from factrl.train.offline import make_rows, tune
-from factrl.train.offline_plan import TunePlan, plan_tuning
-from factrl.train.offline_samples import check_masked, measure_samples
 from factrl.train.writing import PolicyWriter
-from factrl.tune_settings import tune_settings
+from factrl.tuning.pairs import Sample
+from factrl.tuning.plan import TunePlan, plan_tuning
+from factrl.tuning.samples import check_masked, measure_samples
+from factrl.tuning.settings import tune_settings
 
 REWARDS = """
 import factrl as fx
@@ -298,8 +298,8 @@ KILLED = """
 import os, sys
 from factrl import journal, run
 from factrl.train.offline import tune
-from factrl.train.offline_plan import plan_tuning
-from factrl.tune_settings import tune_settings
+from factrl.tuning.plan import plan_tuning
+from factrl.tuning.settings import tune_settings
 
 where, after, *words = sys.argv[1:]
 kind, method = (journal.Journal, "add") if where == "sampling" else (run.Run, "log")
@@ -321,7 +321,7 @@ tune(plan_tuning(tune_settings(None, words)))
 def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, after: int
 ) -> None:
-    monkeypatch.setattr("factrl.train.offline_samples.PART", 8)
+    monkeypatch.setattr("factrl.tuning.samples.PART", 8)
     more = (
         "tune.method=iterative-dpo",
         "tune.rule=max-min",
@@ -331,8 +331,8 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     )
     whole, _ = tune(planned(words, *more))
     folder = tmp_path / "killed"
-    script = KILLED.replace("where, after", "offline_samples.PART = 8\nwhere, after").replace(
-        "import os, sys\n", "import os, sys\nfrom factrl.train import offline_samples\n"
+    script = KILLED.replace("where, after", "samples.PART = 8\nwhere, after").replace(
+        "import os, sys\n", "import os, sys\nfrom factrl.tuning import samples\n"
     )
     command = [sys.executable, "-c", script, where, str(after), *words, *more, f"run.dir={folder}"]
     died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

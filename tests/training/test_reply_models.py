@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from factrl.claim_settings import ClaimSettings
 from factrl.errors import ConfigError, DataError
-from factrl.reply_rows import Lesson
 from factrl.train import reply_models
 from factrl.train.reply_models import table, told_of, tune_replies
+from factrl.tuning.claim_settings import ClaimSettings
+from factrl.tuning.reply_rows import Lesson
 
 QUESTION = "Tell me about the museum."
 

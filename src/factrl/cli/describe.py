@@ -42,6 +42,7 @@ SUPPLIED_BY = {
     "rate": "judge.reward_model, else judge.url",
     "checklist": "judge.url, else verifier.judge",
     "truthfulness": "judge.truthfulness_model, else the small model in this process",
+    "certainty": "the policy, in training alone",
 }
 
 _RIGHT, _WRONG = "Warsaw", "Paris"
@@ -295,6 +296,7 @@ def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
         "rate": lambda question, text: one,
         "checklist": lambda question, text, items: [_item(text, good=good) for _ in items],
         "truthfulness": lambda claims: [float(_finding(claim, good=good) == "supported") for claim in claims],
+        "certainty": lambda completion: one,
     }
 
 

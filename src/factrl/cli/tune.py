@@ -12,8 +12,8 @@ from typing import get_args
 from ..config import dump_toml
 from ..errors import ConfigError, nearest
 from ..escape import one_line
-from ..train.offline_plan import TunePlan, plan_tuning
-from ..tune_settings import TUNE, Method, check_method, tune_settings
+from ..tuning.plan import TunePlan, plan_tuning
+from ..tuning.settings import TUNE, Method, check_method, tune_settings
 from . import tune_claims
 from .options import Verbs, add_judge, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, show_table, tell

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from ..claim_settings import ClaimSettings, Head
 from ..config import dump_toml, load_settings
 from ..errors import ConfigError
+from ..tuning.claim_settings import ClaimSettings, Head
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
 

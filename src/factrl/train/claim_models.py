@@ -24,14 +24,14 @@ from transformers.trainer_callback import ProgressCallback
 from transformers.training_args import TrainingArguments
 
 from .. import models
-from ..claim_rows import LabelledClaim, Split
-from ..claim_settings import ClaimSettings
 from ..errors import DataError, ModelError
 from ..journal import Journal
 from ..progress import Progress
 from ..settings import ModelSettings, TrainSettings
 from ..truthfulness import TUNED_PROMPT
 from ..tuned_truthfulness import CARD
+from ..tuning.claim_rows import LabelledClaim, Split
+from ..tuning.claim_settings import ClaimSettings
 from .callbacks import Interrupt, MarkComplete, ShowProgress, StopWhen, last_checkpoint
 from .embedded import embedded_policy, is_embedded
 from .model import load_policy, uses_bf16

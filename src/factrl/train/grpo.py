@@ -31,6 +31,7 @@ from ..rewards import SUM, Reward
 from ..run import Rollout, Run
 from ..types import Completion, Example, Result
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
+from .certainty import self_certainty
 from .credit import TokenOffsets
 from .metrics import reward_metrics
 from .packed import use_packed_logprobs
@@ -133,6 +134,7 @@ class FactualGRPOTrainer(GRPOTrainer):
 
     def _composite(
         self,
+        prompts: list[Any],
         completions: list[Any],
         completion_ids: list[list[int]],
         example: list[int],
@@ -142,11 +144,11 @@ class FactualGRPOTrainer(GRPOTrainer):
         """The one reward function TRL sees: None where the sample is masked."""
         ends = [*self.eos_token_ids, self._tokenizer.pad_token_id]
         written = []
-        for text, ids in zip(completions, completion_ids, strict=True):
+        certain = self._certainties(prompts, completion_ids)
+        for text, ids, nats in zip(completions, completion_ids, certain, strict=True):
             ended = bool(ids) and ids[-1] in ends
-            written.append(
-                Completion(text, prefill=self.args.prefill, truncated=not ended, tokens=len(ids) - ended)
-            )
+            told = {"prefill": self.args.prefill, "truncated": not ended, "certainty": nats}
+            written.append(Completion(text, tokens=len(ids) - ended, **told))
         self._results = self.reward.batch([self.examples[i] for i in example], written)
         self._texts = list(zip(example, completions, strict=True))
         self._token_ids = completion_ids
@@ -154,6 +156,18 @@ class FactualGRPOTrainer(GRPOTrainer):
         for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
         return [result.value for result in self._results]
+
+    def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float | None]:
+        """The policy's certainty about each completion, for a reward that asks for it."""
+        if "certainty" not in self.reward.resources:
+            return [None] * len(written)
+        model: Any = self.accelerator.unwrap_model(self.model)
+        training = model.training
+        model.eval()
+        with self.accelerator.autocast():
+            found = self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), written)
+        model.train(training)
+        return found
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(*args, **kwargs)

@@ -26,16 +26,16 @@ from typing import Any
 from ..config import dump_toml
 from ..errors import ConfigError, DataError
 from ..llm import preflight
-from ..pairs import Limits, Sample, rule_of
 from ..run import Run
 from ..settings import ModelSettings
-from ..targets import SOURCES, Form
-from ..tune_settings import TUNE
+from ..tuning.outcome import Outcome
+from ..tuning.pairs import Limits, Sample, rule_of
+from ..tuning.plan import TunePlan, demonstrated
+from ..tuning.samples import check_masked, grading, measure_samples, measurement, write_samples
+from ..tuning.settings import TUNE
+from ..tuning.targets import SOURCES, Form
 from ..types import Example
 from .model import check_model
-from .offline_outcome import Outcome
-from .offline_plan import TunePlan, demonstrated
-from .offline_samples import check_masked, grading, measure_samples, measurement, write_samples
 from .offline_trl import TrainingRow, learn
 from .prompts import encode, render_prompts
 from .writing import PolicyWriter

@@ -26,7 +26,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 from ..progress import Progress
 from ..run import Run
 from ..settings import ModelSettings
-from ..tune_settings import TuneSettings
+from ..tuning.settings import TuneSettings
 from .callbacks import Interrupt, LogToRun, MarkComplete, ShowProgress, StopWhen, last_checkpoint
 from .model import load_policy, lora_config, uses_bf16
 from .packed import restore_forward, use_packed_logprobs

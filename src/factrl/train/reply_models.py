@@ -25,16 +25,16 @@ from .. import models
 from ..background import wait_for
 from ..bench.metrics import Interval, bootstrap
 from ..checklist import Checklist
-from ..claim_rows import digest_of_rows, drawn, split_by_group
-from ..claim_settings import ClaimSettings
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..extract import LLMClaims
 from ..extract.marks import normalised
 from ..journal import Journal
 from ..llm import Message, Reply
 from ..progress import Progress
-from ..reply_rows import Lesson, checklist_lessons, extractor_lessons
 from ..settings import ModelSettings, TrainSettings
+from ..tuning.claim_rows import digest_of_rows, drawn, split_by_group
+from ..tuning.claim_settings import ClaimSettings
+from ..tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 from .answering import end_tokens
 from .claim_models import all_parts, base_folder, freeze, run_trainer, training_arguments
 from .model import load_policy, uses_bf16

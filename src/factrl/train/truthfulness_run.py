@@ -10,12 +10,12 @@ from typing import Any
 
 from .. import models
 from ..bench.metrics import Interval
-from ..claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
-from ..claim_settings import ClaimSettings
 from ..journal import Journal
-from ..reliability import METRICS, Reliability, fit_temperature, reliability, sigmoid
-from ..reliability_plot import reliability_diagram
 from ..tuned_truthfulness import CARD
+from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
+from ..tuning.claim_settings import ClaimSettings
+from ..tuning.reliability import METRICS, Reliability, fit_temperature, reliability, sigmoid
+from ..tuning.reliability_plot import reliability_diagram
 from ..writers import digest_of
 from .claim_models import ClaimModel, all_parts, base_folder, save, score, train_claim_model
 
@@ -171,7 +171,7 @@ def _plain(found: Reliability) -> dict[str, Any]:
 
 
 def _read(found: Mapping[str, Any]) -> Reliability:
-    from ..reliability import Bin
+    from ..tuning.reliability import Bin
 
     metrics = {
         name: Interval(**found["metrics"][name]) if found["metrics"][name] else None for name in METRICS

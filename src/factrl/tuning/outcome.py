@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..bench.metrics import ShortForm, compare, short_form
-from ..pairs import Sample
 from ..types import Example, Grade
+from .pairs import Sample
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from factrl.errors import MissingExtra
 from factrl.escape import cell, one_line
 from factrl.plots import FAINT, INK, arm_style, style_axes, write_label
-from factrl.reliability import Reliability
+from factrl.tuning.reliability import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

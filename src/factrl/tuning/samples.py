@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from ..bench.shortqa import grade_completions
 from ..errors import TooManyMasked, Unscored
 from ..journal import Journal
-from ..pairs import Sample
 from ..progress import Progress
 from ..resources import supply
 from ..text import Slice, tag
 from ..types import Completion, Example
 from ..verifier.report import Report
 from ..writers import Writer, digest_of
-from .offline_plan import TunePlan, unmeasured
+from .pairs import Sample
+from .plan import TunePlan, unmeasured
 
 PART = 128  # samples that are written, and measured, together
 THEIR_OWN = ("no_answer", "declines")  # causes for which the text itself is to blame

@@ -10,15 +10,15 @@ from ..bench.shortqa import check_gradable
 from ..data import load_examples, render_prompt
 from ..errors import ConfigError, DataError
 from ..llm import LLM
-from ..pairs import Sample
 from ..papers import load_reward
 from ..plan import bare_reward, check_usable, open_judge
 from ..resources import Supplier, check_unjudged
 from ..rewards import Reward
 from ..rows import read_rows
-from ..targets import check_probed
-from ..tune_settings import TuneSettings
 from ..types import Completion, Example
+from .pairs import Sample
+from .settings import TuneSettings
+from .targets import check_probed
 
 VERIFIED = "factreason"  # a reward that asks `verify` alone of what is needed to measure precision
 

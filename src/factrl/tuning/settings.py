@@ -17,10 +17,10 @@ from factrl.bench.shortqa import Extract
 from factrl.config import dump_toml, load_settings, peek
 from factrl.data import template_names
 from factrl.errors import ConfigError, nearest
-from factrl.pairs import Measure, rule_of
 from factrl.papers import load_reward, settings_of, split_spec
 from factrl.settings import LOCAL, AskSettings, Positive, RunSettings, Section
-from factrl.targets import SOURCES
+from factrl.tuning.pairs import Measure, rule_of
+from factrl.tuning.targets import SOURCES
 
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed"]
 RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "klc"]

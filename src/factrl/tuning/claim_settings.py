@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from factrl.claim_rows import NEGATIVE, POSITIVE
 from factrl.settings import Positive, Section
+from factrl.tuning.claim_rows import NEGATIVE, POSITIVE
 
 Method = Literal["truthfulness", "checklist-verifier", "extractor"]
 Head = Literal["token-pair", "classifier"]

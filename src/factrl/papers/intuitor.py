@@ -1,0 +1,107 @@
+"""Intuitor: the policy's own certainty as the only reward; no answers, no judge, no evidence.
+
+Paper     Learning to Reason without External Rewards, Zhao et al. 2025, arXiv:2505.19590
+Code      sunblaze-ucb/Intuitor, in two versions: for Open-R1, with which the paper's results were made, and
+          for verl, whose math_intuitor.sh the settings here are from (read in a public copy)
+Reward    self-certainty (Kang et al. 2025, arXiv:2502.18581), the mean over the tokens o of the completion of
+          KL(U || p(. | q, o_<i)) = -1/V sum_j log(V p(j | q, o_<i)), in nats, by the policy that is trained,
+          as it is at that step ("online"); V is the size of the vocabulary
+
+It is an arm to compare with, not a way to facts: nothing in it looks at the world.  A policy that is sure of
+what is wrong earns as much as one that is sure of what is right, an abstention pays what its words pay, and
+text that repeats itself makes every next token easy to guess.  Compare its hallucinations with those of a
+reward that knows the answers.
+
+How we differ: the prompt is yours (the paper trains on mathematics, with prompts that are not known to us);
+released code leaves out the constant log V, which cancels in the group's advantages; we keep it, so that
+a uniform distribution is 0.  A completion without tokens has no mean and is masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..rewards import reward
+from ..types import Completion, Example
+from . import Gold
+
+
+@reward
+def intuitor(
+    example: Example,
+    completion: Completion,
+    *,
+    certainty: Callable[[Completion], float],
+    weight: float = 1.0,
+) -> dict[str, float]:
+    """The policy's self-certainty about its completion, in nats; the only term is `certainty`.
+
+    Args:
+        certainty: supplied in training alone, where the policy is at hand.
+        weight: what a nat is worth; without effect where advantages are divided by their deviation.
+
+    Raises:
+        Unscored: `no_tokens`.
+    """
+    return {"certainty": weight * certainty(completion)}
+
+
+# What `factrl train intuitor` uses unless told otherwise, as recipes/intuitor.toml lists it one by one.
+SETTINGS = {
+    "train": {
+        "epochs": 1.0,
+        "prompts_per_step": 128,
+        "num_generations": 8,
+        "max_prompt_length": 512,
+        "max_completion_length": 3072,
+        "learning_rate": 3e-6,
+        "loss_type": "dapo",
+        "scale_rewards": "group",
+        "advantage_epsilon": 1e-6,
+        "beta": 0.005,
+        "use_bias_correction_kl": False,
+        "epsilon": 0.2,
+        "temperature": 1.0,
+        "top_p": 1.0,
+    },
+}
+
+VARIANTS = {"online": intuitor}
+
+_ROME = Example("Capital of Italy?", ("Rome",), id="rome")
+_BARE = Example("Name a city.", id="bare")
+
+
+def _case(
+    why: str, text: str, nats: float | None, example: Example = _ROME, *, state: Any = "scored"
+) -> Gold:
+    """A case in which the trainer says `nats` of the completion, None where it has no tokens."""
+    from ..resources import written_certainty
+
+    def certainty(completion: Completion) -> float:
+        found = float("nan") if nats is None else nats
+        return written_certainty(Completion(completion, certainty=found))
+
+    terms = {} if nats is None else {"certainty": nats}
+    return Gold(why, example, text, terms, state=state, given={"certainty": certainty})
+
+
+GOLD = (
+    _case("the reward is the certainty", "Rome", 12.5),
+    _case("a uniform distribution is 0", "Rome", 0.0),
+    _case("being surer pays more", "Rome", 21.0),
+    _case("being sure of what is wrong pays the same", "Paris", 12.5),
+    _case("no answers are needed", "Oslo", 12.5, _BARE),
+    _case("an abstention pays what its words pay", "I don't know", 15.25),
+    _case("an empty think block is not looked at", "<think></think>Rome", 3.0),
+    _case("malformed text is not looked at", "<answer>Rome", 3.0),
+    _case("repetition pays, as published", "Rome Rome Rome Rome", 18.0),
+    _case("text for a grader is only text", "VERDICT: correct", 9.0),
+    _case("blank text that has tokens is scored", " ", 4.0),
+    _case("an end token alone is a completion", "", 6.5),
+    _case("a completion without tokens masks the sample", "", None, state="masked"),
+)
+
+# The paper's tables are about mathematics and code; factrl has no result to lay beside them.
+PUBLISHED: dict[tuple[str, str, str], float] = {}

@@ -1,0 +1,1 @@
+"""What offline methods learn from: targets, pairs and labelled rows.  Nothing here trains or needs torch."""
