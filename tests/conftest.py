@@ -26,6 +26,18 @@ def pytest_configure() -> None:
     settings.load_profile("factrl")
 
 
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test's judge said is not kept for another's, whose server may get the same port."""
+    from factrl.cache import Store
+    from factrl.resources import Supplier
+
+    def store(supplier: Supplier) -> Store | None:
+        return Store(tmp_path_factory.mktemp("store") / "verdicts.db") if supplier.verifier.cache else None
+
+    monkeypatch.setattr(Supplier, "_store", store)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_network() -> Iterator[None]:
     """Connections and look-ups that would leave this machine fail, and loudly: not as an `OSError`."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from factrl.abstention import abstains, asserted, says_invalid_question
 from factrl.answers import final_answer, is_contentless, matches
 from factrl.errors import DataError, LLMError, SetupError, Unscored
-from factrl.llm import LLM
+from factrl.llm import LLM, Reply
 from factrl.mentions import MAX_MENTIONS, mentions
 from factrl.quoting import forges, quoted_message
 from factrl.types import Grade, Label
@@ -199,6 +199,16 @@ class Grader:
         return Grade(_VERDICTS[verdict], answer, how="judge", why=why)
 
 
+def has_grade(reply: Reply) -> bool:
+    """Whether a judge's reply to `GRADE_PROMPT` can be read, and so may be kept."""
+    return _readable(reply, _VERDICTS)
+
+
+def has_rating(reply: Reply) -> bool:
+    """Whether a judge's reply to `REASONING_PROMPT` can be read, and so may be kept."""
+    return _readable(reply, _RATINGS)
+
+
 def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
     """TruthRL's reasoning judge: `rate(question, reasoning, answers)` is 1.0 for precise, 0.0 for vague.
 
@@ -269,6 +279,14 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
         choice = "|".join(words)
         problem = f"the judge's reply does not end with 'VERDICT: {choice}' but with {last[-200:]!r}"
     raise Unscored("judge_unreadable", problem, **facts)
+
+
+def _readable(reply: Reply, words: Mapping[str, Any]) -> bool:
+    try:
+        read_verdict(reply.text, words)
+    except Unscored:
+        return False
+    return True
 
 
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from .background import wait_for
 from .errors import ConfigError, Unscored
-from .grading import Grader, reasoning_judge
-from .llm import LLM
+from .grading import Grader, has_grade, has_rating, reasoning_judge
+from .llm import LLM, Reply
 from .rewards import Reward
 from .settings import LOCAL, JudgeSettings, VerifierSettings
 from .types import Claim, Completion
@@ -44,10 +44,11 @@ class Supplier:
         return self.judge
 
     def grade(self) -> Grader:
-        return Grader(self.judge, probe=self.models.url == LOCAL)  # a small model too often says yes
+        judge = self._kept(self.judge, has_grade)
+        return Grader(judge, probe=self.models.url == LOCAL)  # a small model too often says yes
 
     def reason(self) -> Any:
-        return reasoning_judge(self.asked("a reward for reasoning"))
+        return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))
 
     def verify(self) -> Any:
         from .verifier.presets import open_verifier
@@ -108,6 +109,15 @@ class Supplier:
 
     def certainty(self) -> Callable[[Completion], float]:
         return written_certainty
+
+    def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
+        """The judge, not asked again what it answered readably before."""
+        store = self._store()
+        if judge is None or store is None or not hasattr(judge, "identity"):
+            return judge
+        from .cached_llm import CachedLLM
+
+        return CachedLLM(judge, store, accept=accept)
 
     def _store(self) -> Any:
         from .cache import Store

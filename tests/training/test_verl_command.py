@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from factrl.bridges.verl_overrides import VerlFiles, as_words, overrides
+from factrl.bridges.verl_overrides import VerlFiles, as_words, overrides, recipe_of_workers
 from factrl.cli.train_verl import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
 from factrl.plan import make_plan, run_settings
@@ -122,6 +122,11 @@ def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:
     assert all(told in str(error.value) for told in REFUSED.values())
 
 
+def test_a_reward_that_needs_the_trainer_is_refused(questions: Path) -> None:
+    with pytest.raises(ConfigError, match="how certain the policy is"):
+        train_with_verl(settings(questions, "intuitor"), dry_run=True)
+
+
 def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
     """Each of them, changed, changes the command or is refused; those of other engines are told apart."""
     plain = settings(questions, "truthrl")
@@ -174,6 +179,19 @@ def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Pat
     assert run_settings(files.settings, []) == plan.settings
     with pytest.raises(ConfigError, match="holds a run"):
         write_files(plan, files)
+
+
+def test_reward_workers_find_files_wherever_they_run(
+    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = "from factrl import reward\n@reward\ndef mine(example, completion):\n    return {'a': 1.0}\n"
+    (tmp_path / "own.py").write_text(own, encoding="utf-8")
+    (tmp_path / "facts.txt").write_text("Ada is from Rome.", encoding="utf-8")
+    told = recipe_of_workers(settings(questions, "own.py:mine", "verifier.docs=facts.txt"))
+    assert told.paper == f"{tmp_path}/own.py:mine"
+    assert told.verifier.docs == (f"{tmp_path}/facts.txt",)
+    assert recipe_of_workers(settings(questions, "truthrl:binary")).paper == "truthrl:binary"
 
 
 def test_it_does_not_start_without_verl_or_a_gpu(questions: Path, tmp_path: Path) -> None:

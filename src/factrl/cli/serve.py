@@ -80,6 +80,7 @@ def _serve(args: argparse.Namespace) -> int:
             log_level="warning",
             timeout_graceful_shutdown=_DRAIN,
             timeout_keep_alive=75,
+            timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
             server_header=False,
         )
     return 0

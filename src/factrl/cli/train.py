@@ -14,6 +14,7 @@ from ..plan import Plan, make_plan, run_settings
 from ..run_page import PAGE
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, tell
+from .train_verl import train_with_verl
 
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 _OPTIONS = {
@@ -38,6 +39,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
             "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
             "  factrl train recipe.toml --dry-run\n"
+            "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
             "  factrl train --resume runs/truthrl-20260101-120000"
         ),
     )
@@ -58,13 +60,28 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--output", metavar="DIR", help="folder for the run folder (default: runs)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument(
+        "--engine", choices=("trl", "verl"), default="trl", help="TRL here (default), or verl on a Ray cluster"
+    )
+    parser.add_argument(
+        "--verl",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of verl's own, such as trainer.nnodes=2; may be given again",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="print the resolved settings and the plan; train nothing"
     )
     add_settings(parser)
 
 
 def _train(args: argparse.Namespace) -> int:
-    plan = make_plan(run_settings(*_layers(args)), only_show=args.dry_run)
+    settings = run_settings(*_layers(args))
+    if args.engine == "verl":
+        return train_with_verl(settings, dry_run=args.dry_run, words=args.verl)
+    if args.verl:
+        raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
+    plan = make_plan(settings, only_show=args.dry_run)
     if args.dry_run:
         tell(_described(plan))
         say(dump_toml(plan.settings).rstrip())

@@ -1,0 +1,196 @@
+"""factrl's rewards for verl: the function that `reward.custom_reward_function` names.
+
+    python -m verl.trainer.main_ppo \\
+        reward.custom_reward_function.path=pkg://factrl.bridges.verl \\
+        +reward.custom_reward_function.reward_kwargs.paper=truthrl ...
+
+`factrl train PAPER --engine verl` writes the whole command.  Which reward it is, is said by `paper`, by
+`recipe`, the path of a recipe, and by `settings`, words such as `"reward.wrong=-2"`; FACTRL_SETTINGS and the
+judge's variables count as in `factrl.bridges.trl`.  What is known about a question is read from `extra_info`,
+as `factrl prepare convert --to verl` writes it, and else from the ground truth.
+
+verl has no word for a completion that could not be graded.  Its score is NaN here, and `state` says why.  The
+advantage estimators of `factrl.bridges.verl_plugin` leave it out; verl's own `grpo` would lose its group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import math
+import os
+import shlex
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, get_args
+
+from ..data import ColumnName, to_example
+from ..errors import ConfigError
+from ..papers import gold_of
+from ..plan import run_settings, supplied_reward
+from ..rewards import THREADS, Reward
+from ..types import Completion, Example, Result
+
+WRITTEN = "factrl_written"  # what our agent loop knows about a completion, among its extra fields
+_OURS = get_args(ColumnName)
+
+
+@dataclass(frozen=True)
+class _Supplied:
+    """A reward, the names of its terms as far as they are known, and what its settings say of the data."""
+
+    reward: Reward
+    terms: tuple[str, ...]
+    prefill: str
+    columns: Mapping[ColumnName, str]
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    recipe: str = "",
+    paper: str = "",
+    settings: str = "",
+    **_: Any,
+) -> dict[str, Any]:
+    """The score of one completion, as verl's reward managers ask for it.
+
+    Args:
+        data_source: the dataset's name; not used.
+        solution_str: the completion, decoded without special tokens.
+        ground_truth: the accepted answers, or TruthRL's mapping with `problem` and `target`.
+        extra_info: the example's columns.
+        recipe, paper, settings: which reward; see above.
+
+    Returns:
+        The same keys for every sample: `score`, NaN when masked; `state`; `cause`; `term/NAME` for the terms
+        of a paper, NaN where there is none; and as JSON all `terms`, `facts` and `spans`.
+
+    Raises:
+        ConfigError: no such reward, or it cannot be supplied.
+        RewardBug: the reward is broken.
+    """
+    loop = asyncio.get_running_loop()
+    # Rewards block a thread each; verl awaits as many samples as it has completions under way.
+    work = partial(_score, recipe, paper, settings, solution_str, ground_truth, dict(extra_info or {}))
+    return await loop.run_in_executor(_threads(), contextvars.copy_context().run, work)
+
+
+def _score(
+    recipe: str, paper: str, settings: str, text: str, ground_truth: Any, extra: dict[str, Any]
+) -> dict[str, Any]:
+    supplied = _supplied(recipe, paper, settings, os.environ.get("FACTRL_SETTINGS", ""))
+    told = extra.pop(WRITTEN, None) or {}
+    completion = Completion(text, **{"prefill": supplied.prefill, **told})
+    return as_verl(
+        supplied.reward(_example(extra, ground_truth, supplied.columns), completion), supplied.terms
+    )
+
+
+def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A result as verl's `reward_extra_info`: numbers and text alone, and always the same keys.
+
+    Args:
+        terms: the names that have keys of their own.
+    """
+    return {
+        "score": math.nan if result.value is None else result.value,
+        "state": result.state,
+        "cause": result.cause or "",
+        **{f"term/{name}": result.terms.get(name, math.nan) for name in terms},
+        "terms": json.dumps(dict(result.terms)),
+        "facts": json.dumps(dict(result.facts), ensure_ascii=False, default=str),
+        "spans": json.dumps([(span.start, span.end, span.sign) for span in result.spans]),
+    }
+
+
+def from_verl(told: Mapping[str, Any]) -> Result:
+    """The result, without its spans, that `as_verl` made a mapping of."""
+    masked = told["state"] == "masked"
+    return Result(
+        told["state"],
+        None if masked else float(told["score"]),
+        terms=json.loads(told["terms"]),
+        cause=told["cause"] or None,
+        facts=json.loads(told["facts"]),
+    )
+
+
+def _example(
+    extra: Mapping[str, Any], ground_truth: Any, columns: Mapping[ColumnName, str] | None = None
+) -> Example:
+    row = {name: value for name in _OURS if (value := _plain(extra.get(name))) is not None}
+    truth = _plain(ground_truth)
+    if isinstance(truth, Mapping):
+        row = {"reward_model": {"ground_truth": truth}, **row}
+    elif truth is not None:
+        row = {"answers": truth, **row}
+    if columns and not row.keys() & {"question"}:
+        return to_example({**extra, "extra_info": extra, **row}, columns)
+    return to_example(row)
+
+
+def _plain(value: Any) -> Any:
+    """Without numpy, which verl's batches make of lists."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+_MADE: dict[tuple[str, ...], _Supplied] = {}
+_MAKING = threading.RLock()
+_THREADS: dict[int, ThreadPoolExecutor] = {}
+
+
+def _threads() -> ThreadPoolExecutor:
+    """By process: a fork has none of its parent's threads."""
+    with _MAKING:
+        if os.getpid() not in _THREADS:
+            _THREADS[os.getpid()] = ThreadPoolExecutor(THREADS, thread_name_prefix="factrl-verl")
+        return _THREADS[os.getpid()]
+
+
+def _supplied(recipe: str, paper: str, settings: str, usual: str) -> _Supplied:
+    key = (recipe, paper, settings, usual)
+    with _MAKING:
+        if key not in _MADE:
+            _MADE[key] = _make(*key)
+        return _MADE[key]
+
+
+def _make(recipe: str, paper: str, settings: str, usual: str) -> _Supplied:
+    if not recipe and not paper and "paper=" not in f"{settings} {usual}":
+        raise ConfigError(
+            "verl: which reward? Give +reward.custom_reward_function.reward_kwargs.paper=truthrl or .recipe=…"
+        )
+    url, model = (os.environ.get(f"FACTRL_JUDGE_{part}", "") for part in ("BASE_URL", "MODEL"))
+    told = run_settings(
+        recipe or None,
+        [
+            *([f"paper={paper}"] if paper else []),
+            *([] if recipe else ["model.name=none", "data.train=none"]),  # verl's own
+            *([f"judge.url={url}#{model}" if model else f"judge.url={url}"] if url else []),
+            *shlex.split(usual),
+            *shlex.split(settings),
+        ],
+    )
+    reward, _ = supplied_reward(told)
+    return _Supplied(reward, _terms(told.paper), told.data.prefill, told.data.columns)
+
+
+def _terms(paper: str) -> tuple[str, ...]:
+    """What the worked cases of a paper say that its terms are called; none for a reward without them."""
+    try:
+        cases = gold_of(paper)
+    except ConfigError:
+        return ()
+    return tuple(sorted({term for _, _, case in cases for term in case.terms}))

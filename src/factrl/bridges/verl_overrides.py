@@ -1,0 +1,294 @@
+"""A recipe in verl's words: each of our settings by verl's name for it, or a refusal that names it.
+
+Nothing of verl is imported.  What verl needs beyond our settings (GPUs, nodes, parallelism, offloading) keeps
+verl's own default, but for one GPU per rollout engine, and is set by words of verl's own.
+
+What is the same under another name stands in `overrides`.  Three things are not a matter of names:
+
+- verl trains weights in float32 and computes in bfloat16, so `model.dtype = auto` is float32 there.
+- `train.beta` is verl's `low_var_kl` inside the loss; `train.use_bias_correction_kl` has no counterpart.
+- verl clips once more where the advantage is negative (`clip_ratio_c`); that is put out of reach.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from ..papers import split_spec
+from ..settings import RunSettings
+
+REWARD_WORKERS = 8  # verl's default
+PLUGIN = "factrl.bridges.verl_plugin"
+_NO_DUAL_CLIP = 1e6
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:@+-]*")
+_WORDS = ("null", "true", "false", "nan", "inf")
+_LOSSES = {
+    "grpo": "seq-mean-token-mean",
+    "dr_grpo": "seq-mean-token-sum-norm",
+    "dapo": "token-mean",
+    "reinforce++": "token-mean",
+}
+
+
+@dataclass(frozen=True)
+class VerlFiles:
+    """Where what verl reads and writes lies, on every node alike.
+
+    Attributes:
+        run: the run folder.
+        train, held_out: questions in verl's parquet; without held-out ones `train` again.
+    """
+
+    run: Path
+    train: Path
+    held_out: Path | None = None
+
+    @property
+    def settings(self) -> Path:
+        """What the run was told."""
+        return self.run / "config.toml"
+
+    @property
+    def recipe(self) -> Path:
+        """The same for one reward worker."""
+        return self.run / "reward.toml"
+
+    @property
+    def agent(self) -> Path:
+        """Which agent loop samples, and how."""
+        return self.run / "agent.yaml"
+
+
+def refusals(settings: RunSettings) -> list[str]:
+    """What these settings ask that verl cannot do, one line each."""
+    told, model = settings.train, settings.model
+    no = {
+        "model.revision": (model.revision is not None, "download that revision and name its folder"),
+        "model.freeze_embeddings": (model.freeze_embeddings, "verl trains them"),
+        "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
+        "train.loss_type": (told.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
+        "train.lr_scheduler_type": (
+            told.lr_scheduler_type == "linear",
+            "verl has `constant`, `constant_with_warmup` and `cosine`",
+        ),
+        "train.use_bias_correction_kl": (told.use_bias_correction_kl, "leave it out"),
+        "train.mask_truncated_completions": (told.mask_truncated_completions, "verl counts them"),
+        "train.bf16": (told.bf16 is False, "verl computes in bfloat16"),
+        "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
+    }
+    return [
+        f"{key} = {_value_of(settings, key)!r} has no counterpart in verl; {way}"
+        for key, (wrong, way) in no.items()
+        if wrong
+    ]
+
+
+def overrides(
+    settings: RunSettings, files: VerlFiles, *, batches: int, questions: int, longest_prompt: int, gpus: int
+) -> dict[str, Any]:
+    """verl's configuration for these settings, by dotted name; `+` in front of what is new to verl.
+
+    Args:
+        batches: batches of completions in the whole run.
+        questions: to train on.
+        longest_prompt: tokens that hold any prompt, for settings without `train.max_prompt_length`.
+        gpus: of each node.
+
+    Raises:
+        ConfigError: what verl cannot do, one line each.
+    """
+    problems = refusals(settings)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    told = settings.train
+    a_pass = max(1, questions // told.prompts_per_step)
+    return {
+        **_data(settings, files, longest_prompt),
+        **_model(settings),
+        **_actor(settings),
+        **_rollout(settings, files),
+        **_reward(files),
+        "algorithm.adv_estimator": _estimator(told.loss_type),
+        "algorithm.use_kl_in_reward": False,
+        "algorithm.norm_adv_by_std_in_grpo": told.scale_rewards != "none",
+        "+algorithm.factrl.scale": told.scale_rewards,
+        "+algorithm.factrl.epsilon": told.advantage_epsilon,
+        "+algorithm.factrl.max_masked_share": told.max_masked_share,
+        "trainer.use_v1": True,
+        "trainer.v1.trainer_mode": "factrl_sync",
+        "trainer.total_training_steps": batches,
+        "trainer.total_epochs": math.ceil(batches / a_pass),
+        "trainer.save_freq": told.save_steps,
+        "trainer.max_actor_ckpt_to_keep": 2,
+        "trainer.test_freq": told.eval_steps or -1,
+        "trainer.val_before_train": False,
+        "trainer.logger": ["console", *told.report_to],
+        "trainer.project_name": "factrl",
+        "trainer.experiment_name": files.run.name,
+        "trainer.default_local_dir": str(files.run / "checkpoints"),
+        "trainer.rollout_data_dir": str(files.run / "rollouts"),
+        "trainer.resume_mode": "auto",
+        "trainer.n_gpus_per_node": gpus,
+        "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": PLUGIN,
+    }
+
+
+def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
+    """What goes into `VerlFiles.agent`, as JSON, which is YAML."""
+    loop = {"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop"}
+    return [{**loop, "prefill": settings.data.prefill}]
+
+
+def recipe_of_workers(settings: RunSettings) -> RunSettings:
+    """The settings of one reward worker: one of several that ask the judge, in a folder of its own."""
+    judge, verifier = settings.judge, settings.verifier
+    told = {
+        "max_concurrency": max(1, judge.max_concurrency // REWARD_WORKERS),
+        "reward_model": _absolute(judge.reward_model),
+        "truthfulness_model": _absolute(judge.truthfulness_model),
+    }
+    found = {"docs": tuple(map(_absolute, verifier.docs)), "index": _absolute(verifier.index)}
+    name, part = split_spec(settings.paper)
+    return settings.model_copy(
+        update={
+            "paper": ":".join(filter(None, (_absolute(name) if name.endswith(".py") else name, part))),
+            "judge": judge.model_copy(update=told),
+            "verifier": verifier.model_copy(update=found),
+        }
+    )
+
+
+def as_words(values: Mapping[str, Any]) -> list[str]:
+    """As Hydra reads them on a command line."""
+    return [f"{name}={_hydra(value)}" for name, value in values.items()]
+
+
+def _data(settings: RunSettings, files: VerlFiles, longest_prompt: int) -> dict[str, Any]:
+    told = settings.train
+    return {
+        "data.train_files": str(files.train),
+        "data.val_files": str(files.held_out or files.train),
+        "data.train_batch_size": told.prompts_per_step,
+        "data.max_prompt_length": told.max_prompt_length or longest_prompt,
+        "data.max_response_length": told.max_completion_length,
+        "data.filter_overlong_prompts": told.max_prompt_length is not None,
+        "data.truncation": "error",
+        "data.shuffle": True,
+        "data.seed": settings.run.seed,
+        "data.trust_remote_code": settings.model.trust_remote_code,
+    }
+
+
+def _model(settings: RunSettings) -> dict[str, Any]:
+    told = settings.model
+    modules = told.lora_target_modules
+    lora = {
+        "actor_rollout_ref.model.lora_rank": told.lora_rank,
+        "actor_rollout_ref.model.lora_alpha": told.lora_alpha,
+        "actor_rollout_ref.model.target_modules": modules if isinstance(modules, str) else list(modules),
+    }
+    dtype = {"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16"}
+    return {
+        "actor_rollout_ref.model.path": _absolute(told.name),
+        "actor_rollout_ref.model.trust_remote_code": told.trust_remote_code,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": settings.train.gradient_checkpointing,
+        **(lora if told.lora else {}),
+        **(dtype if told.dtype == "bfloat16" else {}),
+    }
+
+
+def _actor(settings: RunSettings) -> dict[str, Any]:
+    told = settings.train
+    actor = {
+        "ppo_mini_batch_size": told.prompts_per_step,
+        "ppo_micro_batch_size_per_gpu": told.micro_batch_size,
+        "ppo_epochs": told.num_iterations,
+        "data_loader_seed": settings.run.seed,
+        "grad_clip": told.max_grad_norm,
+        "clip_ratio": told.epsilon,
+        "clip_ratio_low": told.epsilon,
+        "clip_ratio_high": told.epsilon if told.epsilon_high is None else told.epsilon_high,
+        "clip_ratio_c": _NO_DUAL_CLIP,
+        "entropy_coeff": 0,
+        "loss_agg_mode": _LOSSES[told.loss_type],
+        "use_kl_loss": told.beta > 0,
+        "optim.lr": told.learning_rate,
+        "optim.weight_decay": told.weight_decay,
+        "optim.clip_grad": told.max_grad_norm,
+        "optim.lr_scheduler_type": "cosine" if told.lr_scheduler_type == "cosine" else "constant",
+    }
+    if told.loss_type == "dr_grpo":
+        actor["loss_scale_factor"] = told.max_completion_length
+    if told.beta > 0:
+        actor |= {"kl_loss_coef": told.beta, "kl_loss_type": "low_var_kl"}
+    if told.warmup_steps:
+        actor |= (
+            {"optim.lr_warmup_steps_ratio": told.warmup_steps}
+            if told.warmup_steps < 1
+            else {"optim.lr_warmup_steps": int(told.warmup_steps)}
+        )
+    return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
+
+
+def _rollout(settings: RunSettings, files: VerlFiles) -> dict[str, Any]:
+    told = settings.train
+    rollout = {
+        "name": "vllm",
+        "n": told.num_generations,
+        "temperature": told.temperature,
+        "top_p": told.top_p,
+        "top_k": -1,
+        "seed": settings.run.seed,
+        "tensor_model_parallel_size": 1,
+        "log_prob_micro_batch_size_per_gpu": told.micro_batch_size,
+        "agent.agent_loop_config_path": str(files.agent),
+        "agent.default_agent_loop": "factrl_agent",
+    }
+    return {
+        **{f"actor_rollout_ref.rollout.{name}": value for name, value in rollout.items()},
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": told.micro_batch_size,
+    }
+
+
+def _reward(files: VerlFiles) -> dict[str, Any]:
+    return {
+        "reward.num_workers": REWARD_WORKERS,
+        "reward.custom_reward_function.path": "pkg://factrl.bridges.verl",
+        "reward.custom_reward_function.name": "compute_score",
+        "+reward.custom_reward_function.reward_kwargs.recipe": str(files.recipe),
+    }
+
+
+def _absolute(name: Any) -> Any:
+    """A file or folder of this machine by its whole path; anything else is a name."""
+    return str(Path(name).absolute()) if name and Path(name).exists() else name
+
+
+def _estimator(loss_type: str) -> str:
+    return "factrl_reinforce_pp" if loss_type == "reinforce++" else "factrl_grpo"
+
+
+def _value_of(settings: RunSettings, key: str) -> Any:
+    section, name = key.split(".")
+    return getattr(getattr(settings, section), name)
+
+
+def _hydra(value: Any) -> str:
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and value not in _WORDS else _quoted(value)
+    if isinstance(value, Sequence):
+        return f"[{','.join(map(_hydra, value))}]"
+    return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """Hydra reads backslashes as themselves, but for those before a quote or at the end."""
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", escaped) + "'"

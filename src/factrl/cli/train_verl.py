@@ -1,0 +1,166 @@
+"""`factrl train --engine verl`: the recipe in verl's words, and verl started with them.
+
+On a cluster the run folder must be one that all nodes see, factrl must be installed on each of them, and the
+judge's key, FACTRL_JUDGE_API_KEY, in the environment that Ray was started in; no command line holds it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..bridges.verl_overrides import PLUGIN, VerlFiles, agent_loops, as_words, overrides, recipe_of_workers
+from ..config import dump_toml
+from ..errors import ConfigError, MissingExtra, SetupError
+from ..plan import Plan, make_plan, open_judge
+from ..settings import RunSettings
+from .terminal import say, tell
+
+_MODULE = "verl.trainer.main_ppo"
+_NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue", "vllm")
+_CPUS = 16
+_MARKUP = 512  # tokens that a chat template may add to a prompt
+_CHECK = f"import verl, {PLUGIN} as plugin; plugin.check_registered()"
+
+
+def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequence[str] = ()) -> int:
+    """Write what verl reads into a run folder and start it there; returns its exit code.
+
+    Args:
+        dry_run: print the command; write and start nothing.
+        words: verl's own overrides, which come last.
+
+    Raises:
+        SetupError: what the user must change, what verl cannot do among it.
+    """
+    plan = make_plan(settings, only_show=True)
+    if "certainty" in plan.reward.missing:
+        raise ConfigError(
+            f"the reward {settings.paper!r} asks how certain the policy is, which only --engine trl can tell"
+        )
+    name = settings.run.name or Path(settings.paper.replace(":", "-")).name
+    folder = Path(settings.run.resume or Path(settings.run.dir) / f"{name}-verl").absolute()
+    held_out = folder / "eval.parquet" if plan.held_out else None
+    files = VerlFiles(folder, folder / "train.parquet", held_out)
+    command = verl_command(plan, files, _gpus(), words)
+    if dry_run:
+        tell(f"{plan.completions} completions to grade; this would be started:")
+        say(_shown(command))
+        return 0
+    _check_machine()
+    judge = open_judge(settings.judge)
+    if judge is not None:
+        from ..llm import preflight
+
+        preflight(judge)
+    write_files(plan, files)
+    tell(f"run folder: {folder}")
+    return subprocess.run(command, env=_environment(), check=False).returncode  # noqa: S603
+
+
+def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] = ()) -> list[str]:
+    """The command that trains.
+
+    Args:
+        gpus: of each node.
+        words: verl's own overrides, which come last.
+
+    Raises:
+        ConfigError: what verl cannot do.
+    """
+    told = plan.settings.train
+    values = overrides(
+        plan.settings,
+        files,
+        batches=math.ceil(plan.steps / told.num_iterations),
+        questions=len(plan.examples),
+        longest_prompt=_longest(plan),
+        gpus=gpus,
+    )
+    # Its default of 8 storage units was seen to hang where Ray has fewer CPUs than they and workers take.
+    few = (os.cpu_count() or 1) < _CPUS
+    values |= {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if few else {}
+    return [sys.executable, "-m", _MODULE, *as_words(values), *words]
+
+
+def write_files(plan: Plan, files: VerlFiles) -> None:
+    """The questions in verl's parquet, the reward workers' recipe and the agent loop's configuration.
+
+    Raises:
+        ConfigError: the run folder holds a run.
+    """
+    from ..prepare.convert import convert
+
+    settings = plan.settings
+    if files.settings.exists() and not settings.run.resume:
+        raise ConfigError(
+            f"{files.run} holds a run; go on with it by --resume {files.run}, or give another run.name"
+        )
+    files.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    asked = settings.data.model_copy(update={"prefill": ""})  # the agent loop begins the assistant's turn
+    convert(plan.examples, "verl", asked, files.train)
+    if files.held_out is not None:
+        convert(plan.held_out, "verl", asked, files.held_out)
+    files.agent.write_text(json.dumps(agent_loops(settings)), encoding="utf-8")
+    files.recipe.write_text(dump_toml(recipe_of_workers(settings)), encoding="utf-8")
+    kept = settings.model_copy(update={"run": settings.run.model_copy(update={"resume": None})})
+    files.settings.write_text(dump_toml(kept), encoding="utf-8")
+
+
+def _check_machine() -> None:
+    """Refuse to start where verl cannot run.
+
+    Raises:
+        SetupError: a package, a GPU or the plugin is not there.
+    """
+    for package in _NEEDS:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(package, "verl")
+    if not _gpus_here() and not os.environ.get("RAY_ADDRESS"):
+        raise SetupError(
+            "verl needs a GPU and this machine has none; run it where one is, or set RAY_ADDRESS to a cluster"
+        )
+    command = [sys.executable, "-c", _CHECK]
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        told = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise SetupError(f"verl does not take up factrl's plugin ({PLUGIN}): {told}")
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "VERL_USE_EXTERNAL_MODULES": PLUGIN}
+
+
+def _gpus_here() -> int:
+    if importlib.util.find_spec("torch") is None:
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _gpus() -> int:
+    """GPUs of this machine; 1 to print for where there is none."""
+    return max(1, _gpus_here())
+
+
+def _longest(plan: Plan) -> int:
+    """Tokens that hold any prompt: no tokenizer makes more of a text than it has bytes."""
+    from ..data import render_prompt
+
+    data = plan.settings.data
+    around = len(f"{data.system or ''}{data.prefill}".encode()) + _MARKUP
+    return around + max(len(render_prompt(e, data.prompt).encode()) for e in plan.examples)
+
+
+def _shown(command: Sequence[str]) -> str:
+    start, words = command[:3], command[3:]
+    lines = [f"VERL_USE_EXTERNAL_MODULES={PLUGIN} {shlex.join(start)}", *map(shlex.quote, words)]
+    return " \\\n    ".join(lines)
