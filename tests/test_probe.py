@@ -116,7 +116,7 @@ Run = Callable[..., list[Probed]]
 
 def test_rounds_grow_and_end_where_a_decision_can_fall() -> None:
     sizes = [len(numbers) for numbers in Stopping(256).rounds]
-    assert sizes == [1, 3, 4, 8, 16, 32, 64, 64, 64]
+    assert sizes == [4, 4, 8, 16, 32, 64, 64, 64]
     assert [numbers.stop for numbers in Stopping(256, confidence=0.95).rounds][-3:] == [192, 224, 256]
     assert [numbers.stop for numbers in Stopping(1).rounds] == [1]
     assert [numbers.stop for numbers in Stopping(100, first_correct=False).rounds] == [64, 100]

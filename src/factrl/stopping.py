@@ -35,15 +35,15 @@ class Stopping:
 
     @functools.cached_property
     def rounds(self) -> Sequence[range]:
-        """The numbers of the samples that are asked together: one, three, four, eight, sixteen, …
+        """The numbers of the samples that are asked together: four, four, eight, sixteen, …
 
         Small first rounds save answers to what is known, while every round reads the question again: where
         nothing stops at a correct answer, all rounds are large.
         """
         first, enough, rounds = 0, wrong_enough(self.samples, self.confidence), []
         while first < self.samples:
-            double = max(4, 2 * first) if first else 1
-            end = min(self.samples, double if self.first_correct else self.samples, first + LARGEST_ROUND)
+            size = min(max(4, first), LARGEST_ROUND) if self.first_correct else LARGEST_ROUND
+            end = min(self.samples, first + size)
             if first < enough < end:
                 end = enough
             rounds.append(range(first, end))

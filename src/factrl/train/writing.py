@@ -12,7 +12,7 @@ from ..settings import RunSettings
 from ..types import Completion, Example
 from ..writers import Written, check_numbers, digest_of, seed_of
 from .answering import end_tokens
-from .model import load_policy, uses_bf16
+from .model import load_policy
 from .prompts import encode, render_prompts
 from .sampling import sample
 
@@ -23,16 +23,16 @@ class PolicyWriter:
     """Writes with a model of transformers, asked as in training.
 
     Args:
-        settings: `data`, and of `train` the length limit and the precision.
+        settings: `data`, and of `train` the length limit and `bf16`.  Where that is "auto" the weights are used
+            as they are loaded: in bfloat16 every third short text depends on what is written beside it.
         identity: which weights these are.
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: RunSettings, identity: str) -> None:
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
-        data = settings.data
-        asked = digest_of(
-            data.system, data.prompt, data.prefill, data.chat, settings.train.max_completion_length
-        )
+        data, limit = settings.data, settings.train.max_completion_length
+        self._bf16 = settings.train.bf16 is True
+        asked = digest_of(data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
         self.identity = f"{identity} {asked}"
 
     @classmethod
@@ -74,7 +74,7 @@ class PolicyWriter:
         self.model.eval()
         for start in range(0, len(examples), at_once):
             chunk = examples[start : start + at_once]
-            with torch.autocast(self.model.device.type, torch.bfloat16, enabled=uses_bf16(settings.train)):
+            with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bf16):
                 groups = sample(
                     self.model,
                     prompts[start : start + at_once],
