@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from factrl.bench.benchmark import Benchmark
 from factrl.bench.catalogue import BENCHMARKS
 from factrl.bench.claims import ClaimChecker
 from factrl.bench.eval_page import write_eval_page
+from factrl.bench.judge_quality import JudgeQuality
 from factrl.bench.longform import LongRow
 from factrl.bench.outcomes import Tools
 from factrl.bench.paired import compare_outputs
@@ -324,6 +326,10 @@ def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "8 of 10 claims supported" in page
     (pair,) = compare_outputs(first, read_output(tmp_path / "o"))
     assert (pair.n, pair.p) == (3, None)
+    measured = replace(checker, quality=JudgeQuality(((9, 1, 2, 8),) * 40, "j"))
+    numbers = run(model, tmp_path, "factscore", checker=measured).numbers
+    assert numbers["judged_precision/raw"].value == pytest.approx(0.8)
+    assert numbers["judged_precision/corrected"].value == pytest.approx((0.8 - 0.2) / 0.7)
     with pytest.raises(ConfigError, match="factscore needs a verifier"):
         run(model, tmp_path, "factscore")
 

@@ -101,6 +101,15 @@ def test_ends_and_cuts_are_told_apart(writer: PolicyWriter, asked: list[Example]
     assert {truncated for _, truncated, _ in found} == {True, False}
 
 
+def test_bfloat16_is_only_used_when_it_is_asked_for(tiny_model: Path) -> None:
+    def identity(bf16: bool | str) -> str:
+        told = settings(tiny_model).model_dump()
+        told["train"]["bf16"] = bf16
+        return PolicyWriter.load(AskSettings.model_validate(told)).identity
+
+    assert identity("auto") == identity(False) != identity(True)
+
+
 def test_a_prefill_is_told_with_the_completion(tiny_model: Path, asked: list[Example]) -> None:
     [[text], *_] = PolicyWriter.load(settings(tiny_model, prefill="don ")).write(asked)
     assert isinstance(text, Completion)

@@ -8,6 +8,7 @@ from typing import Any
 
 from factrl.bench.asking import Texts
 from factrl.bench.benchmark import Benchmark
+from factrl.bench.judge_quality import JudgeQuality
 from factrl.bench.longform import ChecksTexts, LongRow, score_batch, summarise_long
 from factrl.bench.numbers import Better, Number, Numbers
 from factrl.bench.outcomes import sample_of
@@ -19,6 +20,7 @@ from factrl.types import Example
 AT_ONCE = 8  # answers whose claims are checked together
 ROW = "claims"  # where a sample's `marks` hold its row
 
+_KINDS = {"raw": "as the judge has it", "corrected": "without the judge's errors (Rogan and Gladen)"}
 _COUNTED = ("detail", "claims")
 _ABOUT: Mapping[str, tuple[str, Better]] = {
     "respond_ratio": ("answers with a claim / answers", "neither"),
@@ -33,10 +35,11 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
 
 @dataclass(frozen=True)
 class ClaimChecker:
-    """A verifier, and what it is."""
+    """A verifier, what it is, and how often its judge is right where that was measured."""
 
     verifier: ChecksTexts
     identity: str
+    quality: JudgeQuality | None = None
 
 
 def check_texts(
@@ -83,10 +86,17 @@ def rows_of(samples: Sequence[Sample]) -> list[LongRow]:
     return [LongRow.from_json(one.marks[ROW]) for one in samples if ROW in one.marks]
 
 
-def claim_numbers(samples: Sequence[Sample], recall_at: int) -> Numbers:
-    """The long-form numbers, F1@K for the benchmark's K; intervals by resampling questions."""
-    found = summarise_long(rows_of(samples), ks=(recall_at,))
-    return {
+def claim_numbers(samples: Sequence[Sample], recall_at: int, quality: JudgeQuality | None = None) -> Numbers:
+    """The long-form numbers, F1@K for the benchmark's K; intervals by resampling questions.
+
+    Args:
+        quality: of the judge; adds each precision over judged claims, raw and without the judge's errors.
+
+    Raises:
+        DataError: the quality is that of another judge, or of one that is no better than chance.
+    """
+    found = summarise_long(rows_of(samples), ks=(recall_at,), quality=quality)
+    numbers = {
         name: Number(
             interval.value,
             interval.low,
@@ -98,6 +108,12 @@ def claim_numbers(samples: Sequence[Sample], recall_at: int) -> Numbers:
         for name, interval in found.metrics.items()
         if interval is not None
     }
+    for name, corrected in found.corrected.items():
+        for kind, interval in (("raw", corrected.raw), ("corrected", corrected.interval)):
+            about = f"supported / judged claims, {_KINDS[kind]}"
+            told = (interval.value, interval.low, interval.high, found.prompts)
+            numbers[f"{name}/{kind}"] = Number(*told, about, "higher")
+    return numbers
 
 
 def _sample(benchmark: Benchmark, pair: tuple[Example, int], text: Any, row: LongRow) -> Sample:

@@ -165,7 +165,7 @@ def evaluate(
     known = {name: how.known[key] for name, q in ids.items() for key in (q, name) if key in how.known}
     numbers = numbers_of(benchmark.kind, samples, how.weights, known)
     if benchmark.kind == "long":
-        numbers |= claim_numbers(samples, benchmark.recall_at)
+        numbers |= claim_numbers(samples, benchmark.recall_at, checker.quality if checker else None)
     if how.confidence:
         numbers |= confidence_numbers(samples)
     return Result(

@@ -124,6 +124,12 @@ def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
         help="what the base model knows, from `factrl probe`; for false abstention",
     )
     group.add_argument(
+        "--judge-quality",
+        metavar="FILE",
+        help="how often the verifier's judge is right, from benchmarks/judge_quality.py: long answers get "
+        "their precision without its errors, beside the raw one",
+    )
+    group.add_argument(
         "--export-lm-eval", metavar="FOLDER", help="write the benchmarks as task files of lm-eval, and stop"
     )
 
@@ -146,6 +152,7 @@ def _eval(args: argparse.Namespace) -> int:
         "evidence",
         "confidence",
         "base_probe",
+        "judge_quality",
         "export_lm_eval",
     ):
         if getattr(args, option):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from .. import __version__
 from ..bench.benchmark import Benchmark
 from ..bench.claims import ClaimChecker
 from ..bench.eval_page import write_eval_page
+from ..bench.judge_quality import JudgeQuality
 from ..bench.lm_eval import export_tasks
 from ..bench.model import NamedModel
 from ..bench.outcomes import Tools
@@ -147,7 +149,11 @@ def _evaluate(
     if any(benchmark.kind == "long" for benchmark in benchmarks):
         told = settings.verifier
         verifier = Supplier(judge, settings.judge, told).verify()
-        checker = ClaimChecker(verifier, f"{verifier.judge.identity} {digest_of(told.model_dump())}")
+        quality = None if args.judge_quality is None else _quality(args.judge_quality)
+        if quality is not None:
+            quality.check(verifier.judge.identity)
+        identity = f"{verifier.judge.identity} {digest_of(told.model_dump())}"
+        checker = ClaimChecker(verifier, identity, quality)
     return [
         evaluate(
             benchmark,
@@ -161,6 +167,15 @@ def _evaluate(
         )
         for benchmark in benchmarks
     ]
+
+
+def _quality(path: str) -> JudgeQuality:
+    """How often a judge is right, as `JudgeQuality.to_json` wrote it."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--judge-quality {path} cannot be read: {error}") from error
+    return JudgeQuality.from_json(document)
 
 
 def _extract(args: argparse.Namespace) -> Extract:
@@ -203,6 +218,7 @@ def _about(
         "limit": args.limit,
         "weights": [args.weights.correct, args.weights.abstain, args.weights.wrong],
         "base_probe": args.base_probe,
+        "judge_quality": args.judge_quality,
         "settings": [*args.settings],
     }
 

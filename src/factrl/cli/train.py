@@ -60,7 +60,10 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--output", metavar="DIR", help="folder for the run folder (default: runs)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument(
-        "--engine", choices=("trl", "verl"), default="trl", help="TRL here (default), or verl on a Ray cluster"
+        "--engine",
+        choices=("trl", "verl"),
+        default="trl",
+        help="TRL here (default), or verl on a Ray cluster",
     )
     parser.add_argument(
         "--verl",

@@ -23,8 +23,8 @@ class PolicyWriter:
     """Writes with a model of transformers, asked as in training.
 
     Args:
-        settings: `data`, and of `train` the length limit and `bf16`.  Where that is "auto" the weights are used
-            as they are loaded: in bfloat16 every third short text depends on what is written beside it.
+        settings: `data`, and of `train` the length limit and `bf16`.  "auto" is off here: with bfloat16 every
+            third short text depends on what is written beside it.
         identity: which weights these are.
     """
 
