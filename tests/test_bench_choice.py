@@ -35,14 +35,40 @@ EXAMPLE = Example("What happens?", ("Nothing happens",), "1", meta={"choices": O
         ("", None),
         ("Nothing happens, or you die", None),
         ("I'd say the answer isn't clear", None),
+        ("The answer is A or B.", None),
+        ("A. Wait, B.", None),
+        ("The answer is a common ancestor.", None),
+        ("B is the right answer.", 1),
+        ("B, not A.", 1),
+        ("Option A is wrong, so the answer is B", 1),
+        ("B. A person would grow melons", 1),
     ],
 )
 def test_the_option_that_a_reply_names(text: str, number: int | None) -> None:
     assert chosen(text, OPTIONS) == number
 
 
+@pytest.mark.parametrize(
+    ("text", "choices", "number"),
+    [
+        ("I don't know.", ["yes", "no"], None),
+        ("No, it is not.", ["yes", "no"], 1),
+        ("Nobody can say", ["yes", "no"], None),
+        ("I have no comment.", ["Ann", "I have no comment"], 1),
+        ("It came from a common ancestor.", ["a god", "a common ancestor"], 1),
+        ("I think it is vitamin C.", ["Vitamin C", "Vitamin D", "Vitamin B"], 0),
+        ("Hm", ["", "yes"], None),
+        ("", ["", "yes"], None),
+    ],
+)
+def test_words_are_whole_and_declining_comes_first(text: str, choices: list[str], number: int | None) -> None:
+    assert chosen(text, choices) == number
+
+
 def test_a_reply_that_names_none() -> None:
     assert by_letter(EXAMPLE, "I don't know")[0].label == "abstained"
+    pair = Example("Is it?", ("yes",), "1", meta={"choices": ["no", "yes"], "right": [0, 1]})
+    assert by_letter(pair, "I don't know.")[0].label == "abstained"
     grade, values = by_letter(EXAMPLE, "Hm, melons are green")
     assert (grade.label, grade.floored, values) == ("incorrect", "no_choice", {})
     grade, values = by_letter(EXAMPLE, "A")

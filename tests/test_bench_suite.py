@@ -200,6 +200,15 @@ def test_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
         run(Scripted(right, "another"), tmp_path)
 
 
+def test_grades_of_other_settings_are_refused(tmp_path: Path) -> None:
+    run(Scripted(right), tmp_path, how=How(settings, limit=2))
+    head = json.loads((tmp_path / "grades" / "simpleqa.jsonl").read_text().splitlines()[0])
+    assert {"confidence", "chat", "factrl"} <= {*head}
+    tools, model = Tools(Grader(), Mathematician(), chat=False), Scripted(right)
+    with pytest.raises(ConfigError, match="its chat is true, not false"):
+        evaluate(BENCHMARKS["simpleqa"], How(settings, limit=2), tmp_path, tools, "rules", model=model)
+
+
 def test_more_questions_continue_what_is_there(tmp_path: Path) -> None:
     run(Scripted(right), tmp_path, how=How(settings, limit=BLOCK))
     second = Scripted(right)
@@ -248,6 +257,9 @@ def test_false_abstention_needs_the_base_model(tmp_path: Path) -> None:
     probe.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = run(Scripted(right), tmp_path, how=How(settings, known=known_questions(probe)))
     assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (0.1, 10)
+    mixed = {"s3": False, "What is number 3?": True, "s4": False}
+    found = run(Scripted(right), tmp_path, how=How(settings, known=mixed))
+    assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (1.0, 1)
     probe.write_text('{"id": "s3", "ook": false}\n{"id": "s4", "ook": true}\n{"id": "s5", "ook": null}\n')
     assert known_questions(probe) == {"s3": True, "s4": False}
     probe.write_text('{"id": "s3"}\n')
@@ -318,6 +330,7 @@ def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.numbers["factscore"].value == pytest.approx(0.8)
     assert found.numbers["f1@32"].value == pytest.approx(2 * 0.8 * 0.25 / 1.05)
     assert found.numbers["detail"].value == 8
+    assert found.to_json()["bounds"]["detail"] == [8, 8]
     assert found.masked == {}
     first = output(tmp_path / "o", found)
     assert run(model, tmp_path, "factscore", checker=checker).samples == found.samples

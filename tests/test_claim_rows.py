@@ -38,6 +38,16 @@ def test_labels_become_two_classes(tmp_path: Path) -> None:
     assert left_out == {"label unsupported": 1, "label none": 1}
 
 
+def test_labels_are_told_as_rows_have_them(tmp_path: Path) -> None:
+    labels = ["SUPPORTS", "refutes", 1.0, 0.0]
+    file = write(tmp_path / "a.jsonl", [{"claim": f"claim {n}", "label": x} for n, x in enumerate(labels)])
+    found, left_out = load_claims([file], positive=["SUPPORTS", "true"], negative=["Refutes ", "0.0"])
+    assert [row.true for row in found] == [True, False, True, False]
+    assert not left_out
+    with pytest.raises(DataError, match="both mean supported"):
+        load_claims([file], positive=["true"], negative=["Supported"])
+
+
 def test_evidence_is_one_text(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"claim": "a b", "label": "supported", "evidence": [{"title": "T", "text": "one"}, {"text": "two"}]},

@@ -159,6 +159,75 @@ DENIES = [
 ]
 
 
+# Near misses: something else stands in the place of what tells the answer apart.
+WHICH = "Which one was it?"
+SAME = "Were Scott Derrickson and Ed Wood of the same nationality?"
+DENIES += [
+    (WHICH, text, answer)
+    for answer, *texts in [
+        ("South Korea", "North Korea", "It was North Korea.", "north korea", "Korea"),
+        ("North Carolina", "He was born in South Carolina."),
+        ("Manchester City", "Manchester United", "It was won by Manchester United in 1999."),
+        ("Joel Coen", "Ethan Coen", "The director of Fargo is Ethan Coen."),
+        ("Barack Obama", "Michelle Obama", "It was written by Michelle Obama."),
+        ("Nobel Prize in Chemistry", "Nobel Prize in Physics", "She won the Nobel Prize in Physics."),
+        *[
+            ("Nobel Prize in Chemistry", "The Physics Nobel Prize"),
+            ("Dark blue", "Dark red", "It is dark red."),
+        ],
+        *[("New York", "York", "He lived in York."), ("York", "New York"), ("Virginia", "West Virginia")],
+        *[
+            ("1-2", "2-1", "They won 2-1."),
+            ("2:3", "The ratio is 3:2."),
+            ("Portland, Oregon", "Portland, Maine"),
+        ],
+        *[("Lyndon B. Johnson", "It was Andrew Johnson who did."), ("Bank of England", "Bank of America")],
+        *[("sulfuric acid", "It is nitric acid."), ("Chicago White Sox", "Boston Red Sox")],
+        ("Los Angeles Clippers", "The Los Angeles Lakers won it."),
+        *[("George H. W. Bush", "It was George W. Bush"), ("George W. Bush", "George H. W. Bush")],
+    ]
+    for text in texts
+]
+DENIES += [
+    ("Who was president?", "It was George W. Bush. Bush won twice.", "George H. W. Bush"),
+    ("Which won, Manchester City or Manchester United?", "Manchester United", "Manchester City"),
+    *[
+        ("Is it true?", "Paris", "yes"),
+        ("Is it legal?", "It depends.", "yes"),
+        ("Is it legal?", "Paris", "no"),
+    ],
+    *[(SAME, "Scott Derrickson is American and Ed Wood is Canadian.", "yes")],
+    *[(SAME, "Scott Derrickson and Ed Wood.", "yes"), (SAME, "They had different nationalities.", "yes")],
+    *[("Is France bigger than Spain?", text, "yes") for text in ("Spain", "Spain is bigger.", "It is not.")],
+]
+GIVES += [
+    (WHICH, text, answer)
+    for answer, *texts in [
+        ("Barack Obama", "Obama", "It was President Obama.", "Barack Hussein Obama", "the politician Obama"),
+        *[("Austen", "Jane Austen"), ("Jane Austen", "Austen", "austen"), ("Marie Curie", "Marie S. Curie")],
+        *[("South Korea", "It is South Korea.", "south korea"), ("Joel Coen", "Joel and Ethan Coen")],
+        ("Manchester City", "Manchester City F.C.", "It was Manchester City, not Manchester United."),
+        ("Nobel Prize in Chemistry", "The Nobel Prize for Chemistry", "The Chemistry Nobel"),
+        *[
+            ("New York", "New York City"),
+            ("Portland, Oregon", "Portland", "Portland, in the state of Oregon"),
+        ],
+        *[("1-2", "They lost 1-2."), ("1952-1958", "From 1952 to 1958."), ("Dark blue", "A dark blue")],
+        *[("David Madden", "Dave Madden"), ("University of Oxford", "Oxford", "Oxford University")],
+        *[
+            ("George H. W. Bush", "George Bush", "It was George H.W. Bush."),
+            ("George Bush", "George W. Bush"),
+        ],
+        *[("River Seine", "The Seine"), ("Heathrow Airport", "Heathrow"), ("54 Mbit", "54 Mbps")],
+    ]
+    for text in texts
+]
+GIVES += [
+    *[(SAME, "They were of the same nationality.", "yes"), (SAME, "They were not of the same one.", "no")],
+    *[("Is France bigger than Spain?", "France is bigger.", "yes"), ("Is it legal?", "That is true.", "yes")],
+]
+
+
 @pytest.mark.parametrize(("question", "text", "answer"), GIVES)
 def test_gives(question: str, text: str, answer: str) -> None:
     assert mentions(question, text, ["Atlantis", answer]) == answer
@@ -252,7 +321,7 @@ def test_time_grows_with_the_length_and_not_faster(unit: str) -> None:
 )
 @pytest.mark.parametrize(("part", "least"), [("nq", 0.90), ("tq", 0.94)])
 def test_against_human_judgement(part: str, least: float) -> None:
-    # EVOUNA (Wang et al. 2023); measured 0.924 and 0.967, docs/results.md.
+    # EVOUNA (Wang et al. 2023); measured 0.924 and 0.968, docs/results.md.
     path = Path(os.environ["FACTRL_DATA"]) / "evouna" / f"evouna_{part}.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file][::8]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,17 @@ def test_another_prompt_is_another_sample(tmp_path: Path) -> None:
     bench.settings = settings(prompt="Now: {question}")
     bench.run()
     assert bench.work.asked["samples"] == 1
+
+
+def test_another_topic_or_evidence_is_another_check(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, towns)
+    bench.run()
+    town = TOWNS[0]
+    for changed in (replace(town, topic="towns"), replace(town, evidence=(Passage("Chronicle."),))):
+        bench.run([changed])
+        assert (bench.work.asked, bench.work.found) == ({"checks": 1}, {"samples": 1})
+    bench.run()
+    assert bench.work.asked == {}
 
 
 @pytest.mark.parametrize("workers", [1, 4])

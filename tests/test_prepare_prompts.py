@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import DataError, LLMError, Unscored
+from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare.asking import TOGETHER
 from factrl.prepare.contamination import Sieve
-from factrl.prepare.prompts import AT_ONCE, TRIES, read_new_prompt, write_prompts
+from factrl.prepare.prompts import AT_ONCE, GONE, TRIES, read_new_prompt, write_prompts
 from factrl.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Completion, Example
 
@@ -133,9 +133,30 @@ def test_it_ends_when_nothing_comes(make: Callable[..., Any]) -> None:
 
 
 def test_a_server_that_is_gone_is_not_asked_for_ever(make: Callable[..., Any]) -> None:
-    gone = ScriptedWriter(lambda n: LLMError("connection"))
-    done, _ = make(gone, 100)
-    assert (len(gone.asked), done.outcomes) == (AT_ONCE, {"not_written": AT_ONCE})
+    gone = ScriptedWriter(lambda n: LLMError("connection", "nobody there"))
+    with pytest.raises(TooManyMasked, match=f"last {AT_ONCE} calls failed, at the end by connection: nobody"):
+        make(gone, 100)
+    assert len(gone.asked) == AT_ONCE
+
+
+def test_a_server_that_goes_away_midway_leaves_what_is_there(
+    make: Callable[..., Any], tmp_path: Path
+) -> None:
+    up = 64
+    writer = ScriptedWriter(lambda n: new(n) if n < up else LLMError("timeout"))
+    with pytest.raises(TooManyMasked, match=r"64 of 66 prompts are there, .*: run the same command again"):
+        make(writer, 66)
+    assert len(writer.asked) == 64 + GONE
+    assert not (tmp_path / "p.jsonl").exists()
+    up = 100
+    done, rows = make(writer, 66)
+    assert (len(rows), done.asked) == (66, 2)
+
+
+def test_one_call_that_fails_at_the_end_is_no_outage(make: Callable[..., Any]) -> None:
+    for cause in ("timeout", "too_long"):
+        done, rows = make(ScriptedWriter(lambda n, c=cause: LLMError(c) if n == 0 else new(n)), 1)
+        assert ([row["number"] for row in rows], done.tries) == ([1], 2)
 
 
 def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:

@@ -287,6 +287,68 @@ def test_a_finished_probe_asks_again_only_what_has_no_label(run: Run) -> None:
     assert world.asked == []
 
 
+def test_an_outage_is_noticed_over_parts_of_few_questions(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("factrl.probe.AT_ONCE", 64)
+    asked, full = questions(40), Stopping(64, first_correct=False)  # a part is one question
+    truth = rates(asked)
+
+    def failing(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
+        if int(question.split()[1].rstrip("?")) >= 10:
+            raise Unscored("breaker_open")
+        return grade(question, prediction, answers)
+
+    first, second = World(truth), World(truth)
+    with pytest.raises(TooManyMasked, match=r"1280 of 1280 answers .*1280 breaker_open\); they are not kept"):
+        run(first, asked, "j.jsonl", grader=failing, stopping=full)
+    assert first.calls == 30
+    assert run(second, asked, "j.jsonl", stopping=full) == run(World(truth), asked, stopping=full)
+    assert second.asked[0] == ("q10", 0), "nothing of the outage is kept, and everything before it"
+    assert second.calls == 30
+
+
+@pytest.mark.parametrize("cause", ["judge_refusal", "http_400"])
+def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run, cause: str) -> None:
+    asked = questions(80)
+
+    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
+        if int(question.split()[1].rstrip("?")) % 3 == 0:
+            raise Unscored(cause)
+        return grade(question, prediction, answers)
+
+    world = World({e.id: 1.0 for e in asked})
+    for _ in range(2):  # also when only these are asked again
+        found = run(world, asked, "j.jsonl", grader=picky, stopping=Stopping(16))
+        assert [f.cause for f in found].count(cause) == 27
+    assert world.asked[-27 * 8] == ("q0", 8)
+    nothing = run(World(world.rates, odd=1.0), asked)  # a judge that is there, whatever it makes of them
+    assert {f.cause for f in nothing} == {"judge_unreadable"}
+
+
+def test_asking_again_that_was_killed_goes_on(run: Run) -> None:
+    asked, stopping = questions(6), Stopping(16)
+    truth = dict.fromkeys((e.id for e in asked), 0.0)
+
+    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
+        if question in ("Question 2?", "Question 4?"):
+            raise Unscored("judge_unreadable")
+        return grade(question, prediction, answers)
+
+    class Killed(World):
+        def write(self, *args: Any, **told: Any) -> list[list[Written]]:
+            if self.calls == 2:
+                raise KeyboardInterrupt
+            return super().write(*args, **told)
+
+    run(World(truth), asked, "j.jsonl", grader=picky, stopping=stopping)
+    killed, last = Killed(truth), World(truth)
+    with pytest.raises(KeyboardInterrupt):
+        run(killed, asked, "j.jsonl", stopping=stopping)
+    found = run(last, asked, "j.jsonl", stopping=stopping)
+    assert [f.ook for f in found] == [True] * 6
+    assert {*killed.asked} == {(id_, number) for id_ in ("q2", "q4") for number in range(8)}
+    assert {*last.asked} == {(id_, number) for id_ in ("q2", "q4") for number in range(8, 16)}
+
+
 # --- going on --------------------------------------------------------------------------------------
 
 
@@ -571,6 +633,14 @@ def test_the_extraction_is_that_of_the_recipe(factrl: Command, server: FaultServ
     assert told["about"]["extract"] == "boxed"
     assert "\\boxed" in server.requests[-1].body["messages"][-1]["content"]
     assert told["out_of_knowledge"] == 3, "no answer is in a box"
+
+
+def test_a_reward_that_reads_tags_is_probed_by_tags(factrl: Command, server: FaultServer) -> None:
+    Path("recipe.toml").write_text('paper = "knowrl"\n[sampling]\nnum_samples = 2\n')
+    about = json.loads(factrl("--config", "recipe.toml", "--json")[0])["about"]
+    assert about["extract"] == "answer"
+    assert "<answer>" in about["system"]
+    assert about["policy"] == f"{server.url}#m"
 
 
 # --- kill -9 ---------------------------------------------------------------------------------------

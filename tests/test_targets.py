@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from factrl.cli import tune as cli
-from factrl.config import load_settings
+from factrl.config import dump_toml, load_settings
 from factrl.errors import ConfigError, DataError
 from factrl.settings import AskSettings, RunSettings
+from factrl.tuning.extraction import extract_of
 from factrl.tuning.outcome import Outcome
 from factrl.tuning.pairs import UNDECIDED, Sample
 from factrl.tuning.plan import demonstrated, plan_tuning
+from factrl.tuning.samples import grading, measure_samples
 from factrl.tuning.settings import TuneSettings, tune_settings
 from factrl.tuning.targets import SOURCES, Form, Target
 from factrl.types import Example
@@ -129,6 +132,37 @@ def test_the_form_of_answers_is_that_of_the_reward() -> None:
     assert (told.extract, told.written("Rome")) == ("text", " Rome.")
 
 
+@pytest.mark.parametrize(
+    ("spec", "knobs", "extract"),
+    [
+        ("", {}, "text"),
+        ("knowrl", {}, "answer"),
+        ("klcf:non-thinking", {}, "text"),
+        ("fspo:code", {}, "answer"),
+        ("factreason", {}, "answer"),
+        ("robust", {}, "answer"),
+        ("robust:text", {}, "text"),
+        ("robust:text", {"answer": "tags"}, "answer"),
+        ("truthrl", {}, "boxed"),
+        ("truthrl", {"answer": "text"}, "text"),
+        ("intuitor", {}, "text"),
+        ("own.py:mine", {}, "text"),
+        ("own.py:mine", {"answer": "boxed"}, "boxed"),
+    ],
+)
+def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any], extract: str) -> None:
+    assert extract_of(spec, knobs) == extract
+
+
+@pytest.mark.parametrize("words", [["tune.method=sft"], ["tune.method=dpo", "rule=correctness"]])
+def test_given_answers_after_an_opened_reasoning_need_a_target(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"tune\.target is needed: data\.prefill = .*<think>"):
+        settings(*words, "paper=fspo")
+    told = settings(*words, "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
+    assert told.written("Rome") == "I recall.</think><answer>Rome</answer>"
+    assert settings("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
+
+
 def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
     told = settings("tune.method=dpo", "rule=max-min", "max_completion_length=7")
     (tmp_path / "config.toml").write_text(told.asking(), "utf-8")
@@ -186,6 +220,51 @@ def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) 
     file = probed(tmp_path / "p.jsonl", {"id": "0", "question": "0?"})
     with pytest.raises(ConfigError, match="is no output of factrl probe"):
         plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("prompt", "Q: {question}"), ("system", "Be brief."), ("prefill", "So"), ("extract", "boxed")],
+)
+def test_a_probe_that_asked_otherwise_is_refused(
+    questions: Path, tmp_path: Path, name: str, value: str
+) -> None:
+    rows = [{"id": str(n), "ook": False, "samples": [{"text": "x", "label": "correct"}]} for n in range(3)]
+    file = probed(tmp_path / "p.jsonl", *rows)
+    told = settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}")
+    [note] = plan_tuning(told).notes
+    assert "p.about.json is not there" in note
+    same = {"prompt": "{question}", "system": None, "prefill": "", "chat": True, "extract": "text"}
+    about = tmp_path / "p.about.json"
+    about.write_text(json.dumps({"about": {**same, "policy": "m"}}), "utf-8")
+    assert plan_tuning(told).notes == []
+    about.write_text(json.dumps({"about": {**same, "policy": "other"}}), "utf-8")
+    assert plan_tuning(told).notes == [f"--probe {file}: it asked the model other, and m is trained"]
+    about.write_text(json.dumps({"about": {**same, name: value}}), "utf-8")
+    with pytest.raises(ConfigError, match=f"was made with {name} = "):
+        plan_tuning(told)
+
+
+def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_path: Path) -> None:
+    plan = plan_tuning(settings("tune.method=sft", f"data.train={questions}"))
+    measure, about = grading(plan)
+    samples = [[Sample("0")] for _ in plan.examples]
+    told: dict[str, Any] = {"path": tmp_path / "m.jsonl", "prefill": "", "label": "grade"}
+    found = measure_samples(measure, about, plan.examples, samples, **told)
+    assert [group[0].label for group in found] == ["correct", "incorrect", "incorrect"]
+    others = [replace(example, answers=("0",)) for example in plan.examples]
+    with pytest.raises(ConfigError, match="holds another job: its known is"):
+        measure_samples(measure, about, others, samples, **told)
+
+
+def test_sft_seed_without_worked_examples_is_told(questions: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) | {"evidence": ["x"]} for line in questions.read_text("utf-8").splitlines()]
+    file = probed(tmp_path / "evidence.jsonl", *rows)
+    words = ("tune.method=sft-seed", f"data.train={file}", "verifier.judge=weak")
+    [note] = plan_tuning(settings(*words)).notes
+    assert "tune.demonstrations" in note
+    shown = probed(tmp_path / "d.jsonl", *({"prompt": "P", "response": "R"} for _ in range(2)))
+    assert plan_tuning(settings(*words, f"tune.demonstrations={shown}")).notes == []
 
 
 @pytest.mark.parametrize(
@@ -249,6 +328,30 @@ def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run(*words)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--model", "n"), "leave out '--model n'"),
+        (("--rule", "max-min", "--seed", "5"), "leave out '--rule max-min --seed 5'"),
+        (("--probe", "other.jsonl"), r"leave out '--probe other\.jsonl'"),
+        (("--output", "elsewhere"), "leave out '--output elsewhere'"),
+        (("run.seed=5",), r"run\.seed was 0, not 5"),
+        (("rule=factscore",), r"tune\.rule was 'correctness', not 'factscore'"),
+        (("model.name=n",), r"model\.name was 'm', not 'n'"),
+        (("num_samples=3",), r"sampling\.num_samples was 32, not 3"),
+        (("data.system=x",), r"data\.system was None, not 'x'"),
+        (("paper=truthrl",), r"paper was '', not 'truthrl'"),
+    ],
+)
+def test_a_resumed_run_keeps_its_settings(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
+    told = settings("tune.method=dpo", "rule=correctness", f"data.train={tmp_path / 'none.jsonl'}")
+    (tmp_path / "tune.toml").write_text(dump_toml(told), "utf-8")
+    with pytest.raises(ConfigError, match=problem):
+        run("--resume", str(tmp_path), *words)
+    with pytest.raises(DataError, match=r"none\.jsonl"):  # and other ones may change
+        run("--resume", str(tmp_path), "--steps", "7", "--evaluate", "e.jsonl", "--dry-run")
 
 
 # Before and after

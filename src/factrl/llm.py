@@ -7,9 +7,12 @@ it one tiny question before a run depends on it, and `FakeLLM` answers from a sc
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +28,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 SPEC_EXAMPLE = "http://localhost:8000/v1#model-name"
 _PING: tuple[Message, ...] = ({"role": "user", "content": "Answer with the word ok."},)
 _PING_TOKENS = 16
+_AT_ONCE = 32  # calls of models that block
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,27 @@ async def ask(
     call = getattr(llm, "acomplete", None)
     if call is not None:
         return await call(messages, temperature=temperature, max_tokens=max_tokens, **sampling)
-    return await asyncio.to_thread(
-        llm.complete, messages, temperature=temperature, max_tokens=max_tokens, **sampling
+    call = functools.partial(
+        contextvars.copy_context().run,
+        llm.complete,
+        messages,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        **sampling,
     )
+    return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+
+
+# By process: after a fork the parent's threads are gone.
+_THREADS: dict[int, ThreadPoolExecutor] = {}
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Threads for models that block; the event loop's own few look up the addresses of all others."""
+    pid = os.getpid()
+    if pid not in _THREADS:  # only ever called on the one event loop
+        _THREADS[pid] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="factrl-llm")
+    return _THREADS[pid]
 
 
 class FakeLLM:

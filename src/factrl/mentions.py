@@ -3,8 +3,9 @@
 A model that answers in sentences says "The first Test victory came against England, in Madras, in 1952" and
 never "1952" alone.  Here an answer counts when what it adds to the question is said: at least half of its
 words, every number of it (`one thousand` is `1,000`, `29,029 ft` is `8,848 m`), its date at least to the
-year, the surname of a person under no other first name.  It does not count when it is denied, when it is
-offered as one of several candidates, or when the text is too long to be an answer.
+year, the surname of a person under no other first name.  It does not count when another word stands in the
+place of a missing one (`North Korea` for `South Korea`), when it is denied, when it is offered as one of
+several candidates, or when the text is too long to be an answer.
 
 These rules agree with people far more often than equality does, but they can be played: a policy that is
 rewarded by them learns to name much.  They are for measuring; rewards grade with `factrl.answers.matches`.
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 
 from factrl.answers import matches
 from factrl.text import clean
-from factrl.words import STOP_WORDS, Amount, Day, Reading, fold, is_date, read, stem
+from factrl.words import STOP_WORDS, Amount, Day, Reading, beside, fold, initials, is_date, read, stem
 
 MAX_MENTIONS = 4_000
 """Characters of the longest text that the rules read; a longer one gives no answer."""
@@ -42,6 +43,8 @@ _DENIALS = _stems(
 )
 _RESUMES = frozenset(["but", "although", "however", "rather", "|", "only", "just"])
 _YES, _NO = _stems("yes true correct"), _stems("no false incorrect")
+# Words that make another place of a place's name; they are part of an answer, or of none.
+_QUALIFIERS = _stems("new north south east west")
 # What grammar adds to a word of six letters or more: Colombian, Zoroastrianism, detective.
 _ENDINGS = frozenset({"", *_stems("n an ian ism ist e er or l al ic ive ion ity m ve on")})
 _ROOT = 5
@@ -89,7 +92,8 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     exact = matches(text, answers)
     if exact is not None:
         return exact
-    asked = frozenset(read(question).words)
+    query = read(question)
+    asked = frozenset(query.words)
     accepted = [(answer, read(spelling)) for answer in answers for spelling in _spellings(answer)]
     known = asked.union(*(wanted.words for _, wanted in accepted))
     raw = _GLUED.sub("", _CITED.sub("", clean(text)))
@@ -97,7 +101,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
         return None
     said = _said(raw, known)
     for answer, wanted in accepted:
-        if _gives(said, wanted, asked) or _spaceless(raw, answer):
+        if _gives(said, wanted, query) or _spaceless(raw, answer):
             return answer
     return None
 
@@ -190,11 +194,12 @@ def _lists_candidates(raw: str, known: frozenset[str]) -> bool:
 # -- What counts --------------------------------------------------------------------------------------
 
 
-def _gives(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
+def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
+    asked = frozenset(query.words)
     telling = [word for word in wanted.words if word not in STOP_WORDS and word != "|"]
     polarity = (_YES | _NO).intersection(wanted.words)
     if polarity and set(telling) <= polarity:
-        return _agrees(said, not polarity.isdisjoint(_YES))
+        return _agrees(said, query, not polarity.isdisjoint(_YES))
     if not telling:
         return False
     if is_date(wanted):
@@ -206,29 +211,93 @@ def _gives(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
     compact = _compact(" ".join(wanted.spelt))
     if len(compact) >= _LONG and not compact.isdigit() and compact in said.compact:
         return True  # `seashells` for `sea shells`
-    share = sum(_is_said(word, said) for word in telling) / len(telling)
-    names = _names(wanted, telling) if not _WHO.isdisjoint(asked) else []
-    if names and share < 1:
-        return _named(said, names)
-    return share >= MIN_SHARE
-
-
-def _is_said(word: str, said: _Said) -> bool:
-    if word in said.places or word[0] == "#":
-        return True  # numbers were compared before
-    if len(word) <= _ROOT:
+    if _other_initials(said, wanted) or _qualified(said, wanted, asked):
         return False
+    missing = {word for word in telling if word[0] != "#" and not _places(word, said)}
+    names = _names(wanted, telling) if not _WHO.isdisjoint(asked) else []
+    if names and missing:
+        return _named(said, names)
+    share = sum(word not in missing for word in telling) / len(telling)
+    return share >= MIN_SHARE and not (missing and _replaced(said, wanted, missing, asked))
+
+
+def _places(word: str, said: _Said) -> list[int]:
+    """Where a word of the answer is said, in any form that grammar gives it."""
+    if word in said.places or len(word) <= _ROOT:
+        return said.places.get(word, [])
     for other in said.roots.get(word[:_ROOT], ()):
         short, long = sorted((word, other), key=len)
         for cut in (len(short), len(short) - 1):
             if cut >= _ROOT and long.startswith(short[:cut]) and {short[cut:], long[cut:]} <= _ENDINGS:
+                return said.places[other]
+    return []
+
+
+def _replaced(said: _Said, wanted: Reading, missing: set[str], asked: frozenset[str]) -> bool:
+    """Whether something else stands where a word of the answer is missing: `North` for `South` Korea."""
+    if not _QUALIFIERS.isdisjoint(missing):
+        return True
+    own = frozenset(wanted.words) | STOP_WORDS | _TITLES | _FIRMS | {"|"}
+    if missing.isdisjoint(asked):  # else the question offers what the answer chooses from
+        own |= asked
+    words, spelt = said.reading.words, said.reading.spelt
+    foreign = {
+        place: spelt[place][:1].isupper()
+        for place, word in enumerate(words)
+        if word not in own and word[0] != "#" and not any(_abbreviates(spelt[place], of) for of in missing)
+    }
+    telling = len(set(wanted.words) - STOP_WORDS - {"|"})
+    brief = len(set(words) - STOP_WORDS - asked - {"|"}) <= telling
+    names = {
+        place: wanted.spelt[place][:1].isupper()
+        for place, word in enumerate(wanted.words)
+        if word in missing and (not place or wanted.words[place - 1][0] != "#")  # units have many spellings
+    }
+    if brief and any(names.values()) and any(foreign.values()):
+        return True
+    cased = any(name[:1].isupper() for name in spelt)
+    for place, name in names.items():
+        for step in (-1, 1):
+            side, hops = beside(wanted.words, place, step)
+            kept = wanted.words[side] if 0 <= side < len(wanted.words) else "#"
+            found = [] if kept[0] == "#" else _places(kept, said)
+            slots = [beside(words, at, -step, hops)[0] for at in found]
+            any_case = (brief and not name) or not cased
+            if slots and all(slot in foreign and (foreign[slot] or any_case) for slot in slots):
                 return True
     return False
+
+
+def _abbreviates(name: str, word: str) -> bool:
+    """Whether a word as written may stand for another: `J`, `US` or `Dave` for `david`."""
+    folded = fold(name)
+    same = 1 if len(name) == 1 or name.isupper() else 3
+    return folded[:same] == word[:same]
+
+
+def _qualified(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
+    """Whether the name is only said as part of another: `New York` for `York`."""
+    first = next((i for i, name in enumerate(wanted.words) if name not in STOP_WORDS), 0)
+    if not wanted.spelt[first][:1].isupper():
+        return False
+    before = [said.reading.words[place - 1] if place else "" for place in _places(wanted.words[first], said)]
+    return bool(before) and all(word in _QUALIFIERS - asked - {*wanted.words} for word in before)
+
+
+def _other_initials(said: _Said, wanted: Reading) -> bool:
+    """Whether the surname is only said under other initials: `George W. Bush` for `George H. W. Bush`."""
+    own = initials(wanted, len(wanted.words) - 1)
+    places = said.places.get(wanted.words[-1], []) if own else []
+    others = [other for place in places if (other := initials(said.reading, place))]
+    return bool(others) and not any(own.startswith(other) or other.startswith(own) for other in others)
 
 
 def _numbered(wanted: Reading, said: _Said, telling: list[str]) -> bool:
     """Whether every number that tells something is said; "about 2.45" may be rounded."""
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
+    several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
+    if several and not loose and not _in_order(wanted, said):
+        return False
     return all(
         any(
             (other.word in said.places and amount.equals(other)) or (loose and _rounds_to(amount, other))
@@ -237,6 +306,12 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str]) -> bool:
         for amount in wanted.amounts
         if amount.word in telling
     )
+
+
+def _in_order(wanted: Reading, said: _Said) -> bool:
+    """Whether the numbers of a score or a range are said in their order."""
+    others = iter(said.reading.amounts)
+    return all(any(amount.equals(other) for other in others) for amount in wanted.amounts)
 
 
 def _rounds_to(amount: Amount, other: Amount) -> bool:
@@ -255,10 +330,10 @@ def _names(wanted: Reading, telling: list[str]) -> list[str]:
 
 def _named(said: _Said, names: list[str]) -> bool:
     """Whether the surname is said, and not with the first name of somebody else."""
-    initials = {fold(name)[0] for name in names[:-1]}
+    first = {fold(name)[0] for name in names[:-1]}
     for place in said.places.get(stem(fold(names[-1])), ()):
         before = _names_before(said.reading.spelt, place)
-        if not before or any(fold(name)[0] in initials for name in before):
+        if not before or any(fold(name)[0] in first for name in before):
             return True
     return False
 
@@ -286,13 +361,22 @@ def _same_day(wanted: Day, said: Day) -> bool:
     return all(a == b or not a or not b for a, b in zip(wanted, said, strict=True))
 
 
-def _agrees(said: _Said, yes: bool) -> bool:
-    """Whether the first clause says yes, or no."""
+def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
+    """Whether the first clause says yes, or no; a repetition of what was asked says yes."""
     words = said.reading.words
     if words[:1] and words[0] in _YES | _NO:
         return (words[0] in _YES) == yes
-    end = words.index("|") if "|" in words else len(words)
-    return any(_denies(word) or word in _NO for word in words[:end]) != yes
+    first = words[: words.index("|") if "|" in words else len(words)]
+    if any(_denies(word) or word in _NO for word in first):
+        return not yes
+    return yes and (not _YES.isdisjoint(first) or _repeats(first, said.reading.spelt, query.words))
+
+
+def _repeats(words: tuple[str, ...], spelt: tuple[str, ...], asked: tuple[str, ...]) -> bool:
+    """Whether a clause repeats the question in its order, nothing added, and more of it than names."""
+    telling = [place for place, word in enumerate(words) if word not in STOP_WORDS]
+    rest = iter(asked)
+    return all(words[place] in rest for place in telling) and any(spelt[place].islower() for place in telling)
 
 
 def _spaceless(raw: str, answer: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,21 +24,21 @@ from pydantic import Field
 from factrl.bench.metrics import wilson
 from factrl.bench.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.bench.shortqa import Row as Graded
-from factrl.errors import ConfigError, TooManyMasked, Unscored
+from factrl.errors import ConfigError, Unscored
 from factrl.grading import GRADE_PROMPT
 from factrl.journal import Journal
 from factrl.llm import LLM
 from factrl.progress import Progress
 from factrl.rows import Row
 from factrl.settings import AskSettings, Positive, SamplingSettings, Section
-from factrl.stopping import Stop, Stopping
-from factrl.types import Completion, Example, Label
+from factrl.stopping import Outage, Stop, Stopping, is_ours
+from factrl.types import Example, Label
 from factrl.writers import Writer, Written, digest_of
 
 _Kept = Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]
+_Part = Mapping[str, Mapping[str, Any]]
 
 AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most
-_MANY = 20  # questions, of which more than half cannot fail by chance
 
 
 class ProbeSampling(SamplingSettings):
@@ -155,30 +155,31 @@ def probe(
         workers: answers that are graded at the same time.
 
     Raises:
-        TooManyMasked: most of a part could not be graded; the part is not kept.
+        TooManyMasked: the model or the judge is gone; what it left without a grade is not kept.
         RewardBug: the grader raised something other than `Unscored`.
     """
-    kept = _kept(journal)
-    states = [_State(example, stopping, kept) for example in examples]
-    again = _without_label(states, max_ungraded)
-    asked = again or states
+    kept, dropped = _kept(journal)
+    states = [_State(example, stopping, kept, dropped) for example in examples]
+    _drop_undecided(states, max_ungraded, journal)
+    outage, held = Outage(), list[_Part]()
     still, total = sum(not state.closed for state in states), stopping.samples * len(states)
     told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
     with Progress("probe", total, already=sum(state.done for state in states)) as progress:
-        for part, numbers in _parts(asked, stopping):
+        for part, numbers in _parts(states, stopping):
             those = [state.example for state in part]
             count = functools.partial(progress.advance, len(numbers))
             written = writer.write(those, numbers, **told, on_done=count)
             samples = _graded(those, written, grader, extract, workers)
-            if not again:
-                _check_graded(samples)
+            held.append(_rows(part, samples))
+            if not outage.suspected(_causes(part, samples)):
+                _keep(journal, held)
             done, closed = _progress(part)
-            _keep(journal, part, samples)
             for state, group in zip(part, samples, strict=True):
                 state.samples += group
             still -= _progress(part)[1] - closed
             saved = _progress(part)[0] - done - len(part) * len(numbers)
             progress.advance(saved, f"{still} questions open")
+        _keep(journal, held)
     return [state.found(max_ungraded) for state in states]
 
 
@@ -254,11 +255,13 @@ class _State:
 
     Args:
         kept: question -> number of its first sample -> samples, of an earlier process.
+        dropped: questions that are asked again, as they were left without a label.
     """
 
-    def __init__(self, example: Example, stopping: Stopping, kept: _Kept) -> None:
+    def __init__(self, example: Example, stopping: Stopping, kept: _Kept, dropped: Collection[str]) -> None:
         self.example, self.key, self._stopping = example, digest_of(example), stopping
         self.samples: list[ProbeSample] = []
+        self.again = self.key in dropped
         found = kept.get(self.key, {})
         while rows := found.get(len(self.samples)):
             self.samples += [ProbeSample(**row) for row in rows]
@@ -288,39 +291,64 @@ class _State:
             return Probed(self.example, samples, None, stopped, causes.most_common(1)[0][0])
         return Probed(self.example, samples, True, stopped)
 
+    @property
+    def fails(self) -> bool:
+        """Whether it is known to fail on our side while other questions do not."""
+        return self.again or (bool(self.samples) and all(is_ours(sample.cause) for sample in self.samples))
+
     def _why(self) -> Stop | None:
         return self._stopping.why([sample.label for sample in self.samples])
 
 
-def _keep(journal: Journal, part: Sequence[_State], fresh: Sequence[Sequence[ProbeSample]]) -> None:
-    """Write a part as one row: it is there or not, so a killed probe goes on with the same parts."""
-    rows = {
-        state.key: {
-            "id": state.example.id,
-            "first": len(state.samples),
-            "samples": [asdict(sample) for sample in group],
-        }
+def _rows(part: Sequence[_State], fresh: Sequence[Sequence[ProbeSample]]) -> _Part:
+    return {
+        state.key: {"id": state.example.id, "first": len(state.samples), "samples": [*map(asdict, group)]}
         for state, group in zip(part, fresh, strict=True)
     }
-    journal.add(digest_of(*((key, row["first"]) for key, row in rows.items())), {"questions": rows})
 
 
-def _kept(journal: Journal) -> _Kept:
+def _causes(part: Sequence[_State], fresh: Sequence[Sequence[ProbeSample]]) -> dict[str, list[str | None]]:
+    """Why samples have no grade, for the questions that can tell of an outage."""
+    return {
+        state.key: [sample.cause for sample in group]
+        for state, group in zip(part, fresh, strict=True)
+        if not state.fails
+    }
+
+
+def _keep(journal: Journal, parts: list[_Part]) -> None:
+    """Write each part as one row: it is there or not, so a killed probe goes on with the same parts."""
+    for part in parts:
+        journal.add(_new_key(journal), {"questions": part})
+    parts.clear()
+
+
+def _kept(journal: Journal) -> tuple[_Kept, Collection[str]]:
+    """The samples that are there, and the questions that lost theirs to be asked again."""
     kept: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
-    for part in journal.values():
-        for key, row in part["questions"].items():
-            kept.setdefault(key, {})[row["first"]] = row["samples"]
-    return kept
+    dropped: set[str] = set()
+    for row in journal.values():
+        for key in row.get("dropped", ()):
+            kept.pop(key, None)
+            dropped.add(key)
+        for key, found in row.get("questions", {}).items():
+            kept.setdefault(key, {})[found["first"]] = found["samples"]
+    return kept, dropped
 
 
-def _without_label(states: Sequence[_State], max_ungraded: float) -> list[_State]:
-    """Of a finished probe, the questions that could not be decided, empty again: they get another chance."""
-    if not all(state.closed for state in states):
-        return []
-    undecided = [state for state in states if state.found(max_ungraded).ook is None]
+def _drop_undecided(states: Sequence[_State], max_ungraded: float, journal: Journal) -> None:
+    """Of a finished probe, empty the questions without a label, in the journal too: they are asked again."""
+    finished = all(state.closed for state in states)
+    undecided = [state for state in states if finished and state.found(max_ungraded).ook is None]
+    if undecided:
+        journal.add(_new_key(journal), {"dropped": [state.key for state in undecided]})
     for state in undecided:
         state.samples.clear()
-    return undecided
+        state.again = True
+
+
+def _new_key(journal: Journal) -> str:
+    return f"row {len(journal)}"  # never one of an earlier row, whose place it would take
 
 
 def _progress(states: Sequence[_State]) -> tuple[int, int]:
@@ -356,31 +384,14 @@ def _graded(
         if not isinstance(text, Unscored)
     ]
     rows = iter(grade_completions(texts, grader, extract, workers))
-    return [
-        [
-            ProbeSample(None, None, cause=text.cause)
-            if isinstance(text, Unscored)
-            else _sample(text, next(rows))
-            for text in group
-        ]
-        for group in written
-    ]
+    return [[_sample(text, rows) for text in group] for group in written]
 
 
-def _sample(text: Completion, row: Graded) -> ProbeSample:
+def _sample(text: Written, rows: Iterator[Graded]) -> ProbeSample:
+    if isinstance(text, Unscored):
+        return ProbeSample(None, None, cause=text.cause)
+    row = next(rows)
     told = {"truncated": text.truncated, "tokens": text.tokens}
     if row.grade is None:
         return ProbeSample(str(text), None, cause=row.cause, **told)
     return ProbeSample(str(text), row.grade.label, row.grade.answer, **told)
-
-
-def _check_graded(samples: Sequence[Sequence[ProbeSample]]) -> None:
-    """Stop when it is not a question that cannot be graded, but the model or the judge that is gone."""
-    causes = Counter(sample.cause for group in samples for sample in group if sample.cause)
-    total = sum(map(len, samples))
-    if len(samples) >= _MANY and causes.total() > total / 2:
-        tally = ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
-        raise TooManyMasked(
-            f"{causes.total()} of {total} answers could not be written or graded ({tally}); they are not "
-            "kept, and the same command goes on from here"
-        )

@@ -9,6 +9,7 @@ answers wrongly: nothing that comes over the wire is believed because of its sha
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import uuid
@@ -19,13 +20,16 @@ from .background import wait_for
 from .bodies import Unreadable
 from .errors import LLMError, Unscored
 from .http import JSONClient
-from .rewards import Reward, reward
+from .rewards import SUM, Reward, reward
 from .together import Call
 from .types import Completion, Example, Score, Span
 
 AT_ONCE = 32  # samples of one request: small enough that its answer fits the limit on what is read
+REQUEST_LIMIT = 8 << 20  # bytes; the server refuses more
+ATTEMPTS = 40  # a busy server sends requests away for two seconds, again and again
 TOKEN = "FACTRL_SERVER_TOKEN"  # noqa: S105  the variable's name
 _STATES = ("scored", "masked", "floored")
+_BLAMED = (413, 422)  # statuses that one sample can have brought upon all
 
 
 def remote(
@@ -63,7 +67,11 @@ class RemoteScores:
         self, url: str, name: str, *, token: str | None, bounds: tuple[float, float], **limits: Any
     ) -> None:
         self.name, self._bounds = name, bounds
-        patient: dict[str, Any] = {"timeout_attempt": 240.0, "timeout_call": 600.0} | limits
+        patient: dict[str, Any] = {
+            "timeout_attempt": 240.0,
+            "timeout_call": 600.0,
+            "max_attempts": ATTEMPTS,
+        } | limits
         key = token or os.environ.get(TOKEN)
         self._client = JSONClient(url.rstrip("/"), key, key_variable=TOKEN, stage="reward", **patient)
 
@@ -90,13 +98,24 @@ class RemoteScores:
             return await asyncio.gather(*map(self._ask, chunks), return_exceptions=True)
 
         answers: list[Score | Unscored] = []
-        for chunk, told in zip(chunks, wait_for(ask_all()), strict=True):
-            if isinstance(told, BaseException) and not isinstance(told, LLMError):
+        for told in wait_for(ask_all()):
+            if isinstance(told, BaseException):
                 raise told
-            answers += [told] * len(chunk) if isinstance(told, LLMError) else told
+            answers += told
         return answers
 
     async def _ask(self, pairs: Sequence[tuple[Example, Completion]]) -> list[Score | Unscored]:
+        """A refusal for what was sent is that of as few samples as possible; any other one is that of all."""
+        try:
+            return await self._request(pairs)
+        except LLMError as error:
+            if len(pairs) == 1 or error.facts.get("status") not in _BLAMED:
+                return [error] * len(pairs)
+        half = len(pairs) // 2
+        first, second = await asyncio.gather(self._ask(pairs[:half]), self._ask(pairs[half:]))
+        return [*first, *second]
+
+    async def _request(self, pairs: Sequence[tuple[Example, Completion]]) -> list[Score | Unscored]:
         body = {"reward": self.name, "samples": [_sample(*pair) for pair in pairs]}
 
         def read(document: Any) -> list[Score | Unscored]:
@@ -105,6 +124,9 @@ class RemoteScores:
                 raise Unreadable(f"answered something other than {len(pairs)} results")
             return [self._believed(result, text) for result, (_, text) in zip(results, pairs, strict=True)]
 
+        if len(json.dumps(body)) > REQUEST_LIMIT:  # sent, it would often end in a reset and not in an answer
+            detail = f"a request to {self._client.base_url} is larger than {REQUEST_LIMIT} bytes"
+            raise LLMError("http_413", detail, stage="reward", status=413)
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return await self._client.ask("POST", "/v1/score", body, read, headers=headers)
 
@@ -116,16 +138,22 @@ class RemoteScores:
             spans = tuple(Span(span["start"], span["end"], span["sign"]) for span in result["spans"])
             if state not in _STATES or not all(map(_is_number, terms.values())):
                 raise ValueError("its terms are not numbers")
+            if state == "floored" and not (cause and isinstance(cause, str)):
+                raise ValueError("it is floored without a cause")
             if state == "masked":
                 return Unscored(str(cause or "masked"), str(detail), **{str(k): v for k, v in facts.items()})
+            if not terms or SUM in terms:
+                raise ValueError(f"it has no terms, or one that is called {SUM!r}")
+            if any(type(part) is not int for span in spans for part in (span.start, span.end, span.sign)):
+                raise ValueError("its spans are not whole numbers")
             low, high = self._bounds
             if not _is_number(value) or not math.isclose(value, math.fsum(terms.values()), abs_tol=1e-9):
                 raise ValueError("its value is not the sum of its terms")
             if not low <= value <= high or any(span.end > len(text) for span in spans):
                 raise ValueError(f"its value {value} or a span is out of bounds")
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             return Unscored("bad_body", f"{self._client.base_url} sent a result that is none: {error}")
-        return Score(terms, spans, floored=str(cause) if state == "floored" else None, facts=facts)
+        return Score(terms, spans, floored=cause if state == "floored" else None, facts=facts)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,15 +1,21 @@
-"""When a question has been asked often enough to say whether a model knows its answer."""
+"""When to stop asking: a model's knowledge of a question is settled, or the model or its judge is gone."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from factrl.errors import TooManyMasked
 from factrl.types import Label
 
 LARGEST_ROUND = 64  # samples of one question that are asked together
+MANY = 20  # questions, of which more than half cannot fail by chance
+_OURS = {
+    *("connection", "timeout", "auth", "redirect", "bad_body", "breaker_open", "budget", "local_model"),
+}
 
 Stop = Literal["first_correct", "confidence", "all_samples"]
 
@@ -86,3 +92,46 @@ def wrong_enough(samples: int, confidence: float) -> int:
     shares = (k / samples for k in range(samples))
     risks = ((1 - share) * share ** (share / (1 - share)) for share in shares)
     return next((k for k, risk in enumerate(risks) if risk <= 1 - confidence), samples)
+
+
+def is_ours(cause: str | None) -> bool:
+    """Whether a sample has no grade because of a server, a key or a budget, and not because of its text."""
+    return cause is not None and (cause in _OURS or cause.startswith("http_"))
+
+
+class Outage:
+    """Tells a model or a judge that is gone from questions that cannot be answered or graded.
+
+    A part of a probe may hold few questions, so those of parts in a row are taken together.
+    """
+
+    def __init__(self) -> None:
+        self._questions, self._causes, self._samples = set[str](), Counter[str](), 0
+
+    def suspected(self, part: Mapping[str, Sequence[str | None]]) -> bool:
+        """Whether most samples of the part, and of the parts directly before it, failed on our side.
+
+        Args:
+            part: question -> why each of its samples has no grade, None where one has; without questions of
+                which every earlier sample failed so, as more of the same would say nothing.
+
+        Raises:
+            TooManyMasked: they did, and that are enough questions.
+        """
+        if not part:
+            return bool(self._questions)
+        told = [cause for group in part.values() for cause in group]
+        failed = Counter(cause for cause in told if cause and is_ours(cause))
+        if failed.total() <= len(told) / 2:
+            self._questions, self._causes, self._samples = set[str](), Counter[str](), 0
+            return False
+        self._questions |= part.keys()
+        self._causes += failed
+        self._samples += len(told)
+        if len(self._questions) >= MANY:
+            tally = ", ".join(f"{count} {cause}" for cause, count in self._causes.most_common())
+            raise TooManyMasked(
+                f"{self._causes.total()} of {self._samples} answers could not be written or graded "
+                f"({tally}); they are not kept, and the same command goes on from here"
+            )
+        return True

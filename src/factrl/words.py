@@ -192,6 +192,27 @@ def read(text: str) -> Reading:
     return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
 
 
+def beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tuple[int, int]:
+    """The next place to the left or right over at most so many words that tell nothing, and their number."""
+    hops = 0
+    place += step
+    while hops < most and 0 <= place < len(words) and (words[place] in STOP_WORDS or len(words[place]) == 1):
+        place += step
+        hops += 1
+    return place, hops
+
+
+def initials(reading: Reading, place: int) -> str:
+    """The initials between a first name and the surname at a place; empty without a first name."""
+    found = ""
+    for name in reversed(reading.spelt[max(place - 10, 0) : place]):
+        if len(name) == 1 and name.isupper():
+            found = name + found
+        elif name != ".":
+            return found if name[:1].isupper() else ""
+    return ""
+
+
 # -- Numbers ------------------------------------------------------------------------------------------
 
 

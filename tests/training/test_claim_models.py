@@ -18,7 +18,7 @@ from factrl.train.claim_models import ClaimModel
 from factrl.train.truthfulness_run import table, told_of, tune_truthfulness
 from factrl.truthfulness import TUNED_PROMPT, TruthfulnessModel
 from factrl.tuned_truthfulness import CARD, TunedTruthfulness, open_truthfulness
-from factrl.tuning.claim_rows import LabelledClaim
+from factrl.tuning.claim_rows import LabelledClaim, load_claims
 from factrl.tuning.claim_settings import ClaimSettings
 
 TRUE, FALSE = ("sings", "dances", "paints"), ("burns", "drowns", "rusts")
@@ -191,6 +191,22 @@ def test_another_jobs_folder_is_refused(base: Path, rows: Path, tmp_path: Path) 
     tune_truthfulness(settings_of(base, rows, tmp_path / "run", train={"steps": 2}), quiet)
     with pytest.raises(ConfigError, match="holds another job"):
         tune_truthfulness(settings_of(base, rows, tmp_path / "run", train={"steps": 3}), quiet)
+
+
+def test_accumulated_gradients_are_those_of_the_batch(base: Path, rows: Path, tmp_path: Path) -> None:
+    norms = []
+    for micro in (16, 4):
+        told = {"steps": 1, "micro_batch_size": micro, "warmup_steps": 0}
+        model = ClaimModel(settings_of(base, rows, tmp_path, train=told))
+        found = [(model.tokens(row), row.true) for row in load_claims([str(rows)])[0][:16]]
+        data = [{**tokens, "labels": float(true)} for tokens, true in found if tokens]
+        arguments = claim_models.training_arguments(
+            model.settings, tmp_path / str(micro), logging_steps=1, save_strategy="no"
+        )
+        trainer = claim_models._PairTrainer(model, arguments, data)
+        trainer.train()
+        norms.append(trainer.state.log_history[0]["grad_norm"])
+    assert norms[1] == pytest.approx(norms[0], rel=1e-3)
 
 
 def claim(text: str, evidence: str = "") -> LabelledClaim:

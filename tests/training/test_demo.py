@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     value, low, high = numbers["metrics"]["abstention"]["after"]["ternary"]
     assert 0 <= low <= value <= high <= 1
     told = {
-        run.name.rpartition("-2")[0]: run_settings(run / "config.toml", [])
+        re.sub(r"-\d{8}-\d{6}$", "", run.name): run_settings(run / "config.toml", [])
         for run in (folder / "arms").iterdir()
     }
     assert {name: settings.reward["abstain"] for name, settings in told.items()} == {

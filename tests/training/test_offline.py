@@ -16,6 +16,7 @@ import torch
 
 from factrl.errors import DataError, TooManyMasked
 from factrl.run import read_metrics
+from factrl.settings import ModelSettings
 from factrl.train import offline_trl
 from factrl.train.model import load_policy
 from factrl.train.offline import make_rows, tune
@@ -292,7 +293,51 @@ def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path, s
     )
 
 
+@pytest.mark.parametrize("lora", [True, False])
+def test_before_and_after_are_answered_in_one_precision(
+    words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: bool
+) -> None:
+    half = tmp_path / "half"
+    model, tokenizer = load_policy(ModelSettings(name=words[len(COMMON)].removeprefix("model.name=")))
+    model.to(torch.bfloat16).save_pretrained(half)
+    tokenizer.save_pretrained(half)
+    found: list[tuple[Any, ...]] = []
+    plain = PolicyWriter.load
+
+    def recorded(settings: Any) -> PolicyWriter:
+        writer = plain(settings)
+        weight = writer.model.get_input_embeddings().weight
+        found.append((settings.model.model_copy(update={"name": ""}), weight.dtype))
+        return writer
+
+    monkeypatch.setattr(PolicyWriter, "load", recorded)
+    more = (f"model.name={half}", f"data.eval={questions}", f"model.lora={str(lora).lower()}")
+    tune(planned(words, "tune.method=sft", *more, "train.steps=1"))
+    _, before, after = found
+    assert before == after
+    assert before[1] == (torch.bfloat16 if lora else torch.float32)
+
+
+def test_without_a_grade_only_so_many_samples_of_a_probe_are_ranked(words: list[str], probed: Path) -> None:
+    more = ("tune.rule=max-min", f"tune.probe={probed}", "sampling.num_samples=2", "train.steps=1")
+    run, _ = tune(planned(words, "tune.method=dpo", *more))
+    rows = [json.loads(line) for line in (run / "data/measured.jsonl").read_text("utf-8").splitlines()[1:]]
+    assert {len(row["samples"]) for row in rows} == {2}
+
+
 # Killed and resumed
+
+
+def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -> None:
+    plan = planned(words, "tune.method=sft", "train.steps=2", "train.save_steps=1")
+    run, _ = tune(plan)
+    before = weights(run / "model")
+    (run / "data" / "done.json").unlink()
+    resumed, _ = tune(plan_tuning(tune_settings(run / "tune.toml", [f"run.resume={run}"])))
+    after = weights(resumed / "model")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert (run / "data" / "done.json").is_file()
+
 
 KILLED = """
 import os, sys

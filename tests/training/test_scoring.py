@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from factrl.config import load_settings
 from factrl.settings import AskSettings
@@ -63,6 +63,31 @@ def test_every_row_is_what_it_is_alone(writer: PolicyWriter) -> None:
         for example, options, sums in zip(examples, texts, found, strict=True):
             wanted = [alone(writer.model, f"Q: {example.question}", f" {text}") for text in options]
             assert sums == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_head_that_scales_its_logits() -> None:
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {
+        "vocab_size": 256,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+    }
+    heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    model = GraniteForCausalLM(GraniteConfig(**shape, **heads, logits_scaling=0.02))
+    scorer = PolicyScorer(PolicyWriter(model, Letters(), settings("{question}"), "w"), settings("{question}"))
+    ((found,),) = scorer.score([Example("Is it?", id="1")], [["yes"]])
+    with torch.no_grad():
+        assert found == pytest.approx(alone(model, "Is it?", " yes"), abs=1e-3)
+
+
+def test_the_precision_is_that_of_writing(writer: PolicyWriter) -> None:
+    told = {}
+    for bf16 in (False, "auto", True):
+        plain = settings("{question}")
+        told[bf16] = plain.model_copy(update={"train": plain.train.model_copy(update={"bf16": bf16})})
+    names = {bf16: PolicyScorer(writer, one).identity for bf16, one in told.items()}
+    assert names["auto"] == names[False] != names[True]
 
 
 def test_options_do_not_depend_on_each_other(writer: PolicyWriter) -> None:

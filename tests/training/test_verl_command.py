@@ -158,9 +158,25 @@ def command(told: Any) -> Any:
     files = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"))
     batches = told.train.steps or int(8 // told.train.prompts_per_step * told.train.epochs)
     try:
-        return overrides(told, files, batches=batches, questions=8, longest_prompt=600, gpus=1)
+        return overrides(told, files, batches=batches, longest_prompt=600, gpus=1)
     except ConfigError as error:
         return str(error)
+
+
+def test_verls_steps_are_batches(questions: Path) -> None:
+    """Of each batch `num_iterations` of our steps are made; prompts that verl leaves out end no run early."""
+    words = ("train.num_iterations=2", "train.save_steps=10", "train.lr_scheduler_type=cosine")
+    told = settings(questions, "truthrl", *words, "train.warmup_steps=5")
+    held_out = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"), Path("/runs/x/eval.parquet"))
+    often = told.model_copy(update={"train": told.train.model_copy(update={"eval_steps": 6})})
+    known = {"batches": 7, "longest_prompt": 600, "gpus": 1}
+    made = overrides(told, held_out, **known)
+    assert (made["trainer.total_training_steps"], made["trainer.total_epochs"]) == (7, 7)
+    assert (made["trainer.save_freq"], made["actor_rollout_ref.actor.optim.lr_warmup_steps"]) == (5, 3)
+    assert made["trainer.test_freq"] == 7
+    assert overrides(often, held_out, **known)["trainer.test_freq"] == 3
+    plain = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"))
+    assert overrides(told, plain, **known)["trainer.test_freq"] == -1
 
 
 def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Path, tmp_path: Path) -> None:

@@ -24,11 +24,14 @@ from factrl.abstention import abstains
 from factrl.answers import normalize_answer
 from factrl.types import Example, Grade
 
+_NOT = r"(?!\s+(?:is|was)\s+(?:wrong|incorrect|not|false)|\s+isn['’]t)"
 _SAID = re.compile(
-    r"(?:answer|option|choice|答案|选项)\W{0,4}(?:is|是|为)?\W{0,6}([A-Z])(?![A-Za-z'’])", re.IGNORECASE
+    rf"(?i:answer|option|choice|答案|选项)\W{{0,4}}(?i:is|是|为)?\W{{0,6}}([A-Z])(?![A-Za-z'’]){_NOT}"
 )
 _ALONE = re.compile(r"\W*([A-Za-z])\W*")
-_FIRST = re.compile(r"\W{0,4}([A-Z])(?:[).:,\]、。：]|\*\*|\s*$|\s*\n)")
+# A letter with a sign, an end of line, "or", "and" or "is" after it; "A person" has an article.
+_AFTER = r"\s*$|\s*\n|[).:,;!?/、。，；：\]*]|\s+(?:or|and|is)\b|[或和]"
+_STANDS = re.compile(rf"(?<![A-Za-z0-9_'’])(?<!not )([A-Z])(?={_AFTER}){_NOT}")
 
 
 class Scorer(Protocol):
@@ -85,17 +88,30 @@ def by_letter(example: Example, text: str) -> tuple[Grade, Mapping[str, float]]:
 def chosen(text: str, choices: Sequence[str]) -> int | None:
     """The number of the option that a reply commits to, None when that cannot be told.
 
-    A letter alone or at the start, `the answer is B`, or an option's own words; an article "A" is no letter.
+    An option's own words, a letter that stands by itself, `the answer is B`, or words that hold those of one
+    option.  Letters are capitals unless one is all there is, an article "A" is no letter, and an option's own
+    words have none.  Two letters, and a reply that declines, name none.
     """
     letters = string.ascii_uppercase[: len(choices)]
     head = text.strip()
-    same = [n for n, option in enumerate(choices) if normalize_answer(option) == normalize_answer(head)]
+    words, said = normalize_answer(head), [normalize_answer(option) for option in choices]
+    same = [n for n, option in enumerate(said) if option and option == words]
     if len(same) == 1:
         return same[0]
-    first = _ALONE.fullmatch(head) or _FIRST.match(head)
-    said = {letter.upper() for letter in _SAID.findall(head)} or ({first[1].upper()} if first else set())
-    if said:
-        found = {letters.index(letter) for letter in said if letter in letters}
-        return found.pop() if len(found) == 1 == len(said) else None
-    inside = [n for n, option in enumerate(choices) if normalize_answer(option) in normalize_answer(head)]
+    if abstains(head):
+        return None
+    alone = _ALONE.fullmatch(head)
+    rest = head
+    for option in sorted(filter(lambda one: len(one.strip()) > 1, choices), key=len, reverse=True):
+        rest = re.sub(rf"(?<!\w){re.escape(option.strip())}(?!\w)", " \n", rest, flags=re.IGNORECASE)
+    named = {alone[1].upper()} if alone else {*_SAID.findall(rest), *_STANDS.findall(rest)}
+    if named:
+        found = {letters.index(letter) for letter in named if letter in letters}
+        return found.pop() if len(found) == 1 == len(named) else None
+    inside = [n for n, option in enumerate(said) if option and _holds(words, option)]
     return inside[0] if len(inside) == 1 else None
+
+
+def _holds(text: str, words: str) -> bool:
+    """Whether words stand in a text, and not only as parts of longer ones."""
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])", text) is not None

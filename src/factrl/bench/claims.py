@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from factrl.bench.asking import Texts
 from factrl.bench.benchmark import Benchmark
+from factrl.bench.claim_metrics import ClaimMetrics
 from factrl.bench.judge_quality import JudgeQuality
 from factrl.bench.longform import ChecksTexts, LongRow, score_batch, summarise_long
 from factrl.bench.numbers import Better, Number, Numbers
-from factrl.bench.outcomes import sample_of
+from factrl.bench.outcomes import OF, grade_digest, sample_of
+from factrl.bench.prompts import final_part
 from factrl.bench.samples import Sample
 from factrl.errors import Unscored
 from factrl.journal import Journal
 from factrl.types import Example
+from factrl.writers import Written
 
 AT_ONCE = 8  # answers whose claims are checked together
 ROW = "claims"  # where a sample's `marks` hold its row
@@ -49,36 +51,62 @@ def check_texts(
     checker: ClaimChecker,
     journal: Journal,
     on_done: Callable[[int], None] = lambda count: None,
+    *,
+    chat: bool = True,
 ) -> list[Sample]:
     """A `Sample` for every text; its label is None, as a long answer is neither right nor wrong.
 
-    What could not be checked is masked and not kept, so that the next run tries again.
+    What could not be checked is masked; it is not kept, and neither is a row with a missing verdict, so that
+    the next run tries again.  Reasoning is not checked.
+
+    Args:
+        chat: false where the model only continued the text.
     """
     numbers = sorted({number for _, number in texts})
     pairs = [(example, n) for example in examples for n in numbers if (example.id, n) in texts]
     samples = []
     for start in range(0, len(pairs), AT_ONCE):
         block = pairs[start : start + AT_ONCE]
-        missing = [pair for pair in block if _key(pair) not in journal and not _failed(texts, pair)]
+        found = {_key(pair): _known_row(journal, pair, texts[pair[0].id, pair[1]], chat) for pair in block}
+        missing = [pair for pair in block if found[_key(pair)] is None]
         rows = score_batch(
             [example for example, _ in missing],
-            [str(texts[example.id, n]) for example, n in missing],
+            [_said(texts[example.id, n], chat) for example, n in missing],
             checker.verifier,
         )
-        found = {_key(pair): row for pair, row in zip(missing, rows, strict=True)}
-        for key, row in found.items():
-            if row.cause is None:
-                journal.add(key, row.to_json())
+        for pair, row in zip(missing, rows, strict=True):
+            found[_key(pair)] = row
+            if row.cause is None and not row.unjudged:
+                of = grade_digest(texts[pair[0].id, pair[1]], pair[0])
+                journal.add(_key(pair), {**row.to_json(), OF: of})
         for pair in block:
-            text = texts[pair[0].id, pair[1]]
-            if isinstance(text, Unscored):
-                row = LongRow(pair[0].id, cause=text.cause, detail=text.detail)
-            else:
-                kept = journal.get(_key(pair))
-                row = LongRow.from_json(kept) if kept is not None else found[_key(pair)]
-            samples.append(_sample(benchmark, pair, text, row))
+            row = found[_key(pair)]
+            if row is not None:
+                samples.append(_sample(benchmark, pair, texts[pair[0].id, pair[1]], row))
         on_done(len(block))
     return samples
+
+
+def claim_bounds(samples: Sequence[Sample], recall_at: int) -> dict[str, tuple[float | None, float | None]]:
+    """Between which values the metrics lie, whatever the missing verdicts are.
+
+    Of all answers whose claims are known, those that are masked for their missing verdicts included.
+    """
+    counts = [row.counts for row in rows_of(samples) if row.cause is None]
+    metrics = ClaimMetrics((recall_at,))
+    low, high = metrics.point(counts, 0.0), metrics.point(counts, 1.0)
+    return {name: (low[name], high[name]) for name in low}
+
+
+def _known_row(journal: Journal, pair: tuple[Example, int], text: Written, chat: bool) -> LongRow | None:
+    """What is known of a text without asking the verifier."""
+    example, _ = pair
+    if isinstance(text, Unscored):
+        return LongRow(example.id, cause=text.cause, detail=text.detail)
+    if _said(text, chat) is None:
+        return LongRow(example.id, floored="no_answer")
+    kept = dict(journal.get(_key(pair), {}))
+    return LongRow.from_json(kept) if kept.pop(OF, None) == grade_digest(text, example) else None
 
 
 def rows_of(samples: Sequence[Sample]) -> list[LongRow]:
@@ -116,21 +144,25 @@ def claim_numbers(samples: Sequence[Sample], recall_at: int, quality: JudgeQuali
     return numbers
 
 
-def _sample(benchmark: Benchmark, pair: tuple[Example, int], text: Any, row: LongRow) -> Sample:
-    counts = row.counts
+def _said(text: Written, chat: bool) -> str | None:
+    """What of a text is checked."""
+    return None if isinstance(text, Unscored) else final_part(text, chat=chat, long=True)
+
+
+def _sample(benchmark: Benchmark, pair: tuple[Example, int], text: Written, row: LongRow) -> Sample:
+    counts, cause, detail = row.counts, row.cause, row.detail
+    if cause is None and ClaimMetrics((benchmark.recall_at,)).undecided([counts])[0]:
+        cause = "claims_unjudged"
+        detail = f"{counts.unjudged} of {counts.claims} claims have no verdict"
     about = {
-        "cause": row.cause,
-        "detail": row.detail,
+        "cause": cause,
+        "detail": detail,
         "floored": row.floored,
         "how": "claims",
-        "answer": "" if row.cause else f"{row.supported} of {counts.claims} claims supported",
+        "answer": "" if cause else f"{row.supported} of {counts.claims} claims supported",
     }
     sample = sample_of(benchmark, *pair, text, about)
     return replace(sample, marks={**sample.marks, ROW: row.to_json()})
-
-
-def _failed(texts: Texts, pair: tuple[Example, int]) -> bool:
-    return isinstance(texts[pair[0].id, pair[1]], Unscored)
 
 
 def _key(pair: tuple[Example, int]) -> str:

@@ -100,6 +100,7 @@ def _row(output: Output, name: str) -> str:
     numbers = output.numbers(name)
     main = main_number(numbers)
     labels: list[Label] = [one.label for one in output.samples.get(name, ()) if one.label is not None]
+    claims = output.benchmarks[name]["kind"] == "long"
     score = "<span></span>"
     if main is not None:
         number = numbers[main]
@@ -108,7 +109,7 @@ def _row(output: Output, name: str) -> str:
             f'<div class="score"><strong>{_value(number)}</strong>'
             f'<small>{_words(main)} <span class="ci">{limits.replace("-", "−")}</span></small></div>'
         )
-    return f'<div class="arm"><b>{_breakable(name)}</b>{_bar(labels)}{score}</div>'
+    return f'<div class="arm"><b>{_breakable(name)}</b>{_bar(labels, claims)}{score}</div>'
 
 
 def main_number(numbers: Mapping[str, Number]) -> str | None:
@@ -118,9 +119,10 @@ def main_number(numbers: Mapping[str, Number]) -> str | None:
     return next((name for name in (*usual[:1], *found, *usual[1:]) if name in numbers), None)
 
 
-def _bar(labels: Sequence[Label]) -> str:
+def _bar(labels: Sequence[Label], claims: bool) -> str:
     if not labels:
-        return '<span class="muted">claims are counted, not answers</span>'
+        told = "claims are counted, not answers" if claims else "nothing could be graded"
+        return f'<span class="muted">{told}</span>'
     spans, told = [], []
     for label in ("correct", "abstained", "incorrect"):
         share = labels.count(label) / len(labels)

@@ -34,7 +34,10 @@ class NamedModel:
         return asked(self._policy, settings)
 
     def scorer(self, settings: AskSettings) -> Scorer | None:
-        """The same as a scorer of continuations; None for a model behind a server, which gives none."""
+        """The same as a scorer of continuations.
+
+        None where there are no likelihoods: behind a server, and of a method that writes in several steps.
+        """
         if not _is_policy(settings):
             return None
         from factrl.train.scoring import PolicyScorer
@@ -44,4 +47,6 @@ class NamedModel:
 
 
 def _is_policy(settings: AskSettings) -> bool:
+    if settings.sampling.method == "cove":  # a writer around the policy, which gives no likelihoods
+        return False
     return settings.model.name != LOCAL and not settings.model.name.startswith(("http://", "https://"))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from factrl.answers import normalize_answer
+from factrl.answers import final_answer, normalize_answer, same_answer
 from factrl.bench.metrics import (
     TRUTHRL,
     Floats,
@@ -91,7 +91,7 @@ def numbers_of(
         weights: what an outcome is worth in truthfulness.
         known: by question, whether the base model gets it right; for false abstention.
     """
-    usual = [one for one in samples if not one.marks.get("false_premise") and _answerable(one)]
+    usual = [one for one in samples if usual_question(one)]
     numbers: Numbers = {}
     if kind in ("choice", "discrimination"):
         chance = [one.marks["chance"] for one in samples if "chance" in one.marks]
@@ -111,6 +111,11 @@ def numbers_of(
     for name, number in _labels(odd, weights, {"accuracy": "", "hallucination": ""}).items():
         numbers[f"false_premise_{name}"] = number
     return numbers
+
+
+def usual_question(sample: Sample) -> bool:
+    """Whether it has an answer and rests on no false premise; the others have numbers of their own."""
+    return not sample.marks.get("false_premise") and _answerable(sample)
 
 
 def shares(groups: Sequence[Sequence[Sample]]) -> Floats:
@@ -182,11 +187,17 @@ def _values(samples: Sequence[Sample]) -> Numbers:
             sum(one.values[name] for one in group) / len(group) for group in by_question(having).values()
         ]
         about, better = _VALUES.get(name, ("", "higher"))
-        rate = set(means) <= {0.0, 1.0}
-        interval = wilson(int(sum(means)), len(means)) if rate else bootstrap(means)
+        interval = _mean(means)
         if interval is not None:
             numbers[name] = _number(interval, len(means), about, better)
     return numbers
+
+
+def _mean(values: Sequence[float]) -> Interval | None:
+    """Of one value per question: as a rate where each is 0 or 1."""
+    if not values:
+        return None
+    return wilson(int(sum(values)), len(values)) if set(values) <= {0.0, 1.0} else bootstrap(values)
 
 
 def _several(samples: Sequence[Sample]) -> Numbers:
@@ -197,30 +208,45 @@ def _several(samples: Sequence[Sample]) -> Numbers:
         return {}
     means = shares(list(groups.values()))
     average = bootstrap(means[:, 0]) if len(means) else None
-    votes = [vote for vote in (majority(group) for group in groups.values()) if vote is not None]
-    won = sum(vote.label == "correct" for vote in votes)
+    won = [vote for vote in (majority(group) for group in groups.values()) if vote is not None]
     numbers = {}
     if average is not None:
         numbers[f"avg@{k}"] = _number(average, len(means), "right answers, mean over samples", "higher")
-    if votes:
+    interval = _mean(won)
+    if interval is not None:
         told = "the most frequent answer of a question's samples is right"
-        numbers[f"majority@{k}"] = _number(wilson(won, len(votes)), len(votes), told, "higher")
+        numbers[f"majority@{k}"] = _number(interval, len(won), told, "higher")
     return numbers
 
 
-def majority(group: Sequence[Sample]) -> Sample | None:
-    """A sample that gives the most frequent answer; abstentions are one answer, the first wins a tie.
+def majority(group: Sequence[Sample]) -> float | None:
+    """How likely the most frequent answer is right; leaders of equal length count in equal parts.
 
-    Answers are the same when they are equal after normalisation, or were both found to be right.
-    None when no sample could be graded.
+    Abstentions are one answer; others vote together when they are certainly the same one, whatever became of
+    them, as in `factrl.majority`.  None when no sample could be graded.
     """
-    votes: dict[str, list[Sample]] = {}
+    votes: dict[str, list[list[Sample]]] = {}
     for one in group:
         if one.label is not None:
-            named = normalize_answer(one.answer) or one.answer.strip()
-            vote = one.label if one.label != "incorrect" else f"= {named}"
-            votes.setdefault(vote, []).append(one)
-    return max(votes.values(), key=len)[0] if votes else None
+            told = "" if one.label == "abstained" else final_answer(one.answer) or one.answer.strip()
+            # `same_answer` is slow, and hardly ever holds outside of these.
+            near = votes.setdefault(f"= {normalize_answer(told) or told}" if told else one.label, [])
+            same = next((vote for vote in near if _same(vote[0], one)), None)
+            if same is None:
+                near.append([one])
+            else:
+                same.append(one)
+    every = [vote for near in votes.values() for vote in near]
+    most = max(map(len, every), default=0)
+    worth = [sum(one.label == "correct" for one in vote) / most for vote in every if len(vote) == most]
+    return sum(worth) / len(worth) if worth else None
+
+
+def _same(first: Sample, second: Sample) -> bool:
+    if "abstained" in (first.label, second.label):
+        return first.label == second.label
+    ours, theirs = final_answer(first.answer), final_answer(second.answer)
+    return ours == theirs or same_answer(ours, theirs)
 
 
 def _declining(samples: Sequence[Sample], known: Mapping[str, bool] | None) -> Numbers:

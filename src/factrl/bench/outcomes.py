@@ -16,16 +16,17 @@ from typing import Any
 from factrl.abstention import abstains, says_invalid_question
 from factrl.bench.benchmark import Benchmark
 from factrl.bench.choice import by_letter, by_likelihood
-from factrl.bench.prompts import continued, stated_confidence
+from factrl.bench.prompts import final_part, stated_confidence
 from factrl.bench.reasoning import Mathematician
 from factrl.bench.samples import Sample
 from factrl.bench.shortqa import Extract, GradeAnswer, find_answer
 from factrl.errors import Unscored
 from factrl.journal import Journal
-from factrl.types import Example, Grade
-from factrl.writers import Written
+from factrl.types import Completion, Example, Grade
+from factrl.writers import Written, digest_of
 
 Outcome = tuple[Grade, Mapping[str, float]]
+OF = "of"  # where a row of grades keeps what it is about
 _NO_COMMENT = "I have no comment."  # TruthfulQA takes it for a true answer to everything
 _WORDS = re.compile(r"[a-z0-9]+")
 
@@ -52,24 +53,25 @@ class Tools:
 
 
 def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> Outcome:
-    """What became of a text; reasoning before `</think>` is not looked at.
+    """What became of a text; reasoning before `</think>` is not looked at, and a text without an end of it is
+    floored.
 
     Raises:
         Unscored: it could not be graded.
     """
-    said = text.rpartition("</think>")[2]
-    if not tools.chat:
-        said = continued(said)
+    said = final_part(text, chat=tools.chat, long=benchmark.kind == "reasoning")
+    if said is None:
+        return Grade("incorrect", "", how="gate", floored="no_answer"), {}
     if benchmark.kind in ("choice", "discrimination"):
         return by_letter(example, said)
     if benchmark.kind == "reasoning":
         return tools.mathematician.grade(said, example.answers[0]), {}
-    if example.meta.get("answerable") is False:
-        declined = abstains(said) or says_invalid_question(said)
-        return Grade("abstained" if declined else "incorrect", said.strip()[:200], how="rules"), {}
     answer, missing = find_answer(said, tools.extract)
     if answer is None:
         return Grade("incorrect", "", how="gate", floored=missing), {}
+    if example.meta.get("answerable") is False:
+        declined = abstains(answer) or says_invalid_question(answer)
+        return Grade("abstained" if declined else "incorrect", answer.strip()[:200], how="rules"), {}
     grade = tools.grader(example.question, answer, example.answers, false_premise=example.false_premise)
     wrong = example.meta.get("wrong_answers")
     return grade, {"rouge1_acc": closer_to_true(answer, example.answers, wrong)} if wrong else {}
@@ -107,17 +109,19 @@ def grade_texts(
     order = {name: position for position, name in enumerate(by_id)}
     keys = sorted((key for key in texts if key[0] in by_id), key=lambda key: (order[key[0]], key[1]))
 
-    def grade(key: tuple[str, int]) -> dict[str, Any]:
-        found = journal.get(f"{key[1]}:{key[0]}")
-        return dict(found) if found is not None else _graded(benchmark, by_id[key[0]], texts[key], tools)
+    def grade(key: tuple[str, int]) -> tuple[dict[str, Any], bool]:
+        found = dict(journal.get(f"{key[1]}:{key[0]}", {}))
+        if found.pop(OF, None) == grade_digest(texts[key], by_id[key[0]]):
+            return found, False
+        return _graded(benchmark, by_id[key[0]], texts[key], tools), True
 
     samples = []
     pool = ThreadPoolExecutor(tools.workers)
     try:
-        for key, row in zip(keys, pool.map(grade, keys), strict=True):
-            name = f"{key[1]}:{key[0]}"
-            if row.get("label") is not None and name not in journal:
-                journal.add(name, row)
+        for key, (row, new) in zip(keys, pool.map(grade, keys), strict=True):
+            if new and row.get("label") is not None:
+                of = grade_digest(texts[key], by_id[key[0]])
+                journal.add(f"{key[1]}:{key[0]}", {**row, OF: of})
             samples.append(sample_of(benchmark, by_id[key[0]], key[1], texts[key], row))
             on_done(1)
     finally:
@@ -125,10 +129,16 @@ def grade_texts(
     return samples
 
 
+def grade_digest(text: Written, example: Example) -> str:
+    """Of what a grade is about: the text and everything that is known of its question."""
+    return digest_of(str(text), text.prefill if isinstance(text, Completion) else "", example)
+
+
 def _graded(benchmark: Benchmark, example: Example, text: Written, tools: Tools) -> dict[str, Any]:
     if isinstance(text, Unscored):
         return {"cause": text.cause, "detail": text.detail}
-    said, sure = stated_confidence(text) if tools.confidence else (str(text), None)
+    plain, sure = stated_confidence(text) if tools.confidence else (text, None)
+    said = Completion(plain, prefill=text.prefill)
     try:
         grade, values = score_text(benchmark, example, said, tools)
     except Unscored as error:

@@ -16,7 +16,7 @@ import numpy as np
 from factrl.bench.claims import ROW, rows_of
 from factrl.bench.longform import compare_long
 from factrl.bench.metrics import Interval, Weights, outcome_statistics, paired_bootstrap
-from factrl.bench.numbers import shares
+from factrl.bench.numbers import shares, usual_question
 from factrl.bench.results import Output
 from factrl.bench.samples import Sample, by_question
 from factrl.errors import DataError
@@ -38,12 +38,13 @@ class Paired:
     """One benchmark in two evaluations, after minus before.
 
     Attributes:
-        n: questions graded in both.
-        left_out: questions that are in one only, or could not be graded in one.
+        n: questions graded in both; as in the numbers of each, without those that rest on a false premise
+            or that nobody can answer.
+        left_out: other such questions, that are in one only, or could not be graded in one.
         differences: by metric; None where it is undefined.
         fixed, broken: questions whose first answer was not right and is, and the other way round.
         p: McNemar's exact two-sided p-value of these two; None without single labelled answers.
-        changed: pairs of answers with another label, in the order of `_ORDER`.
+        changed: pairs of answers to any question with another label, in the order of `_ORDER`.
         notes: what makes the two hard to compare.
     """
 
@@ -90,11 +91,16 @@ def compare_outputs(before: Output, after: Output) -> list[Paired]:
             f"{before.folder} has {', '.join(before.benchmarks) or 'nothing'} and {after.folder} has "
             f"{', '.join(after.benchmarks) or 'nothing'}: no benchmark is in both"
         )
-    weights = Weights(*after.about.get("weights", (1.0, 0.0, 1.0)))
-    pairs = [_paired(name, before, after, weights) for name in names]
+    pairs = [_paired(name, before, after, _weights(after)) for name in names]
     if not any(pair.n for pair in pairs):
-        raise DataError(f"{before.folder} and {after.folder} share no question that was graded in both")
+        raise DataError(
+            f"{before.folder} and {after.folder} share no question with an answer that was graded in both"
+        )
     return pairs
+
+
+def _weights(output: Output) -> Weights:
+    return Weights(*output.about.get("weights", (1.0, 0.0, 1.0)))
 
 
 def mcnemar(fixed: int, broken: int) -> float:
@@ -108,11 +114,14 @@ def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paire
     sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
     if any(ROW in one.marks for side in sides for group in side.values() for one in group):
         return _long(name, before, after)
-    both = [
+    graded = [
         key for key in sides[0] if key in sides[1] and all(any(s.label for s in side[key]) for side in sides)
     ]
+    odd = {key for side in sides for key, group in side.items() if not all(map(usual_question, group))}
+    every = [key for key in {**sides[0], **sides[1]} if key not in odd]
+    both = [key for key in graded if key not in odd]
     first, second = ([side[key] for key in both] for side in sides)
-    every = {*sides[0], *sides[1]}
+    firsts, seconds = ([side[key] for key in graded] for side in sides)
     differences: dict[str, Interval | None] = {}
     if both:
         means = shares(first), shares(second)
@@ -121,7 +130,7 @@ def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paire
             if metric not in shown:
                 continue
             differences[metric] = paired_bootstrap(*means, statistic)
-        differences |= _values(first, second)
+    differences |= _values(firsts, seconds)
     single = bool(both) and all(len(group) == 1 for group in (*first, *second))
     right = [[group[0].label == "correct" for group in side] for side in (first, second)]
     moves = list(zip(*right, strict=True)) if single else []
@@ -134,7 +143,7 @@ def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paire
         fixed,
         broken,
         mcnemar(fixed, broken) if single else None,
-        _changed(first, second),
+        _changed(firsts, seconds),
         _notes(name, before, after),
     )
 
@@ -187,4 +196,8 @@ def _notes(name: str, before: Output, after: Output) -> list[str]:
     notes = [about for key, about in told.items() if first.get(key) != second.get(key)]
     if before.about.get("sampling") != after.about.get("sampling"):
         notes.append("they were sampled differently")
+    if _weights(before) != _weights(after):
+        notes.append(
+            "their truthfulness weighs outcomes differently; the change is with the weights of the latter"
+        )
     return notes

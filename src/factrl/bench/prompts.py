@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from factrl.data import render_prompt
-from factrl.types import Example
+from factrl.types import Completion, Example
 
 BARE = "{question}"
 SHORT = (
@@ -52,8 +52,11 @@ _CONFIDENCE = (
     "as: Confidence: 75"
 )
 _SURE = re.compile(
-    r"(?:confidence|置信度|信心)[*_\s]{0,4}[:：][*_\s]{0,4}(\d{1,3}(?:\.\d{1,2})?)\s{0,2}%?", re.I
+    r"(?:confidence|置信度|信心)[*_\s]{0,4}[:：][*_\s]{0,4}(\d{1,3})(\.\d{1,4})?(?:\s{0,2}%|\s{0,2}/\s{0,2}(100|10|1)\b)?",
+    re.I,
 )
+
+_NEXT = r"\n(?:(?:Question|Problem|问题)\s*[:：]|Write an article about )"
 
 
 def compose(
@@ -79,15 +82,40 @@ def compose(
     return shown.replace("{", "{{").replace("}", "}}") + (_DOCUMENTS if evidence else "") + asked + cue
 
 
-def continued(text: str) -> str:
-    """What a model that only continues text answers before it goes on with questions of its own."""
-    return re.split(r"\n\s*\n|\n(?:Question|Problem|问题)\s*[:：]", text.lstrip("\n"), maxsplit=1)[0].strip()
+def continued(text: str, *, long: bool = False) -> str:
+    """What a model that only continues text answers before it goes on with questions of its own.
+
+    Args:
+        long: the answer may have several paragraphs; a short one ends with its own.
+    """
+    ends = _NEXT if long else rf"\n\s*\n|{_NEXT}"
+    return re.split(ends, text.lstrip("\n"), maxsplit=1)[0].strip()
+
+
+def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | None:
+    """What a text says after its reasoning, None when the reasoning does not end.
+
+    Args:
+        text: a `Completion` whose prefill may have begun the reasoning, or a plain text.
+        chat, long: as in `compose` and `continued`.
+    """
+    _, closed, said = text.rpartition("</think>")
+    prefill = text.prefill if isinstance(text, Completion) and not closed else ""
+    if "<think>" in said or "<think>" in prefill.rpartition("</think>")[2]:
+        return None
+    return said if chat else continued(said, long=long)
 
 
 def stated_confidence(text: str) -> tuple[str, float | None]:
-    """The text without its last stated confidence, and that as a share from 0 to 1, None without one."""
+    """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
+
+    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already.
+    """
     found = list(_SURE.finditer(text))
-    if not found or float(found[-1][1]) > 100:
+    if not found:
         return text, None
     last = found[-1]
-    return (text[: last.start()] + text[last.end() :]).strip(), float(last[1]) / 100
+    number = float(last[1] + (last[2] or ""))
+    share = last[2] is not None and number <= 1 and last[0].endswith(last[2])
+    sure = number / (1 if share else float(last[3] or 100))
+    return ((text[: last.start()] + text[last.end() :]).strip(), sure) if sure <= 1 else (text, None)

@@ -30,6 +30,7 @@ START_SECONDS = 60.0  # for the first one, which loads sympy
 _MARKED = re.compile(r"####[ \t]*([^\n]{1,400})")
 _SAID = re.compile(r"\banswer(?:\s+is|\s*[:=])\s*[:=]?\s*([^\n]{1,200})", re.IGNORECASE)
 _NUMBER = re.compile(r"[-−]?\d[\d,]{0,40}(?:\.\d{1,40})?")
+_CALCULATION = re.compile(r"[^\w\n]*\d[\d\s.,$()=]*[-+*/×÷·x−][-\d\s.,$()*+/=×÷·x−]*")
 _AROUND = re.compile(r"^(?:\\text\{([^{}]*)\}|\\\$|\$|\\\(|\\\[|\*|\s)+|(?:\\\)|\\\]|\$|\*|\.|\s)+$")
 
 
@@ -44,8 +45,15 @@ def final_result(text: str, *, number: bool) -> str | None:
         return box.text.strip() or None
     for found in (_MARKED.findall(text), _SAID.findall(text)):
         if found:
-            return _plain_number(found[-1]) if number and _plain_number(found[-1]) else _bare(found[-1])
+            plain = _plain_number(_right_side(found[-1])) if number else None
+            return plain or _bare(found[-1])
     return _plain_number(text, last=True) if number else None
+
+
+def _right_side(text: str) -> str:
+    """What a calculation such as `12 + 3 = 15` comes to; the whole text where there is none."""
+    left, _, right = text.rpartition("=")
+    return right if _CALCULATION.fullmatch(left) and _plain_number(right) else text
 
 
 def _bare(text: str) -> str:

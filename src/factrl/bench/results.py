@@ -53,7 +53,7 @@ def write_output(folder: Path, about: Mapping[str, Any], results: Sequence[Resul
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        (folder / RESULTS).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
         write_samples(folder / SAMPLES, [sample for one in results for sample in one.samples])
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror}") from error

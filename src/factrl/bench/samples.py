@@ -65,9 +65,9 @@ _FIELDS = frozenset(one.name for one in fields(Sample))
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> None:
-    """One JSON object per line."""
+    """One JSON object per line; half a character, which UTF-8 cannot say, as JSON's escape of it."""
     lines = (json.dumps(asdict(sample), ensure_ascii=False, allow_nan=False) for sample in samples)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", errors="backslashreplace")
 
 
 def read_samples(path: Path) -> list[Sample]:

@@ -18,9 +18,9 @@ _COLUMNS = ("completion", "response", "prediction", "output")
 def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Sequence[Example]], Texts]:
     """A function that finds the answers to a benchmark's questions in a file.
 
-    A row belongs to a question by its `id`, else by its `question`; a column `benchmark`, where there is one,
-    must agree.  Several rows of one question are its samples, in the order of the file.  A question without
-    a row is masked.
+    A row belongs to a question by its `question`, of equal ones by its `id` too, and without a `question` by
+    its `id`; a column `benchmark`, where there is one, must agree.  Several rows of one question are its
+    samples, in the order of the file.  A question without a row is masked.
 
     Args:
         path: .jsonl, .jsonl.gz, .json or .parquet; `samples.jsonl` of an earlier evaluation is one.
@@ -39,15 +39,16 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
         )
 
     def find(benchmark: Benchmark, examples: Sequence[Example]) -> Texts:
-        by_id: dict[str, list[Any]] = {}
-        by_question: dict[str, list[Any]] = {}
+        both: dict[tuple[str | None, str | None], list[Any]] = {}
         for row in rows:
             if row.get("benchmark") in (None, benchmark.name):
-                by_id.setdefault(str(row.get("id")), []).append(row.get(chosen))
-                by_question.setdefault(str(row.get("question")), []).append(row.get(chosen))
+                name, question = (None if row.get(k) is None else str(row[k]) for k in ("id", "question"))
+                for key in {(name, question), (None, question)}:
+                    both.setdefault(key, []).append(row.get(chosen))
         texts: Texts = {}
         for example in examples:
-            found = by_id.get(example.id) or by_question.get(example.question) or [None]
+            keys = ((example.id, example.question), (None, example.question), (example.id, None))
+            found = next((both[key] for key in keys if key in both), [None])
             for number, text in enumerate(found):
                 texts[example.id, number] = (
                     Completion(text)
@@ -69,7 +70,7 @@ def known_questions(path: str | Path, least: float = 0.5) -> dict[str, bool]:
         least: pass rate from which a question counts as known.
 
     Returns:
-        By id and by text of the question; questions whose probe is undecided are left out.
+        By text of the question, of rows without one by id; questions whose probe is undecided are left out.
 
     Raises:
         DataError: the file is not there or has neither column.
@@ -77,9 +78,9 @@ def known_questions(path: str | Path, least: float = 0.5) -> dict[str, bool]:
     known: dict[str, bool] = {}
     for row in read_rows(str(path)):
         knows = _knows(row, least)
-        for key in (row.get("id"), row.get("question")):
-            if key is not None and knows is not None:
-                known[str(key)] = knows
+        key = row.get("id") if row.get("question") is None else row["question"]
+        if key is not None and knows is not None:
+            known[str(key)] = knows
     if not known:
         raise DataError(f"{path} has no row with pass_rate or ook; give a file that factrl probe wrote")
     return known

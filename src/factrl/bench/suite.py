@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from factrl import __version__
 from factrl.bench.asking import Texts, ask, weigh
 from factrl.bench.benchmark import Benchmark
 from factrl.bench.certainty import Bin, confidence_bins, confidence_numbers
 from factrl.bench.choice import Scorer
-from factrl.bench.claims import ClaimChecker, check_texts, claim_numbers
+from factrl.bench.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.bench.loading import Questions, load_questions
 from factrl.bench.metrics import TRUTHRL, Weights
 from factrl.bench.numbers import Numbers, numbers_of
@@ -77,6 +78,7 @@ class Result:
         prompt: the template, worked examples included.
         asked_for: `text`, `letter` or `likelihood`.
         masked, floored: answers by cause.
+        bounds: of long answers, between which values the numbers lie whatever the missing verdicts are.
     """
 
     benchmark: Benchmark
@@ -88,6 +90,7 @@ class Result:
     samples: Sequence[Sample]
     numbers: Numbers
     bins: Sequence[Bin] = ()
+    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
     @property
     def masked(self) -> dict[str, int]:
@@ -116,6 +119,7 @@ class Result:
             "masked": self.masked,
             "floored": self.floored,
             "numbers": {name: number.to_json() for name, number in self.numbers.items()},
+            "bounds": {name: list(pair) for name, pair in self.bounds.items()},
             "confidence_bins": [one.to_json() for one in self.bins],
         }
 
@@ -162,7 +166,7 @@ def evaluate(
         asked_for = "letter" if benchmark.kind in ("choice", "discrimination") else "text"
         samples, graded = _graded(benchmark, questions, texts, folder, tools, judge, named, checker)
     ids = {example.id: example.question for example in questions.examples}
-    known = {name: how.known[key] for name, q in ids.items() for key in (q, name) if key in how.known}
+    known = {name: how.known[key] for name, q in ids.items() for key in (name, q) if key in how.known}
     numbers = numbers_of(benchmark.kind, samples, how.weights, known)
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at, checker.quality if checker else None)
@@ -178,6 +182,7 @@ def evaluate(
         samples,
         numbers,
         confidence_bins(samples) if how.confidence else (),
+        claim_bounds(samples, benchmark.recall_at) if benchmark.kind == "long" else {},
     )
 
 
@@ -268,7 +273,15 @@ def _graded(
     graded = by.get(benchmark.kind, "letter")
     # Grades belong to the texts themselves, whoever wrote them.
     written = sorted((name, number, str(text)) for (name, number), text in texts.items())
-    about = {"benchmark": benchmark.name, "source": questions.source, "model": model, "judge": graded}
+    about: dict[str, Any] = {
+        "benchmark": benchmark.name,
+        "source": questions.source,
+        "model": model,
+        "judge": graded,
+        "confidence": tools.confidence,
+        "chat": tools.chat,
+        "factrl": __version__,
+    }
     if model == "stored answers":
         about["answers"] = digest_of(written)
     with (
@@ -276,9 +289,8 @@ def _graded(
         _progress(f"{benchmark.name}: grade", len(texts), journal.found) as progress,
     ):
         if benchmark.kind == "long" and checker is not None:
-            return check_texts(
-                benchmark, questions.examples, texts, checker, journal, progress.advance
-            ), graded
+            checked = (benchmark, questions.examples, texts, checker, journal, progress.advance)
+            return check_texts(*checked, chat=tools.chat), graded
         return grade_texts(benchmark, questions.examples, texts, tools, journal, progress.advance), graded
 
 

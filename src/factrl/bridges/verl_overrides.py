@@ -3,10 +3,11 @@
 Nothing of verl is imported.  What verl needs beyond our settings (GPUs, nodes, parallelism, offloading) keeps
 verl's own default, but for one GPU per rollout engine, and is set by words of verl's own.
 
-What is the same under another name stands in `overrides`.  Three things are not a matter of names:
+What is the same under another name stands in `overrides`.  Four things are not a matter of names:
 
 - verl trains weights in float32 and computes in bfloat16, so `model.dtype = auto` is float32 there.
 - `train.beta` is verl's `low_var_kl` inside the loss; `train.use_bias_correction_kl` has no counterpart.
+- verl counts batches of completions, each of which is `train.num_iterations` of our steps.
 - verl clips once more where the advantage is negative (`clip_ratio_c`); that is put out of reach.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..papers import split_spec
-from ..settings import RunSettings
+from ..settings import RunSettings, TrainSettings
 
 REWARD_WORKERS = 8  # verl's default
 PLUGIN = "factrl.bridges.verl_plugin"
@@ -91,13 +92,12 @@ def refusals(settings: RunSettings) -> list[str]:
 
 
 def overrides(
-    settings: RunSettings, files: VerlFiles, *, batches: int, questions: int, longest_prompt: int, gpus: int
+    settings: RunSettings, files: VerlFiles, *, batches: int, longest_prompt: int, gpus: int
 ) -> dict[str, Any]:
     """verl's configuration for these settings, by dotted name; `+` in front of what is new to verl.
 
     Args:
         batches: batches of completions in the whole run.
-        questions: to train on.
         longest_prompt: tokens that hold any prompt, for settings without `train.max_prompt_length`.
         gpus: of each node.
 
@@ -108,7 +108,7 @@ def overrides(
     if problems:
         raise ConfigError("\n".join(problems))
     told = settings.train
-    a_pass = max(1, questions // told.prompts_per_step)
+    at_the_end = batches if files.held_out else -1
     return {
         **_data(settings, files, longest_prompt),
         **_model(settings),
@@ -124,10 +124,10 @@ def overrides(
         "trainer.use_v1": True,
         "trainer.v1.trainer_mode": "factrl_sync",
         "trainer.total_training_steps": batches,
-        "trainer.total_epochs": math.ceil(batches / a_pass),
-        "trainer.save_freq": told.save_steps,
+        "trainer.total_epochs": batches,  # at most; `total_training_steps` ends it
+        "trainer.save_freq": _in_batches(told.save_steps, told),
         "trainer.max_actor_ckpt_to_keep": 2,
-        "trainer.test_freq": told.eval_steps or -1,
+        "trainer.test_freq": _in_batches(told.eval_steps, told) if told.eval_steps else at_the_end,
         "trainer.val_before_train": False,
         "trainer.logger": ["console", *told.report_to],
         "trainer.project_name": "factrl",
@@ -232,7 +232,7 @@ def _actor(settings: RunSettings) -> dict[str, Any]:
         actor |= (
             {"optim.lr_warmup_steps_ratio": told.warmup_steps}
             if told.warmup_steps < 1
-            else {"optim.lr_warmup_steps": int(told.warmup_steps)}
+            else {"optim.lr_warmup_steps": _in_batches(told.warmup_steps, told)}
         )
     return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
 
@@ -264,6 +264,11 @@ def _reward(files: VerlFiles) -> dict[str, Any]:
         "reward.custom_reward_function.name": "compute_score",
         "+reward.custom_reward_function.reward_kwargs.recipe": str(files.recipe),
     }
+
+
+def _in_batches(steps: float, told: TrainSettings) -> int:
+    """Optimizer steps in batches of completions, which are verl's steps."""
+    return math.ceil(steps / told.num_iterations)
 
 
 def _absolute(name: Any) -> Any:

@@ -29,6 +29,7 @@ from ..llm import LLM, preflight
 from ..plan import open_judge
 from ..progress import Progress
 from ..settings import AskSettings, JudgeSettings, RunSettings
+from ..tuning.extraction import extract_of
 from ..types import Example
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, needs_extra
 from .terminal import complain, say, show_table, tell
@@ -238,7 +239,7 @@ def _ask(args: argparse.Namespace) -> tuple[Answered, LLM | None, Extract]:
         *as_overrides(args, {"model": "model.name", "judge": "judge.url"}),
     ]
     settings = ask_settings(AskSettings, args.config, overrides)
-    extract = args.extract or ("boxed" if settings.reward.get("answer") == "boxed" else "text")
+    extract = args.extract or extract_of(settings.paper, settings.reward)
     data = settings.data
     examples = load_examples(
         args.file,

@@ -30,6 +30,7 @@ from ..papers import settings_of
 from ..plan import open_judge, run_settings
 from ..resources import Supplier
 from ..settings import LOCAL, AskSettings
+from ..tuning.extraction import extract_of
 from ..writers import digest_of
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
@@ -51,7 +52,7 @@ def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) ->
         preflight(judge)
     elif any(benchmark.kind == "short" for benchmark in benchmarks):
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    extract: Extract = args.extract or _extract(args)
+    extract: Extract = args.extract or extract_of(settings.paper, settings.reward)
     folder = Path(args.output)
     with Mathematician() as mathematician:
         tools = Tools(
@@ -176,14 +177,6 @@ def _quality(path: str) -> JudgeQuality:
     except (OSError, ValueError) as error:
         raise ConfigError(f"--judge-quality {path} cannot be read: {error}") from error
     return JudgeQuality.from_json(document)
-
-
-def _extract(args: argparse.Namespace) -> Extract:
-    """Where the recipe's reward finds an answer."""
-    if args.config is None:
-        return "text"
-    told = run_settings(args.config, ["data.train=-", f"model.name={args.model or 'none'}"])
-    return "boxed" if told.reward.get("answer") == "boxed" else "text"
 
 
 def _judge_identity(judge: LLM | None) -> str:

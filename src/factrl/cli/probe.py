@@ -18,12 +18,12 @@ from ..escape import one_line
 from ..journal import Journal
 from ..llm import LLM, preflight
 from ..majority import Majority, majority_curve
-from ..papers import load_reward
 from ..plan import open_judge
 from ..probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
 from ..resources import Supplier
 from ..rows import read_rows
 from ..settings import LOCAL
+from ..tuning.extraction import extract_of
 from ..writers import Writer, open_writer
 from .options import (
     Verbs,
@@ -115,7 +115,7 @@ def _probe(args: argparse.Namespace) -> int:
         require_answers=False,
     )
     check_gradable(examples, data.train)
-    extract = args.extract or _extraction(settings)
+    extract = args.extract or extract_of(settings.paper or "", settings.reward)
     writer, judge = _models(settings)
     sampling, stopping = settings.sampling, settings.stopping
     told: dict[str, Any] = {
@@ -170,12 +170,6 @@ def _settings(args: argparse.Namespace) -> ProbeRunSettings:
     return settings
 
 
-def _extraction(settings: ProbeRunSettings) -> Extract:
-    """Where the reward of a recipe finds the answer."""
-    knobs = {**(load_reward(settings.paper).knobs if settings.paper else {}), **settings.reward}
-    return "boxed" if knobs.get("answer") == "boxed" else "text"
-
-
 def _models(settings: ProbeRunSettings) -> tuple[Writer, LLM | None]:
     judge = open_judge(settings.judge)
     if judge is None:
@@ -190,9 +184,10 @@ def _models(settings: ProbeRunSettings) -> tuple[Writer, LLM | None]:
 
 def _provenance(settings: ProbeRunSettings) -> Mapping[str, Any]:
     data = settings.data
-    asked = {"prompt": data.prompt, "system": data.system, "prefill": data.prefill}
+    asked = {"prompt": data.prompt, "system": data.system, "prefill": data.prefill, "chat": data.chat}
     limit = settings.train.max_completion_length
-    return {"questions": data.train, **asked, "max_completion_length": limit}
+    policy = settings.model.name
+    return {"questions": data.train, "policy": policy, **asked, "max_completion_length": limit}
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..bench.metrics import Interval
 from ..bench.paired import Paired, compare_outputs
 from ..bench.paired_page import side_names, write_paired_page
 from ..bench.results import PAGE as EVALUATION_PAGE
 from ..bench.results import Output, is_output, read_output
 from ..errors import ConfigError
+from ..escape import one_line
 from ..run_page import PAGE, write_run_page
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell
@@ -78,20 +80,28 @@ def _table(before: Output, after: Output, pairs: Sequence[Paired]) -> Table:
     from rich.text import Text
 
     # Names are others' words: as Text they cannot carry console markup.
-    title = Text(" → ".join(side_names(before, after)))
+    title = Text(one_line(" → ".join(side_names(before, after))))
     table = Table("benchmark", "metric", "change", "95 % interval", "", "questions", title=title)
     for pair in pairs:
-        first = pair.name
+        first = Text(one_line(pair.name))
+        numbers = {**before.numbers(pair.name), **after.numbers(pair.name)}
         for metric, change in pair.differences.items():
             if change is not None:
-                value, limits = change.signed().split(" ", 1)
+                share = metric not in numbers or numbers[metric].percent
+                value, limits = (change.signed() if share else _counted(change)).split(" ", 1)
                 clear = "clear" if change.excludes_zero else ""
-                table.add_row(first, metric.replace("_", " "), value, limits, clear, str(pair.n))
-                first = ""
+                named = Text(one_line(metric.replace("_", " ")))
+                table.add_row(first, named, value, limits, clear, str(pair.n))
+                first = Text()
         if pair.p is not None:
             told = f"{pair.fixed} became right, {pair.broken} stopped being right"
             table.add_row(first, "McNemar p", f"{pair.p:.3f}", told, "", "")
         for note in pair.notes:
-            table.add_row("", Text(note), "", "", "", "")
+            table.add_row("", Text(one_line(note)), "", "", "", "")
         table.add_section()
     return table
+
+
+def _counted(change: Interval) -> str:
+    """A difference of numbers that are no shares, such as supported claims."""
+    return f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"

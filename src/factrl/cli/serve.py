@@ -12,7 +12,7 @@ from ..errors import ConfigError
 from .options import Verbs, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import tell
 
-_DRAIN = 30  # seconds that requests under way have to finish after SIGTERM
+_DRAIN = 25  # seconds that requests under way have to finish after SIGTERM; the service has 5 more
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -54,7 +54,7 @@ def _serve(args: argparse.Namespace) -> int:
         raise ConfigError("name a reward to serve, such as truthrl")
     app = needs_extra("server.app", "serve")
     opening = needs_extra("server.opening", "serve")
-    if not _is_loopback(args.host) and not os.environ.get(app.TOKEN):
+    if not _is_loopback(args.host) and not os.environ.get(app.TOKEN, "").strip():
         raise ConfigError(
             f"--host {args.host} can be reached from other machines; set {app.TOKEN} to a secret that "
             "clients must bring, or leave --host out"
@@ -82,6 +82,7 @@ def _serve(args: argparse.Namespace) -> int:
             timeout_keep_alive=75,
             timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
             server_header=False,
+            proxy_headers=False,  # or a client could guess tokens from an address of its choice
         )
     return 0
 

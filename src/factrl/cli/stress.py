@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -10,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import __version__
 from ..errors import ConfigError, TooManyMasked
 from ..escape import one_line
 from ..journal import Journal
 from ..llm import preflight
+from ..papers import split_spec
 from ..plan import run_settings, supplied_reward
 from ..progress import Progress
 from ..settings import LOCAL, RunSettings
@@ -43,7 +46,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl stress robust --embedded --policies D01-D09\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B --search 64\n"
             "exit code: 0 the order holds but for failures that the paper is known to have; 1 it is broken;\n"
-            "2 something must be changed first; 3 nothing could be graded"
+            "2 something must be changed first; 3 too little could be graded to say that it holds"
         ),
     )
     parser.add_argument("reward", metavar="REWARD", help="truthrl, truthrl:binary or my.py:reward")
@@ -87,7 +90,7 @@ def _stress(args: argparse.Namespace) -> int:
     count = len(RUNGS) + len(policies(ids))
     _check_html(args.html)
     setup = _setup(args)
-    journal = Journal(args.output, _about(setup)) if args.output else nullcontext(None)
+    journal = Journal(args.output, _about(args, setup)) if args.output else nullcontext(None)
     with journal as rows, Progress("stress", count + (args.search or 0)) as progress:
 
         def done(name: str) -> None:
@@ -116,7 +119,7 @@ def _setup(args: argparse.Namespace) -> Setup:
     from ..stress.prompts import prompts
     from ..stress.run import STAND_INS, Setup, oracle_setup
 
-    oracle = not args.live and not args.embedded and args.judge in (None, ORACLE)
+    oracle = _is_offline(args)
     if args.judge == ORACLE and (args.live or args.embedded):
         raise ConfigError("--judge oracle is offline; leave out --live and --embedded, or name another judge")
     settings = _settings(args, oracle=oracle)
@@ -148,6 +151,11 @@ def _setup(args: argparse.Namespace) -> Setup:
     )
 
 
+def _is_offline(args: argparse.Namespace) -> bool:
+    """Whether oracles judge."""
+    return not args.live and not args.embedded and args.judge in (None, ORACLE)
+
+
 def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
     from ..stress.run import STAND_INS
 
@@ -163,10 +171,16 @@ def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
     return run_settings(args.config, [*named, *as_overrides(args, {})])
 
 
-def _about(setup: Setup) -> dict[str, object]:
+def _about(args: argparse.Namespace, setup: Setup) -> dict[str, object]:
     """What decides the rewards, for the head of the journal."""
+    settings = _settings(args, oracle=_is_offline(args))
+    own = Path(split_spec(settings.paper)[0])
     return {
         "what": "factrl stress/1",
+        "version": __version__,
+        "source": hashlib.sha256(own.read_bytes()).hexdigest() if own.suffix == ".py" else None,
+        "judge": settings.judge.model_dump(mode="json"),
+        "verifier": settings.verifier.model_dump(mode="json"),
         "reward": setup.spec,
         "knobs": json.loads(json.dumps(dict(setup.reward.knobs), default=str)),
         "form": setup.form,
@@ -203,7 +217,9 @@ def _ending(outcome: Outcome, *, strict: bool) -> int:
         raise TooManyMasked(f"nothing could be graded ({causes})")
     if masked:
         tell(f"{len(masked)} comparisons are masked: too little was graded to say that they hold.")
-    return int(bool(outcome.of("broken", *(("known",) if strict else ()))))
+    if outcome.of("broken", *(("known",) if strict else ())):
+        return 1
+    return 3 if masked else 0
 
 
 def _check_html(path: str | None) -> None:

@@ -80,7 +80,6 @@ def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] =
         plan.settings,
         files,
         batches=math.ceil(plan.steps / told.num_iterations),
-        questions=len(plan.examples),
         longest_prompt=_longest(plan),
         gpus=gpus,
     )

@@ -7,13 +7,13 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from ..config import dump_toml
 from ..errors import ConfigError, nearest
 from ..escape import one_line
 from ..tuning.plan import TunePlan, plan_tuning
-from ..tuning.settings import TUNE, Method, check_method, tune_settings
+from ..tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
 from . import tune_claims
 from .options import Verbs, add_judge, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, show_table, tell
@@ -33,6 +33,7 @@ _OPTIONS = {
     "seed": "run.seed",
     "output": "run.dir",
 }
+_OF_THE_RUN = ("model", "rule", "probe", "seed", "output")  # options that a resumed run cannot change
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -82,7 +83,13 @@ def _tune(args: argparse.Namespace) -> int:
 
 
 def _offline(args: argparse.Namespace) -> int:
-    plan = plan_tuning(tune_settings(*_layers(args)), only_show=args.dry_run)
+    source, overrides = _layers(args)
+    settings = tune_settings(source, overrides)
+    if args.resume is not None:
+        _check_unchanged(args.resume, tune_settings(source, ()), settings)
+    plan = plan_tuning(settings, only_show=args.dry_run)
+    for note in plan.notes:
+        tell(note)
     if args.dry_run:
         tell(_described(plan))
         say(dump_toml(plan.settings).rstrip())
@@ -113,11 +120,34 @@ def _layers(args: argparse.Namespace) -> tuple[Path | None, list[str]]:
     """The file of settings and the overrides behind the command line."""
     overrides = as_overrides(args, _OPTIONS)
     if args.resume is not None:
-        given = args.method or args.file or args.config
+        told = [f"--{name} {getattr(args, name)}" for name in _OF_THE_RUN if getattr(args, name) is not None]
+        given = args.method or args.file or args.config or " ".join(told) or None
         if given is not None:
             raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
         return _settings_of_run(Path(args.resume)), [*overrides, f"run.resume={args.resume}"]
     return (None if args.config is None else Path(args.config)), overrides
+
+
+def _check_unchanged(run: str, before: TuneSettings, now: TuneSettings) -> None:
+    """Refuse other settings of what a resumed run has partly done."""
+    first, last = _fixed(before), _fixed(now)
+    changed = [name for name in {**first, **last} if first.get(name) != last.get(name)]
+    if changed:
+        told = "; ".join(f"{name} was {first.get(name)!r}, not {last.get(name)!r}" for name in changed)
+        raise ConfigError(
+            f"--resume {run} goes on with what the run began ({told}); leave that out, or start a new run"
+        )
+
+
+def _fixed(settings: TuneSettings) -> Mapping[str, Any]:
+    """What decides rows and weights; how long to train, who judges and what is evaluated may still change."""
+    found: dict[str, Any] = {"paper": settings.paper}
+    found |= {f"run.{name}": getattr(settings.run, name) for name in ("seed", "dir")}
+    for section in ("tune", "sampling", "model", "data"):
+        told = getattr(settings, section).model_dump()
+        found |= {f"{section}.{name}": value for name, value in told.items()}
+    found |= {f"reward.{name}": value for name, value in settings.reward.items()}
+    return {name: value for name, value in found.items() if not name.startswith("data.eval")}
 
 
 def _settings_of_run(run: Path) -> Path:

@@ -54,7 +54,8 @@ class LlamaModel:
 
     Attributes:
         name: the model as people call it.
-        identity: name and fingerprint of the weights; belongs into whatever a verdict is stored under.
+        identity: name and fingerprint of the weights, and llama.cpp's version; belongs into whatever a
+            verdict is stored under.
 
     Raises:
         ModelError: the model is not there, or is no model that llama.cpp can load.
@@ -64,10 +65,9 @@ class LlamaModel:
     def __init__(self, model: str | Path = JUDGE, *, n_ctx: int = 4096, threads: int | None = None) -> None:
         xllamacpp = _xllamacpp()
         path = _weights(models.get(model))
-        self.identity = models.identity(path)
+        self.identity = f"{models.identity(path)} xllamacpp {xllamacpp.__version__}"
         self.name = self.identity.partition("@")[0]
         self.n_ctx = n_ctx
-        self._engine = f"{self.identity} xllamacpp {xllamacpp.__version__}"
         self._states = _states_folder()
         self._lock = threading.Lock()
         self._held = ""  # the prefix that the slot's state begins with
@@ -202,7 +202,7 @@ class LlamaModel:
 
     def _hold(self, prefix: list[int]) -> None:
         """See to it that the slot's state begins with the prefix: it is there, on disk, or computed now."""
-        key = hashlib.sha256(json.dumps([self._engine, prefix]).encode()).hexdigest()[:32]
+        key = hashlib.sha256(json.dumps([self.identity, prefix]).encode()).hexdigest()[:32]
         if self._held == key or len(prefix) < WORTH_KEEPING:
             return
         saved = self._states.glob(f"{key}-*.bin") if self._states else ()

@@ -56,6 +56,8 @@ SETTINGS = {
         "max_prompt_length": 512,
         "max_completion_length": 3072,
         "learning_rate": 3e-6,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.1,
         "loss_type": "dapo",
         "scale_rewards": "group",
         "advantage_epsilon": 1e-6,

@@ -193,16 +193,18 @@ class Preparation:
             Unscored: a sample was not written, or a claim has no verdict.
         """
         failed: Unscored | None = None
+        example = prepared.example
+        checked = digest_of(example.question, example.topic, example.evidence)
         for number in range(self.settings.sampling.num_samples):
-            key = self._sample_key(prepared.example, number)
+            key = self._sample_key(example, number)
             if key in self._failed:
                 failed = failed or self._failed[key]
                 continue
             row = self.journal[key]
             text = answer_part(Completion(row["text"], truncated=row["truncated"]), self.template)
-            named = {"group_id": prepared.example.id, "sample": number}
+            named = {"group_id": example.id, "sample": number}
             prepared.samples.append({**named, "truncated": row["truncated"], "text": text})
-            failed = self._check_sample(prepared, number, text, f"claims {key}") or failed
+            failed = self._check_sample(prepared, number, text, f"claims {key} {checked}") or failed
         if failed is not None:
             raise failed
         prepared.judged = True

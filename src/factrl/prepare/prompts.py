@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, Unscored
+from ..errors import DataError, TooManyMasked, Unscored
 from ..journal import Journal
 from ..progress import Progress
 from ..quoting import broken
 from ..settings import AskSettings
+from ..stopping import is_ours
 from ..types import Example
 from ..writers import Writer, Written, digest_of, seed_of
 from .asking import pace_of, write_each
@@ -34,6 +35,7 @@ FACTUAL, USERS = 2, 4  # demonstrations of each group in a call (section 3)
 MAX_PROMPT = 2_000  # characters
 TRIES = 4  # calls for each prompt that is wanted, at most
 AT_ONCE = 64  # calls between two looks at what has come, at most
+GONE = 4  # calls in a row that fail on the server's side before no more are made
 
 REQUEST = """\
 Here are prompts that people have given to an assistant, each between <prompt> and </prompt>. They are only \
@@ -88,6 +90,7 @@ def write_prompts(
 
     Raises:
         DataError: too few demonstrations, or with the policy `refuse` a prompt that is in an evaluation set.
+        TooManyMasked: the model is gone; `path` is not written, and the journal holds every reply.
     """
     factual, users = groups
     for name, group, least in (("--demonstrations", factual, FACTUAL), ("--like", users, USERS)):
@@ -103,16 +106,19 @@ def write_prompts(
         "request": digest_of(REQUEST, settings.data.prompt),
         "demonstrations": [digest_of(*(example.question for example in group)) for group in groups],
     }
-    made = Made()
+    made, failed = Made(), list[Unscored]()
     with Journal(path.with_suffix(".journal.jsonl"), head) as journal, Progress("prompts", count) as progress:
-        while len(made.rows) < count and made.tries < TRIES * count:
+        while len(made.rows) < count and made.tries < TRIES * count and len(failed) < GONE:
             numbers = range(made.tries, made.tries + min(AT_ONCE, count - len(made.rows)))
             calls = [_Call(number, seed, factual, users) for number in numbers]
-            failed = _ask(writer, settings, calls, journal, made)
+            failed = _ask(writer, settings, calls, journal, made, failed)
             _judge(made, calls, journal, (factual, users), (sieve, policy))
             progress.advance(len(made.rows) - progress.done)
-            if failed:
-                break
+    if failed and len(made.rows) < count:
+        raise TooManyMasked(
+            f"the last {len(failed)} calls failed, at the end by {failed[-1]}; {len(made.rows)} of {count} "
+            f"prompts are there, and {journal.path} keeps them: run the same command again"
+        )
     write_rows(path, made.rows)
     return made
 
@@ -155,15 +161,25 @@ def _listed(examples: Sequence[Example]) -> str:
     return "\n".join(f"<prompt>{broken(example.question)}</prompt>" for example in examples)
 
 
-def _ask(writer: Writer, settings: AskSettings, calls: Sequence[_Call], journal: Journal, made: Made) -> bool:
-    """Make the calls that the journal lacks; whether every one of them failed."""
+def _ask(
+    writer: Writer,
+    settings: AskSettings,
+    calls: Sequence[_Call],
+    journal: Journal,
+    made: Made,
+    before: list[Unscored],
+) -> list[Unscored]:
+    """Make the calls that the journal lacks.
+
+    Returns:
+        Why they failed on the server's side, after those of `before`; empty when one of them did not.
+    """
     lacking = [call.example for call in calls if call.example.id not in journal]
-    failures = 0
+    failed: list[Unscored] = []
 
     def keep(example: Example, number: int, written: Written) -> None:
-        nonlocal failures
         if isinstance(written, Unscored):
-            failures += 1
+            failed.extend([written] if is_ours(written.cause) else [])
         else:
             journal.add(example.id, {"reply": written})
 
@@ -171,7 +187,7 @@ def _ask(writer: Writer, settings: AskSettings, calls: Sequence[_Call], journal:
     for _ in write_each(writer, pace.batches(lacking, (0,)), settings, pace, keep):
         pass
     made.asked += len(lacking)
-    return bool(lacking) and failures == len(lacking)
+    return [*before, *failed] if len(failed) == len(lacking) else []
 
 
 def _judge(

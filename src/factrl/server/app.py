@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from .. import __version__
 from ..errors import RewardBug
-from .gate import Gate
+from .gate import BUSY, INSIDE, Gate
 from .ledger import OtherBody
 from .schema import (
     Invalid,
@@ -36,7 +36,7 @@ from .service import Service, TooMuch, Unknown, Unusable
 
 SETTINGS = "FACTRL_SERVE"  # how `factrl serve` tells its workers what to serve; holds no key
 TOKEN = "FACTRL_SERVER_TOKEN"  # noqa: S105  the variable's name
-_RETRY = "2"  # seconds after which a client that was turned away may come back
+_RETRY = str(BUSY)
 _MASKED = "a sample could not be graded, and OpenRLHF has no word for that; try again"
 
 _Key = Annotated[str, Header(max_length=256, alias="Idempotency-Key")]
@@ -60,7 +60,7 @@ def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
 
     Args:
         token: what clients must bring; empty for none.
-        limits: `body_limit` and `body_seconds` of `Gate`.
+        limits: `body_limit`, `body_seconds` and `inside` of `Gate`.
     """
     return Gate(make_api(service), token, **limits)
 
@@ -70,6 +70,7 @@ def make_api(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = INSIDE  # each request waits in one
         yield
         await run_in_threadpool(service.close)
 
@@ -92,7 +93,7 @@ def serve_from_environment() -> Gate:
     """What each worker of `factrl serve` runs."""
     from .opening import open_service
 
-    return make_app(open_service(json.loads(os.environ[SETTINGS])), os.environ.get(TOKEN, ""))
+    return make_app(open_service(json.loads(os.environ[SETTINGS])), os.environ.get(TOKEN, "").strip())
 
 
 def _add_work(api: FastAPI, service: Service) -> None:
@@ -142,7 +143,11 @@ def _add_handlers(api: FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         problems = [
-            {"loc": [*problem["loc"]], "msg": problem["msg"][:200], "type": problem["type"]}
+            {
+                "loc": [part[:200] if isinstance(part, str) else part for part in problem["loc"]],
+                "msg": problem["msg"][:200],
+                "type": problem["type"],
+            }
             for problem in error.errors()[:20]
         ]
         return JSONResponse({"detail": problems}, 422)

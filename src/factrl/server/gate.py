@@ -14,10 +14,14 @@ from typing import Any
 
 import anyio
 
-BODY_LIMIT = 32 << 20  # bytes
+from ..remote_reward import REQUEST_LIMIT
+
+BODY_LIMIT = REQUEST_LIMIT
 BODY_SECONDS = 30.0  # for a whole body to arrive
+INSIDE = 256  # requests that are read or worked on; further ones are told to come back
 FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which it is not listened to
 WINDOW = 60.0  # seconds
+BUSY = 2  # seconds after which a client that was turned away may come back
 _ADDRESSES = 10_000  # whose failures are remembered
 _OPEN = ("/health/live", "/health/ready")
 
@@ -34,13 +38,21 @@ class Gate:
         token: what every request but those for health must bring as a bearer token; empty for none.
         body_limit: bytes of a body; more is refused as soon as it is known.
         body_seconds: for a body to arrive.
+        inside: requests that are read or worked on at the same time.
     """
 
     def __init__(
-        self, app: Any, token: str = "", *, body_limit: int = BODY_LIMIT, body_seconds: float = BODY_SECONDS
+        self,
+        app: Any,
+        token: str = "",
+        *,
+        body_limit: int = BODY_LIMIT,
+        body_seconds: float = BODY_SECONDS,
+        inside: int = INSIDE,
     ) -> None:
         self._app, self._token = app, token.encode()
         self._limit, self._seconds = body_limit, body_seconds
+        self._most, self._inside = inside, 0
         self._failures: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -49,12 +61,25 @@ class Gate:
             await self._app(scope, receive, send)
             return
         refusal = self._refused(scope)
-        if refusal is None and scope["method"] == "POST":
-            refusal, receive = await self._with_body(scope, receive)
+        if refusal is not None:
+            await _refuse(send, *refusal, wait=int(WINDOW))
+        elif scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif self._inside >= self._most:
+            await _refuse(send, 429, f"{self._inside} requests are worked on; come back in a few seconds")
+        else:
+            self._inside += 1
+            try:
+                await self._work(scope, receive, send)
+            finally:
+                self._inside -= 1
+
+    async def _work(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        refusal, receive = await self._with_body(scope, receive)
         if refusal is not None:
             await _refuse(send, *refusal)
-            return
-        await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     def _refused(self, scope: dict[str, Any]) -> tuple[int, str] | None:
         if not self._token or scope["path"] in _OPEN:
@@ -108,13 +133,13 @@ class Gate:
         return None, again
 
 
-async def _refuse(send: Send, status: int, detail: str) -> None:
+async def _refuse(send: Send, status: int, detail: str, *, wait: int = BUSY) -> None:
     body = json.dumps({"detail": detail}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if status == 429:
-        headers.append((b"retry-after", b"60"))
+        headers.append((b"retry-after", b"%d" % wait))
     if status in (408, 413):
         headers.append((b"connection", b"close"))  # what is left of the body is not read
     await send({"type": "http.response.start", "status": status, "headers": headers})

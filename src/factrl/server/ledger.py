@@ -7,9 +7,11 @@ that its owner's death releases.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,6 +21,9 @@ from typing import Any
 from ..cache import Store, digest
 
 Answer = Mapping[str, Any]
+LASTING = 86_400.0  # seconds after which all answers are dropped
+_BEGUN = "begun"  # when the first of the answers in the store was given
+_AGAIN = 0.05  # seconds
 
 
 class OtherBody(Exception):
@@ -37,6 +42,7 @@ class Ledger:
         self._store, self._scope = store, digest(scope)
         self._locks = _Locks(store.path.with_name(f"{store.path.name}.requests"))
         self._mutex = threading.Lock()
+        self._begun = 0.0
         self._under_way: dict[str, tuple[str, Future[Answer]]] = {}
 
     def once(
@@ -58,6 +64,7 @@ class Ledger:
         """
         if not key:
             return work()
+        self._drop_old()
         place = digest({"request": key, "scope": self._scope})
         with self._mutex:
             known, future = self._under_way.get(place, ("", None))
@@ -86,6 +93,18 @@ class Ledger:
             with self._mutex:
                 del self._under_way[place]
 
+    def _drop_old(self) -> None:
+        """Once a day all answers are dropped: a client that comes back does so within minutes."""
+        now = time.time()
+        with self._mutex:
+            if 0 <= now - self._begun <= LASTING:
+                return
+            self._begun = float(self._store.get(_BEGUN) or 0.0)  # another worker may have done it
+            if not 0 <= now - self._begun <= LASTING:
+                self._store.clear()
+                self._store.put(_BEGUN, now)
+                self._begun = now
+
     def _kept(self, place: str, body: str) -> Answer | None:
         kept = self._store.get(place)
         if kept is None:
@@ -108,8 +127,23 @@ class _Locks:
     def held(self, place: str) -> Iterator[None]:
         """Hold the lock of a key; blocks while another process does."""
         byte = int(place[:15], 16)
-        fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, byte)
+        while not self._is_taken(byte):
+            time.sleep(_AGAIN)
         try:
             yield
         finally:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, byte)
+
+    def _is_taken(self, byte: int) -> bool:
+        """Wait for a lock and take it, unless the system sees a deadlock.
+
+        It knows processes alone: two of them whose threads wait for each other's other threads are none, and
+        it is over as soon as one of the locks is let go.
+        """
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 1, byte)
+        except OSError as error:
+            if error.errno != errno.EDEADLK:
+                raise
+            return False
+        return True

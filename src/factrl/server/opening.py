@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from ..background import wait_for
 from ..cache import Store
-from ..errors import ConfigError
+from ..errors import ConfigError, LLMError
 from ..models import cache_folder
+from ..papers import split_spec
 from ..plan import bare_reward, open_judge, run_settings
 from ..resources import Supplier, check_resources, supply
 from ..rewards import Reward
 from ..settings import RunSettings
 from .service import Service
+
+_LOOK_SECONDS = 5.0  # for a judge to name its model
 
 
 def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
@@ -47,7 +55,8 @@ def open_service(told: Mapping[str, Any]) -> Service:
     judges: dict[str, Any] = {}
     verifiers: dict[str, Any] = {}
     rewards: dict[str, Reward] = {}
-    for name, settings in read_settings(told).items():
+    known = read_settings(told)
+    for name, settings in known.items():
         asked = settings.judge.model_dump_json()
         if asked not in judges:
             judges[asked] = open_judge(settings.judge)
@@ -63,4 +72,28 @@ def open_service(told: Mapping[str, Any]) -> Service:
         rewards[name] = supply(reward, supplier=supplier)
     judge = next((judge for judge in judges.values() if judge is not None), None)
     verifier = next(iter(verifiers.values()), None)
-    return Service(rewards, judge, verifier, Store(cache_folder() / "answers.db"))
+    decides = decides_of(known.values(), judges.values())
+    return Service(rewards, judge, verifier, Store(cache_folder() / "answers.db"), told=decides)
+
+
+def decides_of(settings: Iterable[RunSettings], judges: Iterable[Any]) -> dict[str, Any]:
+    """What decides an answer beside the rewards' knobs: all settings, source of one's own, and the models.
+
+    A judge whose model is not named is asked for it.  While that is not known, no answer is given again by
+    another process, which may find another model there.
+    """
+    told = [one.model_dump(mode="json") for one in settings]
+    files = {split_spec(one["paper"])[0] for one in told}
+    sources = {
+        file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files if file.endswith(".py")
+    }
+    return {"settings": told, "sources": sources, "models": [_model_of(judge) for judge in judges]}
+
+
+def _model_of(judge: Any) -> str:
+    if hasattr(judge, "find_model"):
+        try:
+            wait_for(asyncio.wait_for(judge.find_model(), _LOOK_SECONDS))
+        except (LLMError, asyncio.TimeoutError):
+            return f"{judge.identity} {uuid.uuid4().hex}"
+    return getattr(judge, "identity", "")

@@ -6,20 +6,33 @@ or a knob: those are the operator's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..types import Completion, Example, Passage, Result
 
 MAX_SAMPLES = 1024
+MAX_FIELDS = 32  # of an object; each unknown one would become an error of its own
 MAX_TEXT = 1 << 20  # characters; what a reward reads of it is the reward's own limit
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Line = Annotated[str, Field(max_length=32_768)]
 
 
-class Wire(BaseModel):
+class Slim(BaseModel):
+    """An object of few fields."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and len(given) > MAX_FIELDS:
+            raise ValueError(f"it has {len(given)} fields, more than {MAX_FIELDS}")
+        return given
+
+
+class Wire(Slim):
     """Closed and typed strictly: `"5"` is no number, null is no list."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -124,7 +137,7 @@ class VerifyRequest(Wire):
     evidence: Annotated[list[WirePassage], Field(max_length=256)] | None = None
 
 
-class OpenRLHFRequest(BaseModel):
+class OpenRLHFRequest(Slim):
     """What OpenRLHF's `--reward.remote_url` posts; other fields that its versions add are ignored.
 
     Attributes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_all
 from typing import Any
 
 from .. import __version__
@@ -24,7 +26,12 @@ from .schema import OpenRLHFRequest, ScoreReply, ScoreRequest, VerifyRequest, Wi
 BATCHES = 8  # requests that are worked on at the same time
 IN_FLIGHT = 8192  # samples that may be scored or wait for it; with more, clients are told to come back
 READY_SECONDS = 10.0  # how long a verdict about being ready holds
+CLOSE_SECONDS = 5.0  # that work under way is given when the server stops
+_STOPPING = "the server is stopping; come back in a few seconds"
+_ECHO = 400  # characters of an error, which may quote what was sent
 _PROBE = Passage("Paris is the capital of France.")
+# The end of a turn in the words of chat templates, reversed: matched from the end it takes one pass.
+_ENDING = re.compile(r"(?:\s*(?:>\|[^<>|]{1,40}\|<|>s/<|>soe<|>nrut_fo_dne<))+\s*")
 
 
 class TooMuch(Exception):
@@ -38,6 +45,9 @@ class Unknown(Exception):
 class Unusable(Exception):
     """A sample lacks what its reward needs."""
 
+    def __str__(self) -> str:
+        return super().__str__()[:_ECHO]
+
 
 class Service:
     """The rewards of a server.
@@ -47,6 +57,7 @@ class Service:
         judge: the language model among the resources, if there is one.
         verifier: for `/v1/verify`; None when no verifier was asked for.
         store: where answers are kept by idempotency key.
+        told: whatever else decides an answer, such as settings; JSON values.
     """
 
     def __init__(
@@ -56,14 +67,17 @@ class Service:
         verifier: Verifier | None,
         store: Store,
         *,
+        told: Mapping[str, Any] | None = None,
         in_flight: int = IN_FLIGHT,
     ) -> None:
         self.rewards, self._judge, self._verifier = rewards, judge, verifier
         self.counts = Counts()
-        told = {name: [reward.name, dict(reward.knobs)] for name, reward in rewards.items()}
-        scope = {"rewards": told, "judge": getattr(judge, "identity", None), "version": __version__}
+        knobs = {name: [reward.name, dict(reward.knobs)] for name, reward in rewards.items()}
+        model = getattr(judge, "identity", None)
+        scope = {"rewards": knobs, "judge": model, "version": __version__, "told": dict(told or {})}
         self._ledger = Ledger(store, json.loads(json.dumps(scope, default=repr)))
         self._pool = ThreadPoolExecutor(BATCHES, thread_name_prefix="factrl-serve")
+        self._jobs: set[Future[Any]] = set()
         self._most, self._waiting, self._mutex = in_flight, 0, threading.Lock()
         self._ready: tuple[float, str] = (float("-inf"), "")
         self._ready_mutex = threading.Lock()
@@ -145,9 +159,12 @@ class Service:
                 self._ready = (time.monotonic(), why)
             return why
 
-    def close(self) -> None:
-        """Finish what is being worked on."""
-        self._pool.shutdown(wait=True)
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Turn away what waits, and give what is being worked on some seconds to finish."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._mutex:
+            under_way = {job for job in self._jobs if not job.cancelled()}  # `wait` waits for those for ever
+        wait_for_all(under_way, timeout=seconds)
 
     def _try(self) -> str:
         try:
@@ -174,14 +191,22 @@ class Service:
         with self._mutex:
             if self._waiting and self._waiting + samples > self._most:
                 raise TooMuch(f"{self._waiting} samples wait here; come back in a few seconds")
+            try:
+                job = self._pool.submit(work)
+            except RuntimeError:
+                raise TooMuch(_STOPPING) from None
+            self._jobs.add(job)
             self._waiting += samples
             self.counts.waiting.set(self._waiting)
         try:
-            return self._pool.submit(work).result()
+            return job.result()
+        except CancelledError:
+            raise TooMuch(_STOPPING) from None
         except (ConfigError, DataError) as error:  # such as a text without evidence where nothing is searched
             raise Unusable(str(error)) from None
         finally:
             with self._mutex:
+                self._jobs.discard(job)
                 self._waiting -= samples
                 self.counts.waiting.set(self._waiting)
 
@@ -208,14 +233,24 @@ def _check(reward: Reward, examples: Sequence[Example]) -> None:
 
 def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Completion]:
     """OpenRLHF's label is one string: an accepted answer, or JSON with the columns of an example."""
-    text = Completion(query.removeprefix(prompt))
+    if not query.startswith(prompt):
+        raise Unusable("a query does not begin with its prompt, so where its completion begins is not known")
+    text = Completion(_without_ending(query[len(prompt) :]))
     try:
         columns = json.loads(label)
     except ValueError:
         columns = None
+    except RecursionError:
+        raise Unusable("a label cannot be read: it is nested too deeply") from None
     if not isinstance(columns, dict):
         return Example(prompt, (label,) if label else ()), text
     try:
         return to_example({"question": prompt, **columns}), text
     except (ConfigError, DataError) as error:
         raise Unusable(f"a label cannot be read: {error}") from None
+
+
+def _without_ending(text: str) -> str:
+    """Without the special tokens that end a turn, with which OpenRLHF decodes."""
+    ending = _ENDING.match(text[::-1])
+    return text[: len(text) - ending.end()] if ending else text

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from .. import papers
 from ..bench.metrics import short_form
 from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
 from ..rewards import Reward
 from ..settings import RunSettings
+from ..tuning.extraction import extract_of
 from ..types import Example
 from .model import uses_bf16
 from .prompts import encode, render_prompts
@@ -81,7 +83,8 @@ def rates(rows: Sequence[Row]) -> Mapping[str, float | None]:
 
 def extraction(reward: Reward) -> Extract:
     """Where this reward finds the answer in a completion, for an evaluation that reads it the same way."""
-    return "boxed" if reward.knobs.get("answer") == "boxed" else "text"
+    package, _, paper = reward.fn.__module__.rpartition(".")
+    return extract_of(paper if package == papers.__name__ else "", reward.knobs)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:

@@ -62,12 +62,12 @@ def self_certainty(
         for place, row in enumerate(rows):
             first, count = len(prompts[row]) - 1, len(completions[row])
             parts = states[place, first : first + count].split(positions_at_once)
-            found[row] = sum(certainty_of(_logits(decoder, part)).sum().item() for part in parts) / count
+            found[row] = sum(certainty_of(head_logits(decoder, part)).sum().item() for part in parts) / count
     return found
 
 
-def _logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:
-    """(P, H) -> (P, V), as the model's own head makes them."""
+def head_logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:
+    """(P, H) -> (P, V), float32, as the model's own head makes them."""
     config = decoder.config.get_text_config()
     logits = decoder.get_output_embeddings()(states).float()
     cap, scale, divisor = (getattr(config, name, None) for name in _SCALES_LOGITS)

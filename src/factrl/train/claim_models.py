@@ -264,6 +264,7 @@ class _PairTrainer(Trainer):
 
         told = TrainingArguments(**arguments, remove_unused_columns=False)
         super().__init__(model.network, told, data_collator=collate, train_dataset=data)  # pyright: ignore[reportArgumentType]
+        self.model_accepts_loss_kwargs = False  # our loss is a mean, which has to be divided by accumulation
 
     def compute_loss(
         self,

@@ -187,7 +187,8 @@ def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number:
         samples = [list(plan.probed[example.id]) for example in plan.examples]
         if graded:
             return samples
-        samples = [[_bare(sample) for sample in group] for group in samples]
+        count = told.sampling.num_samples
+        samples = [[_bare(sample) for sample in group[:count]] for group in samples]
     else:
         count = told.sampling.num_samples
         own = PolicyWriter(writer.model, writer.tokenizer, demonstrated(told), writer.identity)
@@ -211,8 +212,10 @@ def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number:
 
 def _outcome(plan: TunePlan, run: Run) -> Outcome:
     """The held-out questions before and after, and `evaluation.json`."""
-    trained = ModelSettings(name=str(run.path / MODEL), dtype=plan.settings.model.dtype)
-    before = _answers(plan, run, plan.settings.model, "before")
+    first = plan.settings.model
+    # The rest stays as it was, so that both are loaded in one precision and an adapter finds its model.
+    trained = first.model_copy(update={"name": str(run.path / MODEL)})
+    before = _answers(plan, run, first, "before")
     after = _answers(plan, run, trained, "after")
     outcome = Outcome(plan.held_out, before, after)
     about = {

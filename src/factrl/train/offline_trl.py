@@ -11,6 +11,7 @@ this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robu
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,8 @@ def learn(
     unfinished = target.with_name(f"{target.name}.unfinished")
     trained.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)
+    if target.exists():  # of a run that was killed before it could say that the round is done
+        shutil.rmtree(target)
     unfinished.replace(target)
     return before + trainer.state.global_step
 

@@ -11,7 +11,7 @@ from transformers import DynamicCache
 from ..settings import RunSettings
 from ..types import Example
 from ..writers import digest_of
-from .model import uses_bf16
+from .certainty import head_logits
 from .prompts import encode, render_prompts
 from .writing import PolicyWriter
 
@@ -31,7 +31,8 @@ class PolicyScorer:
     def __init__(self, writer: PolicyWriter, settings: RunSettings) -> None:
         self.model, self.tokenizer, self.settings = writer.model, writer.tokenizer, settings
         data = settings.data
-        asked = digest_of("likelihood", data.system, data.prompt, data.prefill, data.chat)
+        self._bf16 = settings.train.bf16 is True  # as for writing: "auto" is off
+        asked = digest_of("likelihood", data.system, data.prompt, data.prefill, data.chat, self._bf16)
         self.identity = f"{weights_of(writer)} {asked}"
 
     @torch.no_grad()
@@ -54,7 +55,7 @@ class PolicyScorer:
         self.model.eval()
         scores: list[list[float]] = []
         device = self.model.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=uses_bf16(self.settings.train)):
+        with torch.autocast(device, torch.bfloat16, enabled=self._bf16):
             for text, prompt, texts in zip(rendered, prompts, continuations, strict=True):
                 gap = "" if text[-1:].isspace() or data.chat else " "
                 rows = [self.tokenizer(gap + t, add_special_tokens=False)["input_ids"] for t in texts]
@@ -77,8 +78,9 @@ def weights_of(writer: PolicyWriter) -> str:
 def _sums(model: Any, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> list[float]:
     """Log-probability of each row of tokens after the prompt."""
     device = model.device
-    cache = DynamicCache(config=model.config)
-    first = model.base_model(
+    decoder = model.get_base_model() if hasattr(model, "get_base_model") else model  # adapters stay active
+    cache = DynamicCache(config=decoder.config)
+    first = decoder.base_model(
         input_ids=torch.tensor([list(prompt)], device=device), past_key_values=cache, use_cache=True
     )
     width = max(map(len, rows))
@@ -88,9 +90,9 @@ def _sums(model: Any, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> l
     if width > 1:
         cache.batch_repeat_interleave(len(rows))
         # The last token of a row predicts nothing that is asked for; padding comes after and is not read.
-        later = model.base_model(input_ids=ids[:, :-1], past_key_values=cache, use_cache=True)
+        later = decoder.base_model(input_ids=ids[:, :-1], past_key_values=cache, use_cache=True)
         states = torch.cat([states, later.last_hidden_state], dim=1)
     picked = states[known.bool()]  # (N, H), the states that predict the tokens of all rows in their order
-    logs = torch.log_softmax(model.get_output_embeddings()(picked).float(), dim=-1)
+    logs = torch.log_softmax(head_logits(decoder, picked), dim=-1)
     chosen = logs.gather(-1, ids[known.bool()].unsqueeze(-1)).squeeze(-1).double()
     return [float(part.sum()) for part in chosen.split([len(row) for row in rows])]

@@ -21,7 +21,10 @@ from factrl.rows import read_rows
 from factrl.truthfulness import MAX_CLAIM
 
 POSITIVE, NEGATIVE = ("supported",), ("refuted", "unsupported")
-_WORDS = {"true": "supported", "false": "refuted", "1": "supported", "0": "refuted"}
+_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("true", "1", "1.0"), "supported"),
+    **dict.fromkeys(("false", "0", "0.0"), "refuted"),
+}
 
 
 class Grouped(Protocol):
@@ -90,14 +93,20 @@ def load_claims(
 
     Args:
         with_evidence: keep the evidence, and leave out claims without.
-        positive, negative: labels of the two classes; `true` and `false` stand for supported and refuted.
+        positive, negative: labels of the two classes, in any case; `true`, 1 and `false`, 0 stand for
+            supported and refuted, here as in the rows.
 
     Returns:
         The claims in the order of the files, and how many rows were left out, by reason.
 
     Raises:
-        DataError: a row without a claim or a label, or files without two classes.
+        DataError: a row without a claim or a label, a label of both classes, or files without two classes.
     """
+    true, false = ({_label(word) for word in words} for words in (positive, negative))
+    if both := true & false:
+        raise DataError(
+            f"data.positive={list(positive)} and data.negative={list(negative)} both mean {', '.join(both)}"
+        )
     claims: list[LabelledClaim] = []
     left_out: Counter[str] = Counter()
     for source in names_of(files):
@@ -105,17 +114,16 @@ def load_claims(
             claim, label = row.get("claim"), row.get("label")
             if not isinstance(claim, str) or not claim.strip() or "label" not in row:
                 raise DataError(f"{source}, row {number} has no `claim` with a `label`")
-            word = str(label).strip().lower()
-            word = _WORDS.get(word, word)
+            word = _label(label)
             evidence = passages_of(row.get("evidence")) if with_evidence else ""
-            if word not in (*positive, *negative):
+            if word not in true | false:
                 left_out[f"label {word}"] += 1
             elif with_evidence and not evidence:
                 left_out["without evidence"] += 1
             else:
                 id_ = f"{source}:{number}"
                 group = group_of(row, id_)
-                claims.append(LabelledClaim(id_, shown(claim), evidence, word in positive, group, source))
+                claims.append(LabelledClaim(id_, shown(claim), evidence, word in true, group, source))
     if len({claim.true for claim in claims}) < 2:
         told = ", ".join(f"{count} {why}" for why, count in left_out.most_common()) or "none left out"
         raise DataError(
@@ -123,6 +131,11 @@ def load_claims(
             f"needed: data.positive={list(positive)} and data.negative={list(negative)}"
         )
     return claims, left_out
+
+
+def _label(value: object) -> str:
+    word = str(value).strip().lower()
+    return _WORDS.get(word, word)
 
 
 def split_by_group(rows: Sequence[G], held_out: float, calibrate: float, seed: int) -> Split[G]:

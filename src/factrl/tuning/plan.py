@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ..bench.shortqa import check_gradable
@@ -33,6 +35,7 @@ class TunePlan:
         held_out: the questions to evaluate on; may be empty.
         probed: id -> samples that a probe wrote, graded; empty without a probe.
         reward: what samples are ranked by, its resources missing; None when it is something else.
+        notes: what a person should know before it starts, one line each.
     """
 
     settings: TuneSettings
@@ -41,6 +44,7 @@ class TunePlan:
     held_out: Sequence[Example]
     probed: Mapping[str, Sequence[Sample]]
     reward: Reward | None
+    notes: Sequence[str] = ()
 
     @property
     def samples(self) -> int:
@@ -74,8 +78,15 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
     )
     render_prompt(examples[0], data.prompt)
     probed: Mapping[str, Sequence[Sample]] = {}
+    notes: list[str] = []
     if told.probe is not None:
         examples, probed = _probed(examples, told.probe)
+        notes += _check_asked_alike(settings, told.probe)
+    if told.method == "sft-seed" and told.demonstrations is None:
+        notes.append(
+            "sft-seed learns from samples that were asked for without worked examples, unlike its paper; "
+            "name a file of them with tune.demonstrations"
+        )
     if settings.needs_ook:
         check_probed(examples, told.rule or told.method)
     reward = _ranking(settings) if settings.measure in ("reward", "klcf") else None
@@ -88,7 +99,7 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
     if data.eval:
         check_gradable(held_out, data.eval)
     judge = None if only_show else open_judge(settings.judge)
-    return TunePlan(settings, judge, examples, held_out, probed, reward)
+    return TunePlan(settings, judge, examples, held_out, probed, reward, notes)
 
 
 def demonstrated(settings: TuneSettings) -> TuneSettings:
@@ -149,6 +160,31 @@ def _probed(examples: Sequence[Example], file: str) -> tuple[list[Example], Mapp
     flagged = [replace(example, ook=found[example.id]["ook"]) for example in examples]
     samples = {e.id: [_sample(s) for s in found[e.id].get("samples") or ()] for e in examples}
     return flagged, samples if any(samples.values()) else {}
+
+
+def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
+    """Refuse a probe that asked in other words or read answers elsewhere; another model is only told."""
+    path = Path(file).with_suffix(".about.json")
+    try:
+        found = json.loads(path.read_text("utf-8"))["about"]
+    except FileNotFoundError:
+        return [f"--probe {file}: how it asked and read answers is unknown, as {path} is not there"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} cannot be read; move it away, or run factrl probe again") from error
+    data = (settings if settings.measure is None else demonstrated(settings)).data
+    wanted = {name: getattr(data, name) for name in ("prompt", "system", "prefill", "chat")}
+    problems = [
+        f"--probe {file} was made with {name} = {found[name]!r}, and here it is {value!r}"
+        for name, value in {**wanted, "extract": settings.extract}.items()
+        if name in found and found[name] != value
+    ]
+    if problems:
+        problems.append("probe again with the same paper and [data], or give here what the probe was given")
+        raise ConfigError("\n".join(problems))
+    policy = found.get("policy", settings.model.name)
+    if policy == settings.model.name:
+        return []
+    return [f"--probe {file}: it asked the model {policy}, and {settings.model.name} is trained"]
 
 
 def _sample(row: Mapping[str, Any]) -> Sample:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ..bench.shortqa import grade_completions
 from ..errors import TooManyMasked, Unscored
+from ..grading import GRADE_PROMPT
 from ..journal import Journal
 from ..progress import Progress
 from ..resources import supply
@@ -84,9 +85,10 @@ def measure_samples(
     A question with a sample that our side could not measure is not kept, so that a resumed run tries again.
 
     Args:
-        about: what decides the outcome beside the samples.
+        about: what decides the outcome beside the samples and what is known of the questions.
     """
-    told = {**about, "samples": digest_of(*([s.text for s in group] for group in samples))}
+    texts_of = ([s.text for s in group] for group in samples)
+    told = {**about, "known": _digest_of_known(examples), "samples": digest_of(*texts_of)}
     done: dict[str, Sequence[Mapping[str, Any]]] = {}
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
@@ -202,7 +204,9 @@ def _ours(cause: str | None) -> bool:
 
 
 def _judge(plan: TunePlan) -> str:
-    return getattr(plan.judge, "identity", "rules alone" if plan.judge is None else repr(plan.judge))
+    if plan.judge is None:
+        return "rules alone"
+    return f"{getattr(plan.judge, 'identity', repr(plan.judge))} {digest_of(GRADE_PROMPT)}"
 
 
 def _plain(written: Completion | Unscored) -> Mapping[str, Any]:
@@ -214,6 +218,16 @@ def _plain(written: Completion | Unscored) -> Mapping[str, Any]:
 
 def _digest(examples: Sequence[Example]) -> str:
     return digest_of(*((example.id, example.question) for example in examples))
+
+
+def _digest_of_known(examples: Sequence[Example]) -> str:
+    """Of everything that a grader, a verifier or a paper's reward holds a text against."""
+    return digest_of(
+        *(
+            (e.id, e.question, e.answers, e.topic, e.ook, e.false_premise, e.evidence, e.checklist)
+            for e in examples
+        )
+    )
 
 
 def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -17,8 +17,10 @@ from factrl.bench.shortqa import Extract
 from factrl.config import dump_toml, load_settings, peek
 from factrl.data import template_names
 from factrl.errors import ConfigError, nearest
+from factrl.forms import Form
 from factrl.papers import load_reward, settings_of, split_spec
 from factrl.settings import LOCAL, AskSettings, Positive, RunSettings, Section
+from factrl.tuning.extraction import extract_of, form_with
 from factrl.tuning.pairs import Measure, rule_of
 from factrl.tuning.targets import SOURCES
 
@@ -27,10 +29,10 @@ RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "klc"
 PAIRED = ("dpo", "iterative-dpo")
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
 
-_FORMS: Mapping[str, tuple[str, Extract]] = {
-    "text": ("{answer}", "text"),
-    "boxed": (r"\boxed{{{answer}}}", "boxed"),
-    "tags": ("<answer>{answer}</answer>", "answer"),
+_WRITTEN: Mapping[Form, str] = {
+    "text": "{answer}",
+    "boxed": r"\boxed{{{answer}}}",
+    "tags": "<answer>{answer}</answer>",
 }
 
 
@@ -60,7 +62,8 @@ class TuneSection(Section):
     shots: Positive = 2
     """How many of them."""
     target: str | None = None
-    """How an answer is written, with {answer} for the answer; by default as the reward reads it."""
+    """The completion that gives an answer, with {answer} for the answer; by default the answer alone, where
+    the reward of `paper` looks for it: no reasoning stands before it."""
     abstention: str = Field(default="I don't know", min_length=1)
     """The answer that declines."""
 
@@ -111,6 +114,18 @@ class TuneSettings(AskSettings):
             raise ValueError("\n".join(problems))
         return self
 
+    @model_validator(mode="after")
+    def _an_opened_reasoning_is_closed(self) -> TuneSettings:
+        told, prefill = self.tune, self.data.prefill
+        writes = told.method in ("sft", "r-tuning") or told.rule == "correctness"
+        if writes and told.target is None and prefill.rfind("<think>") > prefill.rfind("</think>"):
+            raise ValueError(
+                f"tune.target is needed: data.prefill = {prefill!r} opens a reasoning, which the answer "
+                f"alone would never close, and {told.rule or told.method!r} writes answers; say what stands "
+                "before one, e.g. tune.target='I recall this.</think><answer>{answer}</answer>'"
+            )
+        return self
+
     @property
     def measure(self) -> Measure | None:
         """What the samples are measured by; None when none are needed."""
@@ -132,24 +147,18 @@ class TuneSettings(AskSettings):
         return self.measure == "grade" or (self.measure == "reward" and load_reward(self.paper).needs_answers)
 
     @property
-    def form(self) -> str:
+    def form(self) -> Form:
         """In which form answers are given: `text`, `boxed` or `tags`."""
-        if not self.paper:
-            return "text"
-        told = self.reward.get("answer")
-        if told in _FORMS:
-            return str(told)
-        tagged = self.reward.get("thinking") is not False and not self.paper.endswith(".py")
-        return "tags" if tagged and ".py:" not in self.paper else "text"
+        return form_with(self.paper, self.reward)
 
     @property
     def extract(self) -> Extract:
         """What of a completion is the answer."""
-        return _FORMS[self.form][1]
+        return extract_of(self.paper, self.reward)
 
     def written(self, answer: str) -> str:
         """The completion that gives this answer and nothing else."""
-        return (self.tune.target or _FORMS[self.form][0]).format_map({"answer": answer})
+        return (self.tune.target or _WRITTEN[self.form]).format_map({"answer": answer})
 
     def asking(self) -> str:
         """`config.toml`: how the model is asked, as `factrl eval --config` reads it."""
