@@ -21,6 +21,8 @@ from factrl.tuned_truthfulness import CARD, TunedTruthfulness, open_truthfulness
 from factrl.tuning.claim_rows import LabelledClaim, load_claims
 from factrl.tuning.claim_settings import ClaimSettings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TRUE, FALSE = ("sings", "dances", "paints"), ("burns", "drowns", "rusts")
 NAMES = [f"{a}{b}" for a in "abcdefgh" for b in "mnopq"]
 

@@ -26,6 +26,8 @@ from factrl.tuning.plan import TunePlan, plan_tuning
 from factrl.tuning.samples import check_masked, measure_samples
 from factrl.tuning.settings import tune_settings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 REWARDS = """
 import factrl as fx
 
