@@ -475,7 +475,7 @@ def test_metrics_are_of_the_results_of_all_processes(trainer: Make, monkeypatch:
     ]
     monkeypatch.setattr(grpo, "gather_object", lambda mine: [*mine, *others])
     logged: dict[str, float] = {}
-    mine = trainer([1.0, None])._composite(["rome", "oslo"], [[5], [6]], [0, 0], logged.__setitem__)
+    mine = trainer([1.0, None])._composite(["", ""], ["rome", "oslo"], [[5], [6]], [0, 0], logged.__setitem__)
     assert mine == [1.0, None]
     assert logged == {
         "reward/scored_frac": 0.5,
