@@ -22,7 +22,7 @@ from factrl.lab.model import Base, pretrained
 from factrl.lab.people import People
 from factrl.types import Result
 
-STEPS = 40
+STEPS = 28
 Metrics = Mapping[str, float]
 Run = Callable[[str], Metrics]
 REWARDS = """
