@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from .. import __version__
 from ..errors import RewardBug
+from ..remote_reward import TOKEN
 from .gate import BUSY, INSIDE, Gate
 from .ledger import OtherBody
 from .schema import (
@@ -35,7 +36,6 @@ from .schema import (
 from .service import Service, TooMuch, Unknown, Unusable
 
 SETTINGS = "FACTRL_SERVE"  # how `factrl serve` tells its workers what to serve; holds no key
-TOKEN = "FACTRL_SERVER_TOKEN"  # noqa: S105  the variable's name
 _RETRY = str(BUSY)
 _MASKED = "a sample could not be graded, and OpenRLHF has no word for that; try again"
 

@@ -18,10 +18,10 @@ COMPLETE = "complete"  # an empty file that says a checkpoint was written to its
 
 
 class LogToRun(TrainerCallback):
-    """Append what the trainer logs to the run's metrics."""
+    """Append what the trainer logs to the run's metrics; its first step follows those `before` it."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, before: int = 0) -> None:
+        self.run, self.before = run, before
 
     def on_log(
         self,
@@ -32,7 +32,7 @@ class LogToRun(TrainerCallback):
         **_: Any,
     ) -> None:
         if state.is_world_process_zero and logs and "train_runtime" not in logs:
-            self.run.log(state.global_step, logs)
+            self.run.log(self.before + state.global_step, logs)
 
 
 class ShowProgress(TrainerCallback):

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback, Trainer, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.sft_config import SFTConfig
@@ -47,25 +47,6 @@ class _Tokenised(DPOTrainer):
 
     def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
         return dataset
-
-
-class _LogRound(LogToRun):
-    """Steps of all rounds counted on."""
-
-    def __init__(self, run: Run, before: int) -> None:
-        super().__init__(run)
-        self.before = before
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
-        if state.is_world_process_zero and logs and "train_runtime" not in logs:
-            self.run.log(self.before + state.global_step, logs)
 
 
 def learn(
@@ -109,7 +90,7 @@ def learn(
     label, total = f"train {settings.tune.method}", steps_of(settings, len(rows))
     with Interrupt() as interrupt, Progress(label, total, already=already) as progress:
         stop = StopWhen(lambda: interrupt.asked)
-        for callback in (ShowProgress(progress), _LogRound(run, before), MarkComplete(), stop):
+        for callback in (ShowProgress(progress), LogToRun(run, before), MarkComplete(), stop):
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
     if stop.stopped:
