@@ -97,8 +97,8 @@ class Run:
             raise ConfigError(f"run.dir = {str(root)!r}: cannot create the run folder: {error}") from error
         run = cls(path)
         run.rollouts.mkdir()
-        _write(path / "config.toml", settings_toml.encode())
-        _write(path / "env.json", json.dumps(_environment(), indent=2).encode())
+        write_whole(path / "config.toml", settings_toml.encode())
+        write_whole(path / "env.json", json.dumps(_environment(), indent=2).encode())
         return run
 
     @classmethod
@@ -119,7 +119,7 @@ class Run:
             run.rollouts.mkdir(exist_ok=True)
             for unfinished in [*path.glob("*.tmp"), *run.rollouts.glob("*.tmp")]:
                 unfinished.unlink()
-            _write(run.metrics, b"".join(_whole_lines(run.metrics)))
+            write_whole(run.metrics, b"".join(_whole_lines(run.metrics)))
         except (OSError, DataError):
             run.close()
             raise
@@ -180,13 +180,13 @@ class Run:
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
         path = self.rollouts / f"step_{step:06d}.parquet"
-        _write(path, sink.getvalue().to_pybytes())
+        write_whole(path, sink.getvalue().to_pybytes())
         return path
 
     def truncate_after(self, step: int) -> None:
         """Forget everything later than `step`, so that curves go on from that checkpoint without overlap."""
         lines = _whole_lines(self.metrics)
-        _write(self.metrics, b"".join(line for line in lines if json.loads(line)["step"] <= step))
+        write_whole(self.metrics, b"".join(line for line in lines if json.loads(line)["step"] <= step))
         for file in self.rollouts.iterdir():
             match = _STEP_FILE.fullmatch(file.name)
             if match and int(match[1]) > step:
@@ -276,7 +276,7 @@ def _new_folder(root: Path, stem: str) -> Path:
         copy += 1
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees the old or the new one, never a part."""
     unfinished = path.with_name(f"{path.name}.tmp")
     unfinished.write_bytes(content)

@@ -26,7 +26,7 @@ from typing import Any
 from ..config import dump_toml
 from ..errors import ConfigError, DataError
 from ..llm import preflight
-from ..run import Run
+from ..run import Run, write_whole
 from ..settings import ModelSettings
 from ..tuning.outcome import Outcome
 from ..tuning.pairs import Limits, Sample, rule_of
@@ -130,6 +130,7 @@ def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> in
     start = settings.model if number == 1 else _iterate(settings.model, run.path, number - 1)
     target = run.path / MODEL if number == rounds else run.path / "iterates" / str(number)
     marker = data / "done.json"
+    data.mkdir(parents=True, exist_ok=True)
     if target.exists() and marker.exists():
         return json.loads(marker.read_text("utf-8"))["steps"]
     rows = _rows(plan, run, start, data, number, tell)
@@ -147,7 +148,7 @@ def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> in
     else:  # every question's samples are alike by now
         tell(f"round {number}: no rows; its model is that of round {number - 1}")
         shutil.copytree(start.name, target, dirs_exist_ok=True)
-    _write(marker, json.dumps({"steps": before}))
+    write_whole(marker, json.dumps({"steps": before}).encode())
     return before
 
 
@@ -173,8 +174,8 @@ def _rows(
             "prompt_too_long": len(rows) - len(kept),
             "unmeasured_samples": causes,
         }
-        _write(data / LEFT_OUT, json.dumps(about, indent=2))
-        _write(file, "".join(json.dumps(row) + "\n" for row in kept))
+        write_whole(data / LEFT_OUT, json.dumps(about, indent=2).encode())
+        write_whole(file, "".join(json.dumps(row) + "\n" for row in kept).encode())
         tell(_summed(about))
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
@@ -223,7 +224,7 @@ def _outcome(plan: TunePlan, run: Run) -> Outcome:
         "judge": getattr(plan.judge, "identity", None),
         "extract": plan.settings.extract,
     }
-    _write(run.path / EVALUATION, json.dumps({**about, **outcome.to_json()}, indent=2))
+    write_whole(run.path / EVALUATION, json.dumps({**about, **outcome.to_json()}, indent=2).encode())
     return outcome
 
 
@@ -289,13 +290,5 @@ def _run_folder(plan: TunePlan) -> Run:
     told = settings.tune
     name = settings.run.name or "-".join(filter(None, (told.method, told.rule)))
     run = Run.create(settings.run.dir, name, settings.asking())
-    _write(run.path / TUNE, dump_toml(settings))
+    write_whole(run.path / TUNE, dump_toml(settings).encode())
     return run
-
-
-def _write(path: Path, text: str) -> None:
-    """A file that appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
