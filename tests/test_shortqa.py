@@ -13,7 +13,7 @@ import pytest
 from factrl.bench.metrics import Weights
 from factrl.bench.shortqa import Evaluation, evaluate_file, grade_completions
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
-from factrl.types import Example, Grade
+from factrl.types import Completion, Example, Grade
 
 Write = Callable[..., Path]
 
@@ -298,3 +298,14 @@ def test_floored_answers_are_wrong_and_counted(write: Write) -> None:
     got = evaluate_file(write(row("Lima"), row(r"\boxed{Lima}")), exact, extract="boxed")
     assert got.floored == {"no_box": 1}
     assert (got.summary.incorrect, got.summary.correct) == (1, 1)
+
+
+def test_reasoning_is_not_part_of_the_answer() -> None:
+    texts = ["<think>Lyon? No.</think>Paris", "<think>Paris", Completion("so Paris", prefill="<think>")]
+    ask = Example("Capital of France?", ("Paris",))
+    rows = grade_completions([(ask, text) for text in texts], exact, "text")
+    assert [(row.grade.label, row.grade.floored) for row in rows if row.grade] == [
+        ("correct", None),
+        ("incorrect", "no_answer"),
+        ("incorrect", "no_answer"),
+    ]

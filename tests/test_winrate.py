@@ -3,11 +3,16 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from factrl.bench.preferred import preferred
+from factrl.bench.results import Output, read_output
+from factrl.bench.samples import Sample, write_samples
 from factrl.bench.winrate import Duel, WinRate, duel, llm_preference, summarise_duels, win_rate
+from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM
 from factrl.types import Example
@@ -170,3 +175,67 @@ def shown(found: WinRate) -> str:
     console.print(found.table())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+# Two evaluations on disk
+
+
+def evaluated(folder: Path, model: str, texts: dict[str, str | None]) -> Output:
+    samples = [Sample("simpleqa", name, 0, f"{name}?", ["x"], text) for name, text in texts.items()]
+    benchmark = {"numbers": {}, "masked": {}, "floored": {}}
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps({"model": model, "benchmarks": {"simpleqa": benchmark}}))
+    write_samples(folder / "samples.jsonl", samples)
+    return read_output(folder)
+
+
+def test_verdicts_on_two_evaluations_are_kept(tmp_path: Path) -> None:
+    before = evaluated(tmp_path / "a", "old", {"1": BAD, "2": GOOD, "3": GOOD, "4": GOOD, "weighed": None})
+    thought = f"<think>{BAD}</think>{GOOD}"
+    after = evaluated(
+        tmp_path / "b", "new", {"1": GOOD, "2": thought, "3": "<think>seven", "4": BEST, "5": GOOD}
+    )
+    asked = []
+
+    def prefer(question: str, first: str, second: str) -> float:
+        asked.append(question)
+        if question == "4?" and len(asked) < 10:
+            raise Unscored("judge_down", "refused")
+        return rank(question, first, second)
+
+    found = preferred("simpleqa", before, after, prefer, "rank 1", workers=1)
+    assert [(one.id, one.score) for one in found.duels] == [("1", 1.0), ("2", 0.5), ("3", 0.0), ("4", None)]
+    assert found.masked == {"judge_down": 1}
+    paid = len(asked)
+    asked += ["other"] * 10
+    again = preferred("simpleqa", before, after, prefer, "rank 1", workers=1)
+    assert asked[paid + 10 :] == ["4?", "4?"], "only what had no verdict is asked again"
+    assert [one.score for one in again.duels] == [1.0, 0.5, 0.0, 1.0]
+    preferred("simpleqa", before, after, prefer, "rank 2", workers=1)
+    assert asked[paid + 12 :] == ["1?", "1?", "2?", "2?", "4?", "4?"], "another judge starts anew"
+
+
+def test_report_asks_a_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("a", BAD), ("b", BEST)):
+        evaluated(tmp_path / name, name, {"1": text, "2": text})
+        rows = (tmp_path / name / "samples.jsonl").read_text().replace('"label": null', '"label": "correct"')
+        (tmp_path / name / "samples.jsonl").write_text(rows)
+
+    class Judge(FakeLLM):
+        identity = "judge"
+
+    def answer(messages: Any) -> str:
+        text = messages[-1]["content"]
+        return "verdict: first" if text.find("seven") < text.find("one:") else "verdict: second"
+
+    monkeypatch.setattr("factrl.cli.report.open_judge", lambda settings: Judge(answer))
+    assert main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]) == 0
+    out = capsys.readouterr().out
+    assert "100.0" in out
+    assert "wins" in out
+    html = (tmp_path / "b" / "comparison.html").read_text(encoding="utf-8")
+    assert "2 wins, 0 ties, 0 losses" in html
+    assert main(["report", str(tmp_path / "a"), "--judge", "local"]) == 2
+    assert "--judge compares answers" in capsys.readouterr().err

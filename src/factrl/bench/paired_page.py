@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from factrl import charts
 from factrl.bench.eval_page import STYLE, answer_box, main_number
@@ -13,6 +14,7 @@ from factrl.bench.numbers import Number
 from factrl.bench.paired import Paired
 from factrl.bench.results import Output
 from factrl.bench.samples import Sample
+from factrl.bench.winrate import WinRate
 from factrl.changes import BADGES
 from factrl.errors import ConfigError
 from factrl.escape import markup
@@ -28,8 +30,17 @@ _FOOTER = (
 )
 
 
-def write_paired_page(path: Path, before: Output, after: Output, pairs: Sequence[Paired]) -> Path:
+def write_paired_page(
+    path: Path,
+    before: Output,
+    after: Output,
+    pairs: Sequence[Paired],
+    rates: Mapping[str, WinRate] = MappingProxyType({}),
+) -> Path:
     """Write the page.
+
+    Args:
+        rates: by benchmark, how often a judge prefers the later answers.
 
     Raises:
         ConfigError: it cannot be written.
@@ -39,7 +50,7 @@ def write_paired_page(path: Path, before: Output, after: Output, pairs: Sequence
     body = [
         f'<p class="eyebrow">factrl comparison</p><h1>{markup(title)}</h1>',
         facts_list({"before": str(before.folder), "after": str(after.folder)}),
-        *(_benchmark(pair, before, after) for pair in pairs),
+        *(_benchmark(pair, before, after, rates.get(pair.name)) for pair in pairs),
         STYLE + _FOOTER,
     ]
     try:
@@ -57,7 +68,7 @@ def side_names(before: Output, after: Output) -> tuple[str, str]:
     return models[0], models[1]
 
 
-def _benchmark(pair: Paired, before: Output, after: Output) -> str:
+def _benchmark(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> str:
     test = ""
     if pair.p is not None:
         test = f"{pair.fixed} became right and {pair.broken} stopped being right (McNemar p = {_p(pair.p)}). "
@@ -66,8 +77,20 @@ def _benchmark(pair: Paired, before: Output, after: Output) -> str:
     told = f"{pair.n} questions in both, {pair.left_out} left out. {test}"
     numbers = before.numbers(pair.name), after.numbers(pair.name)
     return (
-        f"<section><h2>{markup(pair.name)}</h2><p>{told}</p>{warned}"
+        f"<section><h2>{markup(pair.name)}</h2><p>{told}</p>{warned}{_preference(rate)}"
         f"{_table(pair.differences, *numbers)}{_changed(pair.changed)}</section>"
+    )
+
+
+def _preference(rate: WinRate | None) -> str:
+    if rate is None or rate.rate is None:
+        return ""
+    masked = sum(rate.masked.values())
+    return (
+        f"<p>The judge prefers the answers of <b>after</b> in {markup(str(rate.rate))} % of "
+        f"{rate.wins + rate.ties + rate.losses} questions: {rate.wins} wins, {rate.ties} ties, {rate.losses} "
+        f"losses, asked in both orders; {rate.first_place + rate.second_place} of the ties because it stuck "
+        f"to a place. {masked} without a verdict.</p>"
     )
 
 

@@ -16,6 +16,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from factrl.bench.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
+from factrl.bench.prompts import final_part
 from factrl.data import ColumnName, load_examples
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from factrl.escape import one_line
@@ -26,9 +27,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Extract = Literal["text", "boxed", "answer"]
+
+
+def _said(text: str) -> Slice | None:
+    """All of a text but its reasoning; None when that does not end."""
+    said = final_part(text)
+    return None if said is None else Slice(said, 0, len(said))
+
+
 # What finds the answer in a completion, and what the completion is floored with when it holds none.
 _FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
-    "text": (lambda text: Slice(text, 0, len(text)), ""),
+    "text": (_said, "no_answer"),
     "boxed": (boxed, "no_box"),
     "answer": (lambda text: tag(text, "answer"), "no_answer"),
 }
@@ -207,8 +216,8 @@ def grade_completions(
     Args:
         completions: examples with what was written for them, None when nothing was.
         grader: grades one answer; called from several threads.
-        extract: `text` the whole completion, `boxed` the last `\boxed{…}`, `answer` the last `<answer>` tag.
-            A completion without the box or the tag is wrong.
+        extract: `text` the completion without its reasoning, `boxed` the last `\boxed{…}`, `answer` the last
+            `<answer>` tag.  Without the box, the tag or the end of its reasoning a completion is wrong.
         workers: how many answers are graded at the same time.
         on_row: called after each row, in this thread.
 

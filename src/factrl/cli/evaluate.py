@@ -95,7 +95,7 @@ def _add_grading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--extract",
         choices=get_args(Extract),
-        help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
+        help=r"where the answer is: all but the reasoning, the last \boxed{}, the last <answer> "
         "(default: text; with --config as its reward does)",
     )
     parser.add_argument(

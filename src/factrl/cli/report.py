@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING
 from ..bench.metrics import Interval
 from ..bench.paired import Paired, compare_outputs
 from ..bench.paired_page import side_names, write_paired_page
+from ..bench.preferred import preferred, written_in_both
 from ..bench.results import PAGE as EVALUATION_PAGE
 from ..bench.results import Output, is_output, read_output
+from ..bench.winrate import WinRate, llm_preference
 from ..errors import ConfigError
 from ..escape import one_line
+from ..llm import preflight
+from ..plan import open_judge
+from ..preference import PAIR_PROMPT
+from ..progress import Progress
 from ..run_page import PAGE, write_run_page
+from ..settings import LOCAL, JudgeSettings
+from ..writers import digest_of
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell
 
@@ -35,7 +43,7 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"
-            "  factrl report before after --output changes.html"
+            "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B"
         ),
     )
     parser.add_argument("folder", metavar="RUN", help="run folder; the run may still go on")
@@ -45,14 +53,21 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="FILE.html",
         help=f"where to (default: RUN/{PAGE}, for two evaluations AFTER/{COMPARISON})",
     )
+    parser.add_argument(
+        "--judge",
+        metavar="URL",
+        help="model that says whose answers it prefers, asked in both orders: `local` or "
+        "http://host:8000/v1#model",
+    )
     parser.add_argument("--json", action="store_true", help="print a comparison as JSON")
 
 
 def _report(args: argparse.Namespace) -> int:
     if args.other is not None:
         return _compare(args)
-    if args.json:
-        raise ConfigError("--json prints a comparison; name two folders of factrl eval")
+    for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
+        if getattr(args, option):
+            raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
     if is_output(args.folder):
         raise ConfigError(
             f"{args.folder} is an evaluation, whose page is {Path(args.folder) / EVALUATION_PAGE}; name a "
@@ -65,14 +80,47 @@ def _report(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     before, after = read_output(args.folder), read_output(args.other)
     pairs = compare_outputs(before, after)
+    rates = {} if args.judge is None else _preferred(args.judge, before, after, [pair.name for pair in pairs])
     path = Path(args.output) if args.output is not None else after.folder / COMPARISON
-    write_paired_page(path, before, after, pairs)
+    write_paired_page(path, before, after, pairs, rates)
     if args.json:
-        say(json.dumps({pair.name: pair.to_json() for pair in pairs}, indent=2, ensure_ascii=False))
+        document = {pair.name: pair.to_json() for pair in pairs}
+        for name, rate in rates.items():
+            document[name]["preference"] = rate.to_json()
+        say(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         show_table(_table(before, after, pairs))
+        for name, rate in rates.items():
+            say(f"\n{name}: which answer {args.judge} prefers")
+            show_table(rate.table())
     tell(f"page: {path}")
     return 0
+
+
+def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) -> dict[str, WinRate]:
+    """The win rate of the later answers on every benchmark that has texts in both."""
+    judge = open_judge(JudgeSettings(url=url))
+    if judge is None:
+        raise ConfigError("--judge names no model; give `local` or http://host:8000/v1#model")
+    preflight(judge)
+    identity = f"{judge.identity} {digest_of(PAIR_PROMPT)}"
+    rates = {}
+    for name in names:
+        questions = len(written_in_both(name, before, after))
+        if not questions:
+            tell(f"{name}: no texts to prefer, its options were weighed")
+            continue
+        with Progress(f"{name}: prefer", questions) as progress:
+            rates[name] = preferred(
+                name,
+                before,
+                after,
+                llm_preference(judge),
+                identity,
+                workers=1 if url == LOCAL else 16,
+                on_done=progress.advance,
+            )
+    return rates
 
 
 def _table(before: Output, after: Output, pairs: Sequence[Paired]) -> Table:
