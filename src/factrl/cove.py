@@ -312,4 +312,4 @@ def _same_weights(draft: Any, settings: RunSettings) -> PolicyWriter:
 
     if not isinstance(draft, PolicyWriter):
         raise ConfigError(f"chain of verification needs a model to ask, not {type(draft).__name__}")
-    return PolicyWriter(draft.model, draft.tokenizer, settings, draft.identity.rpartition(" ")[0])
+    return draft.asked(settings)

@@ -10,7 +10,7 @@ from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaFo
 
 from factrl.config import load_settings
 from factrl.settings import AskSettings
-from factrl.train.scoring import PolicyScorer, asked
+from factrl.train.scoring import PolicyScorer
 from factrl.train.writing import PolicyWriter
 from factrl.types import Example
 
@@ -102,6 +102,6 @@ def test_the_prompt_is_part_of_the_identity(writer: PolicyWriter) -> None:
     first, second = (PolicyScorer(writer, settings(prompt)) for prompt in ("{question}", "Q: {question}"))
     assert first.identity != second.identity
     assert first.identity.startswith("weights ")
-    again = asked(writer, settings("Q: {question}"))
+    again = writer.asked(settings("Q: {question}"))
     assert again.identity != writer.identity
     assert again.identity.startswith("weights ")

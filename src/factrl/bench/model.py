@@ -6,7 +6,7 @@ from typing import Any
 
 from factrl.bench.choice import Scorer
 from factrl.settings import LOCAL, AskSettings
-from factrl.writers import Writer, open_writer
+from factrl.writers import Writer, open_writer, writes_with_vllm
 
 
 class NamedModel:
@@ -29,16 +29,14 @@ class NamedModel:
         if self._policy is None:
             self._policy = open_writer(settings)
             return self._policy
-        from factrl.train.scoring import asked
-
-        return asked(self._policy, settings)
+        return self._policy.asked(settings)
 
     def scorer(self, settings: AskSettings) -> Scorer | None:
         """The same as a scorer of continuations.
 
-        None where there are no likelihoods: behind a server, and of a method that writes in several steps.
+        None where there are no likelihoods: behind a server, from vLLM, of a method that writes in steps.
         """
-        if not _is_policy(settings):
+        if not _is_policy(settings) or writes_with_vllm(settings):
             return None
         from factrl.train.scoring import PolicyScorer
 

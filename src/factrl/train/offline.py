@@ -192,7 +192,7 @@ def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number:
         samples = [[_bare(sample) for sample in group[:count]] for group in samples]
     else:
         count = told.sampling.num_samples
-        own = PolicyWriter(writer.model, writer.tokenizer, demonstrated(told), writer.identity)
+        own = writer.asked(demonstrated(told))
         samples = write_samples(
             own,
             plan.examples,

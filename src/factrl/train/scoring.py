@@ -33,7 +33,7 @@ class PolicyScorer:
         data = settings.data
         self._bf16 = settings.train.bf16 is True  # as for writing: "auto" is off
         asked = digest_of("likelihood", data.system, data.prompt, data.prefill, data.chat, self._bf16)
-        self.identity = f"{weights_of(writer)} {asked}"
+        self.identity = f"{writer.weights} {asked}"
 
     @torch.no_grad()
     def score(
@@ -63,16 +63,6 @@ class PolicyScorer:
                 on_done()
         self.model.train(training)
         return scores
-
-
-def asked(writer: PolicyWriter, settings: RunSettings) -> PolicyWriter:
-    """The same policy, asked in another way."""
-    return PolicyWriter(writer.model, writer.tokenizer, settings, weights_of(writer))
-
-
-def weights_of(writer: PolicyWriter) -> str:
-    """Which weights a writer has, without how they are asked."""
-    return writer.identity.rpartition(" ")[0]
 
 
 def _sums(model: Any, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> list[float]:

@@ -25,15 +25,15 @@ class PolicyWriter:
     Args:
         settings: `data`, and of `train` the length limit and `bf16`.  "auto" is off here: with bfloat16 every
             third short text depends on what is written beside it.
-        identity: which weights these are.
+        weights: which weights these are.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, settings: RunSettings, identity: str) -> None:
-        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+    def __init__(self, model: Any, tokenizer: Any, settings: RunSettings, weights: str) -> None:
+        self.model, self.tokenizer, self.settings, self.weights = model, tokenizer, settings, weights
         data, limit = settings.data, settings.train.max_completion_length
         self._bf16 = settings.train.bf16 is True
         asked = digest_of(data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
-        self.identity = f"{identity} {asked}"
+        self.identity = f"{weights} {asked}"
 
     @classmethod
     def load(cls, settings: RunSettings) -> PolicyWriter:
@@ -47,6 +47,10 @@ class PolicyWriter:
             model.to("cuda")
         named = settings.model.name + (f"@{settings.model.revision}" if settings.model.revision else "")
         return cls(model, tokenizer, settings, f"{named} {_fingerprint(model)}")
+
+    def asked(self, settings: RunSettings) -> PolicyWriter:
+        """The same weights, asked in another way."""
+        return PolicyWriter(self.model, self.tokenizer, settings, self.weights)
 
     def write(
         self,
