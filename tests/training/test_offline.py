@@ -193,9 +193,15 @@ def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
         row["samples"] = [{"text": "i know", "label": "incorrect"}]
     probed.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     told: list[str] = []
-    with pytest.raises(DataError, match=r"none of 8 questions gives a row .*no right sample 4"):
+    with pytest.raises(DataError, match=r"no question gives a row .*; 4 left out: no right sample"):
         tune(planned(words, "tune.method=rft", f"tune.probe={probed}"), told.append)
     assert "4 left out: no abstaining sample (out of knowledge)" in told[0]
+
+
+def test_a_form_that_no_sample_keeps_is_named(words: list[str]) -> None:
+    told: list[str] = []
+    with pytest.raises(DataError, match=r"all samples equal; 32 samples floored: no_box.*data\.prefill"):
+        tune(planned(words, "tune.method=dpo", "tune.rule=max-min", "paper=truthrl"), told.append)
 
 
 def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, words: list[str]) -> None:
@@ -330,6 +336,7 @@ def test_without_a_grade_only_so_many_samples_of_a_probe_are_ranked(words: list[
 # Killed and resumed
 
 
+@pytest.mark.fault("F20")
 def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -> None:
     plan = planned(words, "tune.method=sft", "train.steps=2", "train.save_steps=1")
     run, _ = tune(plan)
@@ -364,6 +371,7 @@ tune(plan_tuning(tune_settings(None, words)))
 """
 
 
+@pytest.mark.fault("F20")
 @pytest.mark.parametrize(("where", "after"), [("sampling", 5), ("training", 5)])
 def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, after: int

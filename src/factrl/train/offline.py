@@ -31,7 +31,7 @@ from ..settings import ModelSettings
 from ..tuning.outcome import Outcome
 from ..tuning.pairs import Limits, Sample, rule_of
 from ..tuning.plan import TunePlan, demonstrated
-from ..tuning.samples import check_masked, grading, measure_samples, measurement, write_samples
+from ..tuning.samples import check_masked, floored, grading, measure_samples, measurement, write_samples
 from ..tuning.settings import TUNE
 from ..tuning.targets import SOURCES, Form
 from ..types import Example
@@ -139,11 +139,11 @@ def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> in
         checkpoints = run.checkpoints / (f"round_{number}" if rounds > 1 else "")
         before = learn(settings, start, rows, run, checkpoints, target, before=before, whole=rounds > 1)
     elif number == 1:
-        reasons = json.loads((data / LEFT_OUT).read_text("utf-8"))["left_out"]
-        tally = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
+        about = json.loads((data / LEFT_OUT).read_text("utf-8"))
         raise DataError(
-            f"none of {len(plan.examples)} questions gives a row to learn from ({tally}); "
-            "take more samples (sampling.num_samples), other questions or another rule"
+            f"no question gives a row to learn from ({_summed(about)}); take more samples "
+            "(sampling.num_samples), other questions or another rule, or ask so that the form is kept "
+            "(data.prompt, data.prefill)"
         )
     else:  # every question's samples are alike by now
         tell(f"round {number}: no rows; its model is that of round {number - 1}")
@@ -173,6 +173,7 @@ def _rows(
             "left_out": left_out,
             "prompt_too_long": len(rows) - len(kept),
             "unmeasured_samples": causes,
+            "floored_samples": floored(samples),
         }
         write_whole(data / LEFT_OUT, json.dumps(about, indent=2).encode())
         write_whole(file, "".join(json.dumps(row) + "\n" for row in kept).encode())
@@ -280,6 +281,7 @@ def _summed(about: Mapping[str, Any]) -> str:
     told += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
     told += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])
     told += [f"{count} samples not used: {cause}" for cause, count in about["unmeasured_samples"].items()]
+    told += [f"{count} samples floored: {cause}" for cause, count in about["floored_samples"].items()]
     return "; ".join(told)
 
 

@@ -43,6 +43,7 @@ class Sample:
         value: what a rule ranks by; None unless it was measured, or when it has no value (a text that
             declines has no precision).
         cause: why it could not be measured; then it has neither label nor value.
+        floored: why the text itself has the lowest value, such as a form that it does not keep.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Sample:
     label: Label | None = None
     value: float | None = None
     cause: str | None = None
+    floored: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from .pairs import Sample
 from .plan import TunePlan, unmeasured
 
 PART = 128  # samples that are written, and measured, together
+MEASURED = ("label", "value", "cause", "floored")  # what a measure says of a sample
 THEIR_OWN = ("no_answer", "declines")  # causes for which the text itself is to blame
 Measure = Callable[[Sequence[Example], Sequence[Completion]], list[Sample]]
 T = TypeVar("T")
@@ -101,7 +102,7 @@ def measure_samples(
             found = iter(measure([e for e, _ in flat], texts))
             for example, group in part:
                 measured = [sample if sample.cause else next(found) for sample in group]
-                rows = [{"label": s.label, "value": s.value, "cause": s.cause} for s in measured]
+                rows = [{name: getattr(s, name) for name in MEASURED} for s in measured]
                 done[example.id] = rows
                 if not any(_ours(row["cause"]) for row in rows):
                     journal.add(example.id, {"samples": rows})
@@ -128,6 +129,12 @@ def check_masked(samples: Sequence[Sequence[Sample]], share: float, folder: Path
             f"train.max_masked_share = {share:g}; mend the judge, then: factrl tune --resume {folder}"
         )
     return dict(causes.most_common())
+
+
+def floored(samples: Sequence[Sequence[Sample]]) -> Mapping[str, int]:
+    """How many samples were worth the least for their own form, by cause."""
+    causes = (sample.floored for group in samples for sample in group if sample.floored)
+    return dict(Counter(causes).most_common())
 
 
 def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
@@ -160,12 +167,11 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
     reward = supply(plan.reward, supplier=plan.supplier())
 
     def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
-        return [
-            replace(
-                unmeasured(text), value=result.value, cause=result.cause if result.value is None else None
-            )
-            for text, result in zip(texts, reward.batch(examples, texts), strict=True)
-        ]
+        found = []
+        for text, result in zip(texts, reward.batch(examples, texts), strict=True):
+            why = "cause" if result.value is None else "floored"
+            found.append(replace(unmeasured(text), value=result.value, **{why: result.cause}))
+        return found
 
     return rank, {**about, "reward": plan.settings.paper, "knobs": dict(plan.reward.knobs)}
 
