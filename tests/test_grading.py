@@ -126,6 +126,7 @@ def test_a_verdict_is_the_last_line(reply: str, verdict: str) -> None:
     assert read_verdict(reply, WORDS) == verdict
 
 
+@pytest.mark.fault("F15")
 @pytest.mark.parametrize("reply", UNREADABLE)
 def test_anything_else_is_not_a_verdict(reply: str) -> None:
     with pytest.raises(Unscored) as caught:
@@ -170,6 +171,7 @@ def test_a_master_key_that_is_the_accepted_answer_is_correct() -> None:
     assert Grader()("Which word means a liquid mixture?", "Solution", ["solution"]).label == "correct"
 
 
+@pytest.mark.fault("F28")
 @pytest.mark.parametrize("text", ["x" * 32_769, "\U0001f600" * 8_193, "I don't know. " * 4_000])
 def test_an_oversize_text_is_floored(text: str) -> None:
     judge = saying("correct")
@@ -384,10 +386,38 @@ def test_an_honest_answer_with_odd_signs_passes_the_probe() -> None:
 def test_probing_every_verdict() -> None:
     assert Grader(FakeLLM(by_gold), probe=True)(CAPITAL, "Paris, on the Seine", ["Paris"]).label == "correct"
     with pytest.raises(Unscored, match="judge_ignores_gold"):
-        Grader(saying("correct"), probe=True)(CAPITAL, "A city", ["Paris"])
+        Grader(saying("correct"), probe=True)(CAPITAL, "Paris in Texas", ["Paris"])
     careful = saying("incorrect")
-    Grader(careful, probe=True)(CAPITAL, "A city", ["Paris"])
+    Grader(careful, probe=True)(CAPITAL, "Paris in Texas", ["Paris"])
     assert len(careful.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "asked"),
+    [
+        ("Lyon", ["Paris"], False),
+        ("A well-known city", ["Paris"], False),
+        ("The capital city of France", ["Paris, France"], False),  # it only says the question again
+        ("Paris, Texas", ["Paris, France"], True),
+        ("It has 12 of them", ["12 districts"], True),
+        ("没有人知道它是巴黎", ["巴黎市"], True),
+        ("nobody", ["The Who"], True),  # the accepted answer has no word to share
+    ],
+)
+def test_a_small_judge_is_asked_about_answers_near_an_accepted_one(
+    answer: str, gold: list[str], asked: bool
+) -> None:
+    judge = saying("incorrect")
+    grade = Grader(judge, probe=True)(CAPITAL, answer, gold)
+    assert (bool(judge.calls), grade.how) == (asked, "judge" if asked else "rules")
+    Grader(plain := saying("incorrect"))(CAPITAL, answer, gold)
+    assert plain.calls, "a judge that is not small reads every answer"
+
+
+def test_a_small_judge_is_asked_about_a_denied_premise() -> None:
+    judge = saying("incorrect")
+    Grader(judge, probe=True)("Who is the king of France?", "France is a republic", [], false_premise=True)
+    assert judge.calls
 
 
 @pytest.mark.parametrize("text", FORGED + PERSUADING)

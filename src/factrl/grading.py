@@ -19,6 +19,7 @@ from typing import Any, Literal
 from factrl.abstention import abstains, asserted, says_invalid_question
 from factrl.answers import final_answer, is_contentless, matches
 from factrl.errors import DataError, LLMError, SetupError, Unscored
+from factrl.extract.marks import content_words
 from factrl.llm import LLM, Reply
 from factrl.mentions import MAX_MENTIONS, mentions
 from factrl.quoting import forges, quoted_message
@@ -119,9 +120,11 @@ class Grader:
             `factrl.mentions.mentions`.  Do not reward by it; naming much is then worth something.
         max_answer_chars: the longest answer shown to the judge, in characters, by default 200 for "short"
             and 4,000 for "sentence"; an accepted answer that is longer raises the limit for its question.
-        probe: ask again after each `correct`, with a made-up accepted answer.  A judge that still says
-            `correct` did not look at the accepted answers.  Small judges need it; an answer that imitates
-            our format or a chat template is probed in any case.
+        probe: what a small judge needs.  It is asked only about an answer that shares a word or a number
+            with an accepted one, of those that the question does not hold; the others are `incorrect`, as
+            people find six of seven of them (docs/results.md).  And it is asked again after each `correct`,
+            with a made-up accepted answer: one that still says `correct` did not look at the accepted
+            answers.  An answer that imitates our format or a chat template is asked about again in any case.
     """
 
     def __init__(
@@ -180,7 +183,7 @@ class Grader:
             return Grade("correct" if right else "incorrect", answer, how="rules")
         if len(answer) > max(self.max_answer_chars, *map(len, gold)):
             return _floored("oversize_answer", answer)
-        if self.judge is None:
+        if self.judge is None or (self.probe and not false_premise and not _near(question, answer, gold)):
             return Grade("incorrect", answer, how="rules")
         return self._judged(self.judge, question, answer, gold)
 
@@ -287,6 +290,13 @@ def _readable(reply: Reply, words: Mapping[str, Any]) -> bool:
     except Unscored:
         return False
     return True
+
+
+def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
+    """Whether an answer shares a word with an accepted one; true where that is made of little words only."""
+    asked, said = content_words(question), content_words(answer)
+    words = [content_words(one) for one in gold]
+    return any(not one or (one - asked or one) & said for one in words)
 
 
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:
