@@ -34,17 +34,19 @@ class Request:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection; the answer is left to the next fault of the script."""
+    """One connection; the answer to what was `asked` is left to the next fault of the script."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: FaultServer  # pyright: ignore[reportIncompatibleVariableOverride]
+    asked: Request
 
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         headers = {name.lower(): value for name, value in self.headers.items()}
-        fault = self.server.next_fault(Request(self.command, self.path, headers, body, time.monotonic()))
+        self.asked = Request(self.command, self.path, headers, body, time.monotonic())
+        fault = self.server.next_fault(self.asked)
         try:
             fault(self)
             self.wfile.flush()
@@ -160,6 +162,11 @@ def completion(text: str = "fine", finish_reason: str = "stop", **fields: Any) -
 def says(text: str = "fine", finish_reason: str = "stop", **fields: Any) -> Fault:
     """A good answer."""
     return answers(200, completion(text, finish_reason, **fields))
+
+
+def replies(answer: Callable[[str], str]) -> Fault:
+    """A good answer that depends on the last message."""
+    return lambda handler: says(answer(handler.asked.body["messages"][-1]["content"]))(handler)
 
 
 def answers(status: int, document: Any, **headers: str) -> Fault:

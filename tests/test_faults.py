@@ -99,6 +99,7 @@ def when(condition: Callable[[], bool], do: Callable[[], Any], after: float = 0.
 # ---------------------------------------------------------------- a server that is not there
 
 
+@pytest.mark.fault("F01")
 def test_f01_a_server_that_comes_up_late_gets_every_question(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -116,6 +117,7 @@ def test_f01_a_server_that_comes_up_late_gets_every_question(
     assert not llm.paused
 
 
+@pytest.mark.fault("F01")
 def test_f01_a_server_that_never_comes_is_given_up_after_the_pause() -> None:
     llm = client(fs.closed_port(), pause=0.3)
     start = time.monotonic()
@@ -129,11 +131,13 @@ def test_f01_a_server_that_never_comes_is_given_up_after_the_pause() -> None:
     assert "was down for longer than pause = 0.3 s" in errors[-1].detail
 
 
+@pytest.mark.fault("F01")
 def test_f01_a_name_that_leads_nowhere() -> None:
     results = batch(client("http://name.invalid/v1", pause=0.2), 60)
     assert set(causes(results)) <= {"connection", "breaker_open"}
 
 
+@pytest.mark.fault("F18")
 def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(serve: Serve) -> None:
     old = serve(fs.slowly(0.01, says()))
     llm = client(old)
@@ -147,6 +151,7 @@ def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(serve: Serve) -> N
     assert llm.usage.requests <= 1.2 * 600
 
 
+@pytest.mark.fault("F18")
 def test_a_restart_is_survived_by_threads_too(serve: Serve) -> None:
     old = serve(fs.slowly(0.01, says()))
     llm = client(old, trips=Trips(calls=4, probe_every=PROBES), max_attempts=3)
@@ -180,7 +185,16 @@ def test_probes_are_the_breakers_and_use_up_no_call(serve: Serve, fault: Fault) 
 # ---------------------------------------------------------------- a server that hangs or breaks off
 
 
-@pytest.mark.parametrize("fault", [fs.hang, fs.drip, fs.reset, fs.short, fs.garbage])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fs.hang, marks=pytest.mark.fault("F02")),
+        pytest.param(fs.drip, marks=pytest.mark.fault("F03")),
+        pytest.param(fs.reset, marks=pytest.mark.fault("F04")),
+        pytest.param(fs.short, marks=pytest.mark.fault("F04")),
+        pytest.param(fs.garbage, marks=pytest.mark.fault("F04")),
+    ],
+)
 def test_f02_f03_f04_what_never_ends_or_breaks_off_is_cut_and_asked_again(serve: Serve, fault: Fault) -> None:
     server = serve(fault)
     llm = client(server, timeout_attempt=0.2)
@@ -188,6 +202,7 @@ def test_f02_f03_f04_what_never_ends_or_breaks_off_is_cut_and_asked_again(serve:
     assert causes(batch(llm, 100)) == {"fine": 100}
 
 
+@pytest.mark.fault("F02")
 def test_f02_a_server_that_only_hangs_is_no_hang_of_ours(serve: Serve) -> None:
     start = time.monotonic()
     results = batch(client(serve(fs.hang), timeout_attempt=0.1, pause=0.3), 50)
@@ -198,6 +213,7 @@ def test_f02_a_server_that_only_hangs_is_no_hang_of_ours(serve: Serve) -> None:
 # ---------------------------------------------------------------- a server that is asked too much
 
 
+@pytest.mark.fault("F05")
 def test_f05_refusals_without_a_header_lose_nothing_and_cost_few_requests(serve: Serve) -> None:
     server = serve(says())
     llm = client(server)
@@ -209,6 +225,7 @@ def test_f05_refusals_without_a_header_lose_nothing_and_cost_few_requests(serve:
     assert llm.usage.retries == llm.usage.requests - 500
 
 
+@pytest.mark.fault("F05")
 @pytest.mark.parametrize("status", [429, 529])
 def test_f05_the_slots_adapt_to_what_the_server_can_take(serve: Serve, status: int) -> None:
     server = serve(fs.above(8, answers(status, {}), fs.slowly(0.01, says())))
@@ -226,6 +243,7 @@ def test_the_slots_never_exceed_what_was_set(serve: Serve) -> None:
     assert slots(llm) == 7
 
 
+@pytest.mark.fault("F06")
 def test_f06_a_wait_that_the_server_names_holds_everyone(serve: Serve) -> None:
     server = serve(answers(429, {}, retry_after="0.5"), says())
     llm = client(server, max_concurrency=1)
@@ -237,6 +255,7 @@ def test_f06_a_wait_that_the_server_names_holds_everyone(serve: Serve) -> None:
     assert not llm.paused
 
 
+@pytest.mark.fault("F06")
 def test_f06_a_wait_of_ten_minutes_opens_the_breaker(serve: Serve) -> None:
     server = serve(answers(429, {}, retry_after="600"))
     llm = client(server, max_concurrency=1, pause=0.3)
@@ -251,6 +270,7 @@ def test_f06_a_wait_of_ten_minutes_opens_the_breaker(serve: Serve) -> None:
 # ---------------------------------------------------------------- a server that fails now and then
 
 
+@pytest.mark.fault("F07")
 @pytest.mark.parametrize("share", [0.05, 0.2])
 def test_f07_passing_failures_cost_few_samples(serve: Serve, share: float) -> None:
     codes = iter(range(10**9))
@@ -266,6 +286,7 @@ def test_f07_passing_failures_cost_few_samples(serve: Serve, share: float) -> No
     assert max(result.attempts for result in results if isinstance(result, Reply)) > 1
 
 
+@pytest.mark.fault("F08")
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_f08_final_answers_are_neither_repeated_nor_held_against_the_server(
     serve: Serve, status: int
@@ -278,6 +299,7 @@ def test_f08_final_answers_are_neither_repeated_nor_held_against_the_server(
     assert not llm.paused
 
 
+@pytest.mark.fault("F08")
 def test_f08_a_refused_key_ends_the_pause_at_once(serve: Serve) -> None:
     server = serve(answers(500, b""))
     llm = client(server)
@@ -289,21 +311,29 @@ def test_f08_a_refused_key_ends_the_pause_at_once(serve: Serve) -> None:
 
 # ---------------------------------------------------------------- replies that are none
 
-UNUSABLE: dict[str, Fault] = {
-    "f10 html": answers(200, b"<html>Welcome to nginx!</html>"),
-    "f10 empty": answers(200, b""),
-    "f11 error": answers(200, {"error": {"message": "overloaded"}}),
-    "f12 cut": answers(200, b'{"choices": [{"message": {"content": "supp'),
-    "f13 length": says('{"verdict": "suppor', "length"),
-    "filtered": says("", "content_filter"),
-    "f04 reset": fs.reset,
-    "f04 short": fs.short,
-    "f07 500": answers(500, b""),
-    "f05 429": answers(429, {}),
-}
+UNUSABLE = [
+    pytest.param(
+        answers(200, b"<html>Welcome to nginx!</html>"), id="f10 html", marks=pytest.mark.fault("F10")
+    ),
+    pytest.param(answers(200, b""), id="f10 empty", marks=pytest.mark.fault("F10")),
+    pytest.param(
+        answers(200, {"error": {"message": "overloaded"}}), id="f11 error", marks=pytest.mark.fault("F11")
+    ),
+    pytest.param(
+        answers(200, b'{"choices": [{"message": {"content": "supp'),
+        id="f12 cut",
+        marks=pytest.mark.fault("F12"),
+    ),
+    pytest.param(says('{"verdict": "suppor', "length"), id="f13 length", marks=pytest.mark.fault("F13")),
+    pytest.param(says("", "content_filter"), id="f16 filtered", marks=pytest.mark.fault("F16")),
+    pytest.param(fs.reset, id="f04 reset", marks=pytest.mark.fault("F04")),
+    pytest.param(fs.short, id="f04 short", marks=pytest.mark.fault("F04")),
+    pytest.param(answers(500, b""), id="f07 500", marks=pytest.mark.fault("F07")),
+    pytest.param(answers(429, {}), id="f05 429", marks=pytest.mark.fault("F05")),
+]
 
 
-@pytest.mark.parametrize("fault", UNUSABLE.values(), ids=UNUSABLE.keys())
+@pytest.mark.parametrize("fault", UNUSABLE)
 def test_what_is_not_a_whole_reply_is_never_stored(serve: Serve, fault: Fault, tmp_path: Path) -> None:
     server = serve(fault)
     store = Store(tmp_path / "cache.sqlite")
@@ -320,7 +350,14 @@ def test_what_is_not_a_whole_reply_is_never_stored(serve: Serve, fault: Fault, t
 
 
 @pytest.mark.parametrize(
-    "text", ["", "I can't help with that.", "Supported? Hard to say", '{"verdict": "10"}', '{"verdict": NaN}']
+    "text",
+    [
+        pytest.param("", marks=pytest.mark.fault("F15")),
+        pytest.param("I can't help with that.", marks=pytest.mark.fault("F16")),
+        pytest.param("Supported? Hard to say", marks=pytest.mark.fault("F15")),
+        pytest.param('{"verdict": "10"}', marks=pytest.mark.fault("F14")),
+        pytest.param('{"verdict": NaN}', marks=pytest.mark.fault("F14")),
+    ],
 )
 def test_f14_f15_f16_what_the_parser_rejects_is_handed_on_but_not_stored(
     serve: Serve, text: str, tmp_path: Path
@@ -373,6 +410,7 @@ def test_a_later_process_asks_nothing_again(serve: Serve, tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.security("S46")
 def test_whatever_changes_the_reply_is_part_of_the_key(serve: Serve, tmp_path: Path) -> None:
     server, store = serve(says()), Store(tmp_path / "cache.sqlite")
     ask: dict[str, Any] = {"temperature": 0.0, "max_tokens": 9}
@@ -525,6 +563,7 @@ def test_requests_per_minute_are_kept(serve: Serve) -> None:
 # ---------------------------------------------------------------- event loops, forks, other servers
 
 
+@pytest.mark.fault("F31")
 def test_any_event_loop_may_ask(serve: Serve) -> None:
     llm = client(serve(says()))
     for _ in range(3):
@@ -537,6 +576,7 @@ def test_any_event_loop_may_ask(serve: Serve) -> None:
     assert wait_for(on_ours()) == "fine"
 
 
+@pytest.mark.fault("F32")
 def test_a_caller_that_is_cancelled_leaves_no_request_behind(serve: Serve) -> None:
     server = serve(fs.hang)
     llm = client(server)
@@ -554,6 +594,7 @@ def test_a_caller_that_is_cancelled_leaves_no_request_behind(serve: Serve) -> No
     assert gate.slots.active == 0
 
 
+@pytest.mark.fault("F31")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_f31_a_forked_child_may_end_in_any_way_without_harm_to_its_parent(
     serve: Serve, tmp_path: Path

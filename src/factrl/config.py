@@ -208,7 +208,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -243,7 +243,7 @@ def _parse_value(key: str, raw: str, *, text: bool) -> Any:
         return raw
     try:
         parsed = tomllib.loads(f"value = {raw}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         parsed = {}
     value = parsed.get("value")
     if len(parsed) == 1 and not isinstance(value, (datetime.date, datetime.time)):

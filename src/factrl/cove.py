@@ -73,7 +73,7 @@ STEP_TOKENS = 256  # of a plan and of an answer to one question
 MAX_QUESTIONS = 12  # of one draft; those after it are counted and not asked
 AT_ONCE = 64  # drafts that take a step together
 
-_MARK = re.compile(r"\s*(?:[-*•‣◦–—]\s*|\(?\d{1,3}[.):]\s+|Q\d{1,3}[.:)]\s*)")
+_MARK = re.compile(r"\A\s*(?:[-*•‣◦–—]\s*|\(?\d{1,3}[.):]\s+|Q\d{1,3}[.:)]\s*)")
 _EMPHASIS = re.compile(r"\*\*|__|`")
 
 

@@ -253,7 +253,7 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
 def _answers(value: Any, where: str) -> tuple[str, ...]:
     """Accepted answers in a cell: text, a number, a list of those, or such a list written as JSON (PopQA)."""
     if isinstance(value, str) and value.startswith('["'):
-        with contextlib.suppress(ValueError):  # an answer may merely start like a list
+        with contextlib.suppress(ValueError, RecursionError):  # an answer may merely start like a list
             value = json.loads(value)
     if isinstance(value, Mapping):
         column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))

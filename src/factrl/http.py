@@ -41,6 +41,7 @@ __all__ = ["Call", "JSONClient", "Unreadable"]
 
 _LARGE = 1 << 20  # bytes; aiohttp warns when a larger body is handed over as one piece
 _BACKOFF_LIMIT = 8.0
+_KEY_LIKE = 8  # characters; a shorter key is a word
 _JITTER = random.SystemRandom()  # not the global generator, which belongs to the training seed
 _LOG = logging.getLogger("factrl")
 
@@ -346,8 +347,13 @@ class _Key:
         return plain
 
     def hidden_in(self, text: str) -> str:
-        """`text` without the key; dummies such as `EMPTY` are words and stay."""
-        return text.replace(self._value, "[key]") if len(self._value) >= 8 else text
+        """`text` without the key, also where what was cut off is its end; dummies such as `EMPTY` stay."""
+        key, at = self._value, 0
+        while len(key) >= _KEY_LIKE and (at := text.find(key[:_KEY_LIKE], at)) >= 0:
+            shown = next(n for n in range(len(key), 0, -1) if text.startswith(key[:n], at))
+            text = f"{text[:at]}[key]{text[at + shown :]}"
+            at += len("[key]")
+        return text
 
 
 def _outcome_of(failure: Failure) -> Outcome:

@@ -111,7 +111,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

@@ -21,6 +21,8 @@ from factrl.limits import Limits
 from factrl.llm import SPEC_EXAMPLE, Message, Reply
 from factrl.usage import BYTES_PER_TOKEN, Meter, Price, Usage
 
+_UNFINISHED = ("length", "content_filter", "abort")  # ends after which more would have come
+
 
 class OpenAICompatible:
     """An `LLM` behind an OpenAI-compatible URL: vLLM, SGLang, llama.cpp, Ollama, OpenAI, …
@@ -141,8 +143,8 @@ class OpenAICompatible:
         if reply.finish_reason == "length" and self._retry_cut and call.attempts < limits.max_attempts:
             request["max_tokens"] *= 2
             reply = await self._ask(request, call)
-        if reply.finish_reason == "length":
-            cut = f"cut its reply off at {request['max_tokens']} tokens"
+        if reply.finish_reason in _UNFINISHED:
+            cut = f"cut its reply off ({reply.finish_reason}, at most {request['max_tokens']} tokens)"
             failure = Failure("truncated", cut, status=200, request_id=reply.request_id)
             error = self._http.error(failure, call)
             raise LLMError(error.cause, error.detail, **error.facts, text=reply.text)

@@ -51,7 +51,7 @@ def read_lock(path: Path) -> dict[str, Any]:
     try:
         owner = json.loads(path.read_bytes())
         return {key: owner[key] for key in ("host", "pid", "start")}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from .charts import series_chart
 from .config import read_toml
+from .detect.alarms import alarms_section
 from .errors import DataError
 from .escape import attribute, markup
 from .report import facts_list, html_page
@@ -69,7 +70,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
         The path of the page.
 
     Raises:
-        DataError: the folder holds no run, or no step of it was logged yet.
+        DataError: the folder holds no run, or no step of it was logged yet, or it is damaged.
     """
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
@@ -79,16 +80,20 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
         raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
     settings = read_toml(folder / "config.toml")
     rollouts = sorted((folder / "rollouts").glob("step_*.parquet"))
-    title = f"{settings['paper']} on {settings['model']['name']}"
     told = markup((folder / "config.toml").read_text("utf-8"))
-    body = [
-        f'<p class="eyebrow">factrl run report</p><h1>{markup(title)}</h1>',
-        facts_list(_facts(settings, metrics)),
-        _curves(metrics),
-        _masked(rollouts),
-        *(_step(file) for file in _first_middle_last(rollouts)),
-        f'<section><h2>Settings</h2><pre class="text tall">{told}</pre></section>',
-    ]
+    try:
+        title = f"{settings['paper']} on {settings['model']['name']}"
+        body = [
+            f'<p class="eyebrow">factrl run report</p><h1>{markup(title)}</h1>',
+            facts_list(_facts(settings, metrics)),
+            _curves(metrics),
+            alarms_section(folder, metrics),
+            _masked(rollouts),
+            *(_step(file) for file in _first_middle_last(rollouts)),
+            f'<section><h2>Settings</h2><pre class="text tall">{told}</pre></section>',
+        ]
+    except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"{folder} is damaged, or not what factrl train wrote: {error!r}") from error
     target = Path(path) if path is not None else folder / PAGE
     target.write_text(html_page(title, body), encoding="utf-8")
     return target
@@ -172,7 +177,7 @@ def _masked(rollouts: Sequence[Path]) -> str:
     if not causes:
         return f"<section><h2>Not scored</h2><p>All {len(rows)} completions were scored.</p></section>"
     lines = "".join(
-        f'<tr><th scope="row">{state}</th><td>{markup(cause or "")}</td><td>{count}</td></tr>'
+        f'<tr><th scope="row">{markup(state)}</th><td>{markup(cause or "")}</td><td>{count}</td></tr>'
         for (state, cause), count in causes.most_common()
     )
     return (
@@ -195,7 +200,7 @@ def _step(file: Path) -> str:
     shown = "".join(map(_group, groups[:_SHOWN_GROUPS]))
     more = len(groups) - _SHOWN_GROUPS
     rest = f'<p class="muted">and {more} more questions in {markup(file.name)}</p>' if more > 0 else ""
-    return f"<section><h2>What it wrote at step {rows[0]['step']}</h2>{shown}{rest}</section>"
+    return f"<section><h2>What it wrote at step {markup(str(rows[0]['step']))}</h2>{shown}{rest}</section>"
 
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> str:

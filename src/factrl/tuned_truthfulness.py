@@ -78,7 +78,7 @@ def read_card(folder: Path) -> Mapping[str, Any]:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
         wrong = [name for name, kind in wanted.items() if not isinstance(card[name], kind)]
         sound = not wrong and 0 < card["temperature"] < float("inf")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{folder / CARD} cannot be read: {error}; make the model again") from error
     if not sound:
         raise ModelError(f"{folder / CARD} is not what factrl tune truthfulness writes; make the model again")

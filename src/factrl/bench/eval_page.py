@@ -163,7 +163,7 @@ def _table(numbers: Mapping[str, Number]) -> str:
     lines = "".join(
         f'<tr><th class="metric" scope="row">{_words(name)}<small>{markup(number.about)}</small></th>'
         f'<td><span class="value">{_value(number)}</span> <span class="ci">{_limits(number)}</span></td>'
-        f'<td class="muted">{number.n}</td><td class="drawn">{_drawn(number)}</td></tr>'
+        f'<td class="muted">{markup(str(number.n))}</td><td class="drawn">{_drawn(number)}</td></tr>'
         for name, number in numbers.items()
     )
     head = '<th>metric</th><th>value</th><th>of</th><th class="drawn">0 to 100</th>'

@@ -71,11 +71,14 @@ def read_output(folder: str | Path) -> Output:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         benchmarks = document.pop("benchmarks")
+        for row in benchmarks.values():
+            for number in row["numbers"].values():
+                Number(**number)
     except OSError as error:
         raise DataError(
             f"{folder} holds no evaluation (no {RESULTS}); give a folder of factrl eval"
         ) from error
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is not a result of factrl eval: {error}") from error
     samples: dict[str, list[Sample]] = {name: [] for name in benchmarks}
     for sample in read_samples(folder / SAMPLES):

@@ -87,7 +87,7 @@ def read_samples(path: Path) -> list[Sample]:
         try:
             row = json.loads(line)
             samples.append(Sample(**{name: value for name, value in row.items() if name in _FIELDS}))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path}, line {number} is not a graded answer: {error}") from error
     return samples
 

@@ -23,7 +23,7 @@ from ..bench.shortqa import Extract
 from ..bench.stored import known_questions, stored_texts
 from ..bench.suite import How, Result, evaluate
 from ..config import load_settings, peek
-from ..errors import ConfigError, MissingExtra, TooManyMasked
+from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from ..grading import GRADE_PROMPT, Form, Grader
 from ..llm import LLM, preflight
 from ..papers import settings_of
@@ -174,9 +174,12 @@ def _quality(path: str) -> JudgeQuality:
     """How often a judge is right, as `JudgeQuality.to_json` wrote it."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"--judge-quality {path} cannot be read: {error}") from error
-    return JudgeQuality.from_json(document)
+    try:
+        return JudgeQuality.from_json(document)
+    except DataError as error:
+        raise ConfigError(f"--judge-quality {path}: {error}") from error
 
 
 def _judge_identity(judge: LLM | None) -> str:

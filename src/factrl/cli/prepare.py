@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..config import load_settings
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
+from ..escape import one_line
 from ..prepare.contamination import Policy, Sieve
 from ..prepare.convert import Target, convert
 from ..settings import LOCAL, AskSettings, RunSettings
@@ -321,8 +322,8 @@ def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:
     failed = [one for one in left if one.left_out not in ("no_supported_claim", "nothing_important")]
     if failed:
         tell(
-            f"run the same command again to try what failed; first {failed[0].example.id}: "
-            f"{failed[0].left_out}: {failed[0].detail[:200]}"
+            f"run the same command again to try what failed; first {one_line(failed[0].example.id)}: "
+            f"{failed[0].left_out}: {one_line(failed[0].detail[:200])}"
         )
 
 

@@ -99,7 +99,7 @@ def _stress(args: argparse.Namespace) -> int:
         outcome = run_battery(setup, ids, journal=rows, on_done=done)
         attacks = search(setup, args.search, args.seed, on_done=done) if args.search else []
     if args.json:
-        say(json.dumps(page.document(outcome, attacks), indent=2, ensure_ascii=False))
+        say(json.dumps(page.document(outcome, attacks), indent=2))
     else:
         _show(outcome, attacks)
     if args.html:

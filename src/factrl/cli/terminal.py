@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ..escape import one_line
+from ..escape import one_line, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,8 +21,8 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """The same on stderr, for a person who watches."""
-    sys.stderr.write(f"{text}\n")
+    """The same on stderr, for a person who watches; others' text in it cannot steer the terminal."""
+    sys.stderr.write(f"{visible(text)}\n")
 
 
 def show_table(table: Table) -> None:

@@ -16,7 +16,7 @@ from factrl.sentences import Kind, Sentence, sentences
 _MARKUP = re.compile(
     r"!?\[(?P<link>[^\[\]\n]{1,200})\]\([^()\s]{0,500}\)"
     r"|(?P<cite> ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]| ?【[^【】\n]{1,40}】| ?\[citation needed\])"
-    r"|(?P<gone>`+|~~|<br ?/?>|(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_]))"
+    r"|(?P<gone>`+|~~|<br ?/?>|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w)))"
     r"|(?P<stars>\*+)"
     r"|(?P<space>\s+)"
 )

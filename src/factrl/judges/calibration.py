@@ -121,7 +121,7 @@ class Calibration:
             names, mean, scale = (tuple(value[key]) for key in ("features", "mean", "scale"))
         except OSError as error:
             raise DataError(f"no calibration at {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"{path} is not a calibration ({error!r}); write one with Calibration.save"
             ) from error

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ..answers import normalize_answer
 from ..data import to_example
 from ..errors import DataError
+from ..escape import one_line
 from ..rows import read_rows
 from ..types import Example
 
@@ -94,7 +95,8 @@ class Findings:
         where = ", ".join(f"{source}: {count}" for source, count in files.most_common())
         told = f"{len(self.found)} of {self.total} questions are in an evaluation set"
         lines = [told + (f" ({where})" if where else "")]
-        lines += [f"  {example.id}: {example.question[:100]}" for example, _ in self.found[:SHOWN]]
+        shown = (f"  {example.id}: {example.question[:100]}" for example, _ in self.found[:SHOWN])
+        lines += map(one_line, shown)
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
         found = json.loads(path.read_text("utf-8"))["about"]
     except FileNotFoundError:
         return [f"--probe {file}: how it asked and read answers is unknown, as {path} is not there"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read; move it away, or run factrl probe again") from error
     data = (settings if settings.measure is None else demonstrated(settings)).data
     wanted = {name: getattr(data, name) for name in ("prompt", "system", "prefill", "chat")}

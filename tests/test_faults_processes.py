@@ -1,0 +1,295 @@
+"""Whole processes that die, clocks that jump, forks and event loops: what was judged is not judged again.
+
+Servers and their clients are real processes on loopback ports; the judge counts what it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fault_server as fs
+from factrl import Example, FakeLLM, remote
+from factrl.breaker import Trips
+from factrl.cache import Store
+from factrl.cached_llm import CachedLLM
+from factrl.errors import LLMError
+from factrl.grading import Grader, has_grade
+from factrl.openai_compatible import OpenAICompatible
+from factrl.papers import load_reward
+from fault_server import FaultServer, answers, says
+from serving import PARIS, RIGHT, request, servers
+
+SAMPLES, AT_ONCE = 240, 8
+
+
+def verdict(message: str) -> str:
+    """What the judge says to a sample: it depends on the sample alone."""
+    number = int(message.rpartition("town number ")[2].partition('"')[0])
+    return f"The name is another.\nVERDICT: {'correct' if number % 3 == 0 else 'incorrect'}"
+
+
+def about(messages: list[Any]) -> Counter[str]:
+    """How often each sample was asked about."""
+    texts = [message.body["messages"][-1]["content"] for message in messages if message.body]
+    return Counter(text.rpartition("town number ")[2].partition('"')[0] for text in texts)
+
+
+@pytest.fixture
+def judge() -> Iterator[FaultServer]:
+    server = FaultServer(fs.slowly(0.01, fs.replies(verdict)))
+    yield server
+    server.close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
+    """Wait for a condition that a process of its own makes true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.002)
+
+
+# ---------------------------------------------------------------- a scoring process that dies
+
+SCORE = """
+import json, sys
+from dataclasses import asdict
+from factrl import Example
+from factrl.cache import Store
+from factrl.cached_llm import CachedLLM
+from factrl.grading import Grader, has_grade
+from factrl.openai_compatible import OpenAICompatible
+from factrl.papers import load_reward
+
+url, store, samples, at_once = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+llm = CachedLLM(OpenAICompatible(url, "m", max_concurrency=at_once), Store(store), accept=has_grade)
+texts = [f"\\\\boxed{{town number {n}}}" for n in range(samples)]
+examples = [Example("Where?", ("Paris",))] * samples
+results = load_reward("truthrl").with_(grade=Grader(llm)).batch(examples, texts)
+print(json.dumps([asdict(result) for result in results], default=dict))
+"""
+
+
+@pytest.mark.fault("F20", "F32")
+def test_a_killed_process_goes_on_and_asks_nothing_that_was_judged(
+    judge: FaultServer, tmp_path: Path
+) -> None:
+    def start(store: str) -> subprocess.Popen[str]:
+        words = [judge.url, str(tmp_path / store), str(SAMPLES), str(AT_ONCE)]
+        return subprocess.Popen([sys.executable, "-c", SCORE, *words], stdout=subprocess.PIPE, text=True)
+
+    with start("whole.db") as whole:
+        results = whole.communicate(timeout=120)[0]
+    assert whole.returncode == 0
+    assert len(judge.requests) == SAMPLES
+    judge.requests.clear()
+    judged = 0
+    for number, ending in enumerate((signal.SIGTERM, signal.SIGKILL), 1):
+        with start("torn.db") as process:
+            until(lambda after=60 * number: len(judge.requests) >= after)
+            process.send_signal(ending)
+            assert process.wait(30) == -ending
+        until(lambda: judge.active == 0)  # and no request of its goes on
+        judged, lost = Store(tmp_path / "torn.db").size(), len(judge.requests)
+        assert 0 < judged <= lost <= judged + number * AT_ONCE
+    before = len(judge.requests)
+    with start("torn.db") as again:
+        assert again.communicate(timeout=120)[0] == results  # to the last byte
+    assert len(judge.requests) - before == SAMPLES - judged
+    asked = about(judge.requests)
+    assert len(asked) == SAMPLES
+    assert sum(asked.values()) <= SAMPLES + 2 * AT_ONCE
+
+
+# ---------------------------------------------------------------- a reward server that dies
+
+
+def serve(port: int, judge: FaultServer, folder: Path) -> subprocess.Popen[bytes]:
+    words = ["serve", "truthrl", "--judge", f"{judge.url}#m", "--port", str(port)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "factrl", *words],
+        cwd=folder,
+        env={**os.environ, "FACTRL_CACHE": str(folder)},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.fault("F19")
+def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
+    judge: FaultServer, tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    texts = [f"\\boxed{{town number {number}}}" for number in range(SAMPLES)]
+    patient = remote(f"http://127.0.0.1:{port}", "truthrl", trips=Trips(calls=2, probe_every=0.2))
+    found: list[Any] = []
+    batch = threading.Thread(target=lambda: found.extend(patient.batch([PARIS] * SAMPLES, texts)))
+    process = serve(port, judge, tmp_path)
+    try:
+        batch.start()
+        until(lambda: len(judge.requests) >= 60)
+        process.kill()
+        process.wait()
+        assert batch.is_alive()
+        until(lambda: judge.active == 0)
+        judged, lost = Store(tmp_path / "verdicts.db").size(), len(judge.requests)
+        process = serve(port, judge, tmp_path)
+        batch.join(120)
+    finally:
+        process.kill()
+        process.wait()
+    values = [1.0 if number % 3 == 0 else -1.0 for number in range(SAMPLES)]
+    assert [result.value for result in found] == values
+    assert 0 < judged < SAMPLES
+    assert len(judge.requests) - lost == SAMPLES - judged  # nothing that was judged is asked again
+
+
+@pytest.mark.fault("F19")
+def test_a_request_that_is_repeated_has_its_key_again() -> None:
+    good = {"state": "scored", "value": 1.0, "terms": {"a": 1.0}, "spans": [], "cause": None}
+    whole = answers(200, {"results": [{**good, "detail": "", "facts": {}}]})
+    with FaultServer(fs.reset, answers(503, {}), whole) as server:
+        scored = remote(server.url, "truthrl", backoff=0.001)
+        assert [scored(PARIS, RIGHT).value for _ in range(2)] == [1.0, 1.0]
+        keys = [asked.headers["idempotency-key"] for asked in server.requests]
+    assert len(keys) == 4
+    assert keys[0] == keys[1] == keys[2] != keys[3]  # one request, and another one
+
+
+@pytest.mark.fault("F18", "F19")
+def test_ready_is_taken_back_when_the_judge_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from factrl.server import service
+
+    assert service.READY_SECONDS <= 10
+    monkeypatch.setattr(service, "READY_SECONDS", 0.2)
+    dead = threading.Event()
+    llm = FakeLLM(lambda _: LLMError("connection", "nobody listens") if dead.is_set() else "ok")
+    with servers(tmp_path) as make:
+        server = make(llm)
+        assert server.ask("/health/ready")[0] == 200
+        dead.set()
+        until(lambda: server.ask("/health/ready")[0] == 503)
+        asked = len(llm.calls)
+        assert server.ask("/health/live")[0] == 200
+        assert len(llm.calls) == asked  # who is alive need not be able
+        status, answer = server.ask("/v1/score", request(r"\boxed{Lyon}"))
+        assert (status, answer["results"][0]["state"]) == (200, "masked")
+
+
+# ---------------------------------------------------------------- clocks
+
+
+@pytest.mark.fault("F26")
+def test_a_wall_clock_that_jumps_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    jumps, real = iter(range(10**9)), time.time
+    monkeypatch.setattr(time, "time", lambda: real() + (3600 if next(jumps) % 2 else -3600))
+    limits: dict[str, Any] = {"timeout_attempt": 0.3, "timeout_call": 1.0, "backoff": 0.01}
+    with FaultServer(answers(500, b""), fs.hang, says()) as server:
+        reply = OpenAICompatible(server.url, "m", rpm=60_000, **limits).complete(
+            [{"role": "user", "content": "x"}]
+        )
+        assert (reply.text, reply.attempts) == ("fine", 3)
+        assert 0.3 <= reply.elapsed < 60
+        server.play(fs.hang)
+        with pytest.raises(LLMError) as caught:
+            OpenAICompatible(server.url, "m", **limits).complete([{"role": "user", "content": "x"}])
+    assert caught.value.cause == "timeout"
+    assert 1.0 <= caught.value.facts["elapsed"] < 60
+    assert caught.value.facts["attempts"] in (3, 4)
+
+
+# ---------------------------------------------------------------- forks and event loops
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.fault("F31")
+def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, tmp_path: Path) -> None:
+    llm = CachedLLM(OpenAICompatible(judge.url, "m"), Store(tmp_path / "v.db"), accept=has_grade)
+    ready = load_reward("truthrl").with_(grade=Grader(llm))
+    example, values = Example("Where?", ("Paris",)), [1.0 if n % 3 == 0 else -1.0 for n in range(60)]
+
+    def score(numbers: range) -> list[float | None]:
+        texts = [f"\\boxed{{town number {n}}}" for n in numbers]
+        return [result.value for result in ready.batch([example] * len(texts), texts)]
+
+    async def on_a_loop_of_its_own() -> list[float | None]:
+        return score(range(60))  # blocks it, as a trainer's reward function does
+
+    found: list[list[float | None]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(asyncio.run(on_a_loop_of_its_own()))) for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    children = []
+    for start in (0, 60):  # what the parent is asking at this moment, and what nobody has asked
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            code = 1
+            try:
+                code = 0 if score(range(start, start + 60)) == values else 2
+            finally:
+                os._exit(code)
+        children.append(child)
+    for thread in threads:
+        thread.join(60)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+    assert found == [values] * 5
+    asked = about(judge.requests)
+    assert len(asked) == 120
+    assert max(asked.values()) <= 2  # the parent and one child
+    before = len(judge.requests)
+    assert score(range(120)) == values * 2
+    assert len(judge.requests) == before
+
+
+# ---------------------------------------------------------------- memory
+
+FLOODED = """
+import resource, sys
+from factrl.errors import LLMError
+from factrl.openai_compatible import OpenAICompatible
+llm = OpenAICompatible(sys.argv[1], "m", max_attempts=2, backoff=0.001)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+print(llm.complete([{"role": "user", "content": "x"}]).text)
+before = peak()
+try:
+    llm.complete([{"role": "user", "content": "x"}])
+except LLMError as error:
+    print(error.cause, peak() - before)
+"""
+
+
+def flood(handler: fs.Handler) -> None:
+    """200 MB."""
+    handler.send_response(200)
+    handler.send_header("content-length", str(200_000_000))
+    handler.end_headers()
+    for _ in range(200):
+        handler.write(b" " * 1_000_000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+def test_a_reply_of_200_mb_costs_less_than_50() -> None:
+    with FaultServer(says(), flood) as server:
+        words = [sys.executable, "-c", FLOODED, server.url]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    fine, (cause, megabytes) = done.stdout.split()[0], done.stdout.split()[1:]
+    assert (fine, cause, done.stderr) == ("fine", "bad_body", "")
+    assert int(megabytes) <= 50

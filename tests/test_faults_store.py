@@ -1,0 +1,243 @@
+"""The store where it hurts: a hundred kills, disks that take or lock nothing, any bit of its files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from factrl.cache import Store, digest
+from factrl.errors import ConfigError
+
+NOBODY = 65534
+KILLS = 100
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "verdicts.sqlite"
+
+
+def keys(count: int) -> list[str]:
+    return [digest({"n": n}) for n in range(count)]
+
+
+# ---------------------------------------------------------------- kill -9
+
+# One process imports, and forks the writers: a hundred interpreters would take a minute to start.  Every
+# other writer is killed at any moment after the fork, while it opens the file or before; the others after
+# their first acknowledgement.  A line of this length reaches a pipe whole or not at all.
+KILLED = """
+import os, random, signal, sys, threading, time
+from factrl import cache_file
+from factrl.cache import Store
+
+def write(kill, tell):
+    cache_file.CHECKPOINT_AT = 1 << (22 if kill % 3 else 16)  # so that kills hit checkpoints too
+    store = Store(sys.argv[1])
+    def work(me):
+        for n in range(10**9):
+            key = f"{kill} {me} {n}"
+            store.put(key, {"key": key, "text": "evidence " * 40})
+            os.write(1, f"{key}\\n".encode())
+            os.write(tell, b".")
+    for me in range(3):
+        threading.Thread(target=work, args=(me,)).start()
+    threading.Event().wait()
+
+dice = random.Random(0)
+for kill in range(int(sys.argv[2])):
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        write(kill, tell)
+    os.close(tell)
+    if kill % 2:
+        os.read(told, 1)
+    time.sleep(dice.uniform(0.0, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(told)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.fault("F20")
+def test_a_hundred_kills_lose_nothing_that_was_acknowledged(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", KILLED, str(path), str(KILLS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    acknowledged = done.stdout.splitlines()
+    assert len({key.split()[0] for key in acknowledged}) >= KILLS // 2
+    store = Store(path)
+    found = store.get_many(acknowledged)
+    assert [key for key in acknowledged if key not in found] == []
+    assert all(value["key"] == key for key, value in found.items())
+    assert caplog.records == []  # nothing damaged, nothing moved aside
+    with sqlite3.connect(path) as check:
+        assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    check.close()
+
+
+# ---------------------------------------------------------------- a disk that takes nothing
+
+READ_ONLY = f"""
+import logging, os, sys
+from pathlib import Path
+from factrl.background import background_loop
+from factrl.cache import Store
+from factrl.cached_llm import CachedLLM
+from factrl.llm import FakeLLM
+background_loop()
+logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
+if os.getuid() == 0:  # who may write everywhere
+    os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+path = Path(sys.argv[1])
+print(os.access(path.parent, os.X_OK), os.access(path.parent, os.W_OK), os.access(path, os.W_OK))
+fake = FakeLLM(lambda messages: messages[-1]["content"].upper())
+llm = CachedLLM(fake, Store(path), identity="fake")
+ask = lambda n: llm.complete([{{"role": "user", "content": f"question {{n}}"}}]).text
+for _ in range(2):
+    assert [ask(n) for n in range(50)] == [f"QUESTION {{n}}" for n in range(50)]
+print(len(fake.calls))
+"""
+
+
+@pytest.fixture
+def theirs() -> Iterator[Path]:
+    """A folder that this user may read and nobody may write; `tmp_path` lies behind a closed one."""
+    folder = Path(tempfile.mkdtemp(prefix="factrl-read-only-"))
+    yield folder
+    folder.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs users")
+@pytest.mark.parametrize("begun", [False, True], ids=["no file", "a file"])
+@pytest.mark.fault("F21")
+def test_a_read_only_folder_costs_the_cache_and_nothing_else(theirs: Path, begun: bool) -> None:
+    path = theirs / "verdicts.sqlite"
+    if begun:
+        store = Store(path)
+        store.put("before", 1)
+        store.close()
+    before = {file.name: file.read_bytes() for file in theirs.iterdir()}
+    for file in [*theirs.iterdir(), theirs]:
+        if os.getuid() == 0:
+            os.chown(file, NOBODY, NOBODY)
+        file.chmod(0o500 if file is theirs else 0o400)
+    done = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True)
+    assert done.stdout.split("\n") == ["True False False", "WARNING", "50", ""]  # warned of once
+    assert done.stderr == ""
+    assert {file.name: file.read_bytes() for file in theirs.iterdir()} == before
+
+
+@pytest.mark.fault("F25")
+def test_a_disk_that_knows_no_locks_is_not_written_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")  # NFS without its lock daemon
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    store = Store(path)
+    store.put_many(dict.fromkeys(keys(50), "kept"))
+    assert store.get_many(keys(50)) == dict.fromkeys(keys(50), "kept")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "No locks available" in caplog.text
+    assert not path.exists()
+
+
+# ---------------------------------------------------------------- any bit of its files
+
+
+def tables(path: Path) -> set[str]:
+    """The tables that SQLite sees in a file."""
+    connection = sqlite3.connect(path)
+    try:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("end", ["", "-wal"], ids=["the file", "its log"])
+@pytest.mark.parametrize("how", ["flipped", "cut"])
+@pytest.mark.fault("F22", "F23")
+def test_whatever_happens_to_a_byte_no_value_is_ever_another(path: Path, end: str, how: str) -> None:
+    store, values = Store(path), {key: {"verdict": f"<{key}>"} for key in keys(60)}
+    store.put_many(values)
+    if not end:
+        store.close()
+    dice, outcomes = random.Random(f"{end} {how}"), defaultdict[str, int](int)
+    for number in range(40):
+        copy = path.parent / f"{number}" / path.name
+        copy.parent.mkdir()
+        for part in ("", "-wal"):  # not the log's index, which belongs to one machine and one boot
+            if Path(f"{path}{part}").exists():
+                shutil.copy(f"{path}{part}", f"{copy}{part}")
+        damaged = Path(f"{copy}{end}")
+        data = bytearray(damaged.read_bytes())
+        at = dice.randrange(len(data))
+        if how == "cut":
+            del data[at:]
+        else:
+            data[at] ^= 1 << dice.randrange(8)
+        damaged.write_bytes(data)
+        try:
+            again = Store(copy)
+        except ConfigError:
+            assert tables(copy), "another program's, as far as anybody can tell"
+            outcomes["refused"] += 1
+            continue
+        found = again.get_many(values)
+        assert all(value == values[key] for key, value in found.items())
+        outcomes["whole" if len(found) == len(values) else "less"] += 1
+        again.put_many(dict.fromkeys(values, "again"))
+        assert again.get_many(values) == dict.fromkeys(values, "again")
+        again.close()
+    store.close()
+    assert outcomes["less"]  # there was something to notice
+    assert outcomes["refused"] <= 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.fault("F20", "F24")
+def test_of_processes_on_one_file_one_is_killed_and_the_others_go_on(path: Path) -> None:
+    script = """
+import os, sys
+from factrl.cache import Store
+store, me = Store(sys.argv[1]), sys.argv[2]
+for n in range(10**9 if me == "killed" else 500):
+    store.put(f"{me} {n}", n)
+    os.write(1, f"{me} {n}\\n".encode())
+"""
+    names = ["killed", "a", "b"]
+    children = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), name], stdout=subprocess.PIPE, text=True)
+        for name in names
+    ]
+    first = children[0].stdout
+    assert first is not None
+    told = [first.readline() for _ in range(20)]
+    children[0].kill()
+    told += [child.communicate(timeout=120)[0] for child in children]
+    assert [child.returncode for child in children] == [-signal.SIGKILL, 0, 0]
+    acknowledged = [key for key in "".join(told).splitlines() if key]
+    assert len(acknowledged) >= 20 + 2 * 500
+    found = Store(path).get_many(acknowledged)
+    assert all(found.get(key) == int(key.split()[1]) for key in acknowledged)

@@ -1,0 +1,251 @@
+"""What the package's own code may do: nothing runs data, nothing goes online unseen, nothing is uploaded.
+
+The scans read the source as a syntax tree and follow its imports' names, so that `import torch as t; t.load`
+is found as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "factrl"
+SOURCES = {str(path.relative_to(PACKAGE)): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+
+RUNS_DATA = {  # calls, by their full name or its beginning
+    *("eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec", "code", "runpy"),
+    *("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "jsonpickle"),
+    *("torch.load", "torch.jit.load", "torch.hub", "torch.package", "pandas.read_pickle", "numpy.fromfile"),
+    *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "yaml.unsafe_load_all"),
+    *("ast.literal_eval", "os.system", "os.popen", "os.execv", "os.execvp", "subprocess.getoutput"),
+    *(
+        "tempfile.mktemp",
+        "shutil.unpack_archive",
+        "tarfile",
+        "xml.sax",
+        "xml.dom",
+        "multiprocessing.reduction",
+    ),
+}
+DANGEROUS_OPTIONS = {
+    ("weights_only", False),
+    ("allow_pickle", True),
+    ("trust_remote_code", True),
+    ("shell", True),
+}
+UPLOADS = {
+    *("push_to_hub", "upload_file", "upload_folder", "upload_large_folder", "create_repo", "create_commit"),
+    *("HfApi", "log_artifact", "save_to_hub"),
+}
+EXTRACTS = {"extractall", "extract", "unpack_archive"}
+
+
+@cache
+def parsed(source: str) -> list[ast.AST]:
+    """Every node."""
+    return list(ast.walk(ast.parse(source)))
+
+
+def in_full(node: ast.expr) -> str:
+    """`a.b.c` of an attribute of a name; of anything else the attributes alone."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(parts))
+
+
+def names_of(source: str) -> dict[str, str]:
+    """What each imported name stands for, in full."""
+    names: dict[str, str] = {}
+    for node in parsed(source):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.split(".")[0]
+                names[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@cache
+def calls(source: str) -> list[tuple[str, ast.Call]]:
+    """Every call with the full name of what is called."""
+    names, found = names_of(source), []
+    for node in parsed(source):
+        if isinstance(node, ast.Call):
+            first, dot, rest = in_full(node.func).partition(".")
+            found.append((names.get(first, first) + dot + rest, node))
+    return found
+
+
+def begins(name: str, listed: set[str]) -> bool:
+    return any(name == one or name.startswith(f"{one}.") for one in listed)
+
+
+def runs_data(source: str) -> list[str]:
+    """Ways to run code out of data."""
+    found = [name for name in names_of(source).values() if begins(name, RUNS_DATA - {"code", "compile"})]
+    for name, call in calls(source):
+        if begins(name, RUNS_DATA) or name.partition(".")[2].rpartition(".")[2] in EXTRACTS:
+            found.append(name)
+        options = ((one.arg, one.value.value) for one in call.keywords if isinstance(one.value, ast.Constant))
+        found += [f"{name}={value}" for name, value in options if (name, value) in DANGEROUS_OPTIONS]
+    return found
+
+
+@pytest.mark.security("S22", "S26", "S29")
+def test_nothing_runs_or_unpacks_data() -> None:
+    assert {path: found for path, source in SOURCES.items() if (found := runs_data(source))} == {}
+    assert len(SOURCES) > 200
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval(reply)",
+        "import builtins\nbuiltins.exec(reply)",
+        "import torch as t\nt.load(path, weights_only=True)",
+        "from torch import load as read\nread(path)",
+        "f(path, weights_only=False)",
+        "import numpy\nnumpy.load(path, allow_pickle=True)",
+        "from pickle import loads",
+        "import yaml\nyaml.load(text)",
+        "import joblib\njoblib.load(path)",
+        "from ast import literal_eval\nliteral_eval(reply)",
+        "AutoModel.from_pretrained(name, trust_remote_code=True)",
+        "import subprocess\nsubprocess.run(words, shell=True)",
+        "import zipfile\nzipfile.ZipFile(path).extractall(folder)",
+        "import tarfile\ntarfile.open(path)",
+    ],
+)
+def test_the_scan_finds(source: str) -> None:
+    assert runs_data(source)
+
+
+def test_the_scan_leaves_alone() -> None:
+    for source in (
+        "model.eval()",
+        "import re\nre.compile('x')",
+        "import yaml\nyaml.safe_load(text)",
+        "from safetensors.numpy import load_file\nload_file(path)",
+        "f(trust_remote_code=settings.trust_remote_code, weights_only=True)",
+        "from .extract import extract_claims",
+    ):
+        assert runs_data(source) == []
+
+
+# Where modules are imported by a name that is not written there, and whose they are.
+BY_NAME = {
+    "__init__.py": "its own public names",
+    "cli/options.py": "its own modules that need an extra",
+    "lab/tables.py": "its own worlds",
+    "papers/__init__.py": "its own papers, and FILE.py:NAME of the command line",
+}
+
+
+@pytest.mark.security("S26", "S34")
+def test_modules_are_imported_by_name_only_where_the_user_or_the_package_names_them() -> None:
+    by_name = {
+        path
+        for path, source in SOURCES.items()
+        for name, call in calls(source)
+        if name in ("importlib.import_module", "importlib.util.spec_from_file_location", "importlib.reload")
+        and not isinstance(call.args[0], ast.Constant)
+    }
+    assert by_name == {*BY_NAME}
+    assert not {path for path in by_name if path.startswith("server/")}
+
+
+# What can open a connection, and where.  A page that a search engine names is fetched nowhere.
+NOT_USED = (
+    *("requests", "httpx", "urllib3", "ftplib", "smtplib", "telnetlib", "websockets", "openai", "webbrowser"),
+)
+ONLINE = {
+    "aiohttp": {"http.py", "connections.py", "bodies.py"},
+    "urllib.request": {"models/download.py", "connections.py"},  # connections.py: the proxy's settings alone
+    "http.client": {"models/download.py", "local/llama.py"},  # llama.py: its own port on loopback
+    "socket": {"run_lock.py"},  # the host's name
+    "huggingface_hub": {"models/hub.py", "plan_memory.py"},
+    **{name: set[str]() for name in NOT_USED},
+}
+
+
+@pytest.mark.security("S20", "S21")
+def test_only_these_files_can_go_online() -> None:
+    found: dict[str, set[str]] = {name: set() for name in ONLINE}
+    for path, source in SOURCES.items():
+        for name in names_in_full(source):
+            for module in ONLINE:
+                if begins(name, {module}):
+                    found[module].add(path)
+    assert {name: sorted(paths - ONLINE[name]) for name, paths in found.items() if paths - ONLINE[name]} == {}
+    assert found["aiohttp"] == ONLINE["aiohttp"], "the scan sees them"
+    loads = {
+        path for path, source in SOURCES.items() for name, _ in calls(source) if name.endswith("load_dataset")
+    }
+    assert loads == {"rows.py"}
+
+
+def names_in_full(source: str) -> Iterator[str]:
+    for node in parsed(source):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+
+
+@pytest.mark.security("S40")
+def test_nothing_is_ever_uploaded() -> None:
+    uploads = {
+        path: name
+        for path, source in SOURCES.items()
+        for name, call in calls(source)
+        if name.rpartition(".")[2] in UPLOADS or any(option.arg == "push_to_hub" for option in call.keywords)
+    }
+    assert uploads == {}
+
+
+IMPORTING = """
+import sys
+seen = []
+ALARMING = {"pickle.find_class", "os.system", "subprocess.Popen", "socket.connect", "socket.getaddrinfo"}
+sys.addaudithook(lambda event, _: seen.append(event) if event in ALARMING else None)
+import importlib, pkgutil, factrl
+SKIPPED = ("train", "bridges", "demo", "local", "lab", "__main__")
+for module in pkgutil.walk_packages(factrl.__path__, "factrl."):
+    if not module.name.removeprefix("factrl.").startswith(SKIPPED):
+        try:
+            importlib.import_module(module.name)
+        except ImportError:  # of an extra
+            continue
+found = sorted(set(seen))
+import pickle
+pickle.loads(pickle.dumps(pkgutil.walk_packages))
+print(found, sorted(set(seen)))
+"""
+
+
+@pytest.mark.security("S26")
+def test_importing_unpickles_nothing_and_starts_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[-2] == "[] ['pickle.find_class']", "and the hook sees what it looks for"
+
+
+@pytest.mark.security("S48")
+def test_the_core_has_few_dependencies() -> None:
+    if sys.version_info < (3, 11):
+        import tomli as tomllib
+    else:
+        import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert len([one for one in project["dependencies"] if "python_version" not in one]) <= 8

@@ -1,0 +1,261 @@
+"""Files and names of others: paths that lead outside, states that are not what they say they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.bench.results import RESULTS, SAMPLES, read_output
+from factrl.cache import Store
+from factrl.cli.evaluate_benchmarks import _quality
+from factrl.config import read_toml
+from factrl.data import load_examples, to_example
+from factrl.errors import DataError, SetupError
+from factrl.journal import Journal
+from factrl.judges import Calibration
+from factrl.models import path as model_path
+from factrl.models.hub import hub_name
+from factrl.run import Run, read_metrics
+from factrl.run_lock import read_lock
+from factrl.run_page import write_run_page
+from factrl.search.manifest import load_manifest
+from factrl.search.wikipedia import read_dump
+from factrl.tuned_truthfulness import CARD, read_card
+
+TOML = 'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q.jsonl"\n'
+
+# ---------------------------------------------------------------- names
+
+NAMES = [
+    *("../x", "../../etc/passwd", "/etc/passwd", "..", ".", "", "a/../../b", "..\\..\\windows\\system32"),
+    *("C:\\x", "%2e%2e/%2e%2e/x", "..%2f..%2fx", "a\0b", "a\nb", "x" * 300, "CON", "nul.txt", "~/x"),
+    *("$HOME/x", "~root", "\u202e/../x", "．．／x", "․․/x", "-rf", "a;rm -rf b", "|x", "`x`"),
+    *("file:///etc/passwd", ".ssh/id_rsa"),
+]  # fmt: skip
+
+
+def everything(folder: Path) -> set[Path]:
+    return {*folder.rglob("*")}
+
+
+@pytest.mark.security("S22")
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:20])
+def test_no_name_leads_outside_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    monkeypatch.setenv("FACTRL_CACHE", str(inside / "cache"))
+    monkeypatch.setenv("HOME", str(inside / "home"))
+    with Run.create(inside / "runs", name, TOML) as run:
+        assert run.path.parent == inside / "runs"
+        assert run.path.resolve().is_relative_to(inside.resolve())
+        assert len(run.path.name.encode()) <= 255
+    hub = hub_name(name)
+    assert hub is None or ".." not in f"{hub.repo}{hub.file}{hub.revision}"
+    store = Store(inside / "store" / "answers.db")
+    store.put(name, {"name": name})
+    assert store.get(name) == {"name": name}
+    store.close()
+    assert [path for path in tmp_path.iterdir() if path != inside] == []
+    assert not [path for path in everything(inside) if path.is_symlink() or path.name == "passwd"]
+
+
+@pytest.mark.security("S22")
+@pytest.mark.parametrize("name", [one for one in NAMES if not one.startswith(("/", ".", "~")) and one])
+def test_no_model_is_called_that(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    with pytest.raises((SetupError, ValueError, OSError)):
+        model_path(name)
+    assert everything(tmp_path) == set()
+
+
+@pytest.mark.security("S22")
+@pytest.mark.parametrize(
+    "name", ["..%2f..%2fetc%2fpasswd", "../x", "%00", "own.py:mine", "%2e%2e", "a%0d%0ab"]
+)
+def test_no_path_of_a_request_is_a_path_of_the_server(name: str, tmp_path: Path) -> None:
+    from serving import RIGHT, request, servers
+
+    folder = tmp_path / "store"
+    folder.mkdir()
+    with servers(folder) as start:
+        server = start()
+        body = {"query": ["a"], "prompts": ["a"], "labels": ["b"]}
+        before = everything(folder)
+        assert server.ask(f"/v1/openrlhf/{name}", body)[0] == 404
+        assert server.ask("/v1/score", request(RIGHT, reward=name or "x"))[0] == 404
+        key = {"Idempotency-Key": name.replace("%", "/")}
+        assert server.ask("/v1/score", request(RIGHT), headers=key)[0] == 200
+        assert {path.name.split("-")[0] for path in everything(folder) - before} <= {
+            "answers.db",
+            "answers.db.requests",
+        }
+    assert everything(tmp_path) == {folder, *everything(folder)}
+
+
+# ---------------------------------------------------------------- states
+
+DEEP = "[" * 100_000
+
+
+class Poison:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch poisoned",)
+
+
+CONTENTS = {
+    "pickle": pickle.dumps(Poison()),
+    "JSON without end": DEEP.encode(),
+    "an object of objects": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "a number without end": b'{"step": ' + b"9" * 6_000 + b"}",
+    "a class": b'{"__class__": "os.system", "__reduce__": ["touch poisoned"], "step": "x"}',
+    "not UTF-8": b"\xff\xfe\x00{",
+    "null": b"null\n",
+    "a list": b"[1, 2]\n",
+}
+
+
+def journal(file: Path) -> Any:
+    with Journal(file, {"what": "a job"}) as rows:
+        return dict(rows)
+
+
+# What reads a file of an earlier run, and how the file is called.
+STATES: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "metrics": ("metrics.jsonl", lambda file: read_metrics(file.parent)),
+    "journal": ("rows.jsonl", journal),
+    "results": (RESULTS, lambda file: read_output(file.parent)),
+    "samples": (SAMPLES, lambda file: read_output(file.parent)),
+    "card": (CARD, lambda file: read_card(file.parent)),
+    "calibration": ("calibration.json", Calibration.load),
+    "quality": ("quality.json", lambda file: _quality(str(file))),
+    "manifest": ("manifest.json", lambda file: load_manifest(file.parent)),
+    "settings": ("config.toml", read_toml),
+    "data": ("data.jsonl", lambda file: load_examples(str(file))),
+}
+
+
+@pytest.mark.security("S19", "S27", "S28")
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("state", STATES)
+def test_a_poisoned_state_is_refused_in_one_error(
+    state: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, read = STATES[state]
+    (tmp_path / RESULTS).write_text('{"benchmarks": {}}', encoding="utf-8")
+    (tmp_path / SAMPLES).write_text("", encoding="utf-8")
+    file = tmp_path / name
+    file.write_bytes(CONTENTS[content] + b"\n")
+    with pytest.raises(SetupError) as caught:
+        read(file)
+    assert str(tmp_path) in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+    assert not (tmp_path / "poisoned").exists()
+
+
+@pytest.mark.security("S28")
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_poisoned_lock_is_somebody_elses(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    file.write_bytes(CONTENTS[content])
+    assert read_lock(file) == {}
+
+
+@pytest.mark.security("S19")
+@pytest.mark.parametrize("text", ['["a", ' + DEEP, '["' + "\\ud800" * 50_000, '["a", ' + "9" * 6_000 + "]"])
+def test_an_answer_that_begins_like_a_list_is_a_text(text: str) -> None:
+    assert to_example({"question": "Who?", "answers": text}).answers == (text,)
+
+
+@pytest.mark.security("S27")
+def test_a_poisoned_row_whose_checksum_is_right_is_data_or_nothing(tmp_path: Path) -> None:
+    import sqlite3
+
+    from factrl.cache import _checksum
+
+    file = tmp_path / "store" / "verdicts.db"
+    store = Store(file)
+    store.put_many(dict.fromkeys(CONTENTS, 1))
+    store.close()
+    with sqlite3.connect(file) as other:
+        for key, content in CONTENTS.items():
+            told = (content, _checksum(key, content), key)
+            other.execute("UPDATE entries_1 SET value = ?, sum = ? WHERE key = ?", told)
+    other.close()
+    found = Store(file).get_many([*CONTENTS])
+    for key in ("pickle", "JSON without end", "an object of objects", "not UTF-8"):
+        assert key not in found
+    assert type(found["a class"]) is dict
+    assert not Path("poisoned").exists()
+
+
+@pytest.mark.security("S28", "S41")
+def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    from factrl.run import Rollout
+    from factrl.types import Result
+    from test_report import Page
+
+    bad = "<script>1</script><img src=x onerror=1>'\"><!--"
+    with Run.create(tmp_path, "x", f"{TOML}[train]\nlearning_rate = 1e-5\n") as run:
+        run.log(1, {"reward": 1.0})
+        rows = [Rollout("q", "Who?", "Ann", Result("floored", 0.0, {"a": 0.0}, cause="x"), 0.1)]
+        file = run.write_rollouts(1, rows)
+    whole = pyarrow.parquet.read_table(file)
+    refused = []
+    for index, name in enumerate(whole.column_names):
+        pyarrow.parquet.write_table(whole.set_column(index, name, pyarrow.array([bad])), file)
+        try:
+            page = Page(write_run_page(run.path).read_text("utf-8"))
+        except DataError as error:
+            assert "is damaged" in str(error)  # noqa: PT017
+            refused.append(name)
+        else:
+            assert not {tag for tag, _ in page.elements} & {"script", "img"}, name
+            assert page.comments == 0
+    assert {*refused} >= {"value", "advantage", "spans"}
+    assert not {*refused} & {"step", "id", "prompt", "completion", "state", "cause"}
+
+
+@pytest.mark.security("S23", "S28")
+def test_no_entity_of_a_dump_is_blown_up_or_fetched(tmp_path: Path) -> None:
+    names = [chr(ord("a") + n) for n in range(12)]
+    parts = [f'<!ENTITY {name} "{f"&{chr(ord(name) - 1)};" * 10}">' for name in names[1:]]
+    page = "<mediawiki><page><title>&{};</title></page></mediawiki>"
+    (tmp_path / "secret").write_text("canary", encoding="utf-8")
+    for entities, name in (
+        ('<!ENTITY a "ha">' + "".join(parts), names[-1]),
+        (f'<!ENTITY a SYSTEM "{(tmp_path / "secret").as_uri()}">', "a"),
+        (f'<!ENTITY % b SYSTEM "{(tmp_path / "secret").as_uri()}"> %b;', "a"),
+    ):
+        dump = f"<!DOCTYPE x [{entities}]>{page.format(name)}"
+        with pytest.raises(DataError, match="not well-formed XML") as caught:
+            list(read_dump(io.BytesIO(dump.encode()), tmp_path))
+        assert "canary" not in str(caught.value)
+
+
+@pytest.mark.security("S39")
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_what_a_run_and_a_store_hold_is_for_their_owner(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Run.create(tmp_path / "runs", "x", TOML) as run:
+            run.log(1, {"reward": 1.0})
+        Store(tmp_path / "cache" / "store" / "verdicts.db").put("a", 1)
+    finally:
+        os.umask(before)
+    for folder in (run.path, tmp_path / "cache" / "store"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert json.loads((run.path / "env.json").read_text("utf-8"))["python"]

@@ -1,0 +1,374 @@
+"""Where the package connects to and what it tells: addresses of others, redirects, and keys."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl import Passage, remote
+from factrl.background import wait_for
+from factrl.cache import Store
+from factrl.cli import main
+from factrl.errors import ConfigError, LLMError, SetupError, Unscored
+from factrl.http import JSONClient
+from factrl.models import path as model_path
+from factrl.openai_compatible import OpenAICompatible
+from factrl.resources import Supplier
+from factrl.search.web import WebSearch
+from factrl.verifier.presets import open_verifier
+from fault_server import FaultServer, Handler, answers, completion
+from serving import PARIS, RIGHT, request, servers
+
+CANARY = "sk-canary-" + "Zq7x" * 30  # as long as the longest keys there are
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FaultServer]]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Any) -> FaultServer:
+        servers.append(FaultServer(*script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+class Decoy:
+    """A port on loopback that nobody has any reason to connect to."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.settimeout(0.05)
+        self.port = self.socket.getsockname()[1]
+
+    def visitors(self) -> int:
+        count = 0
+        try:
+            while True:
+                self.socket.accept()[0].close()
+                count += 1
+        except TimeoutError:
+            return count
+
+
+@pytest.fixture
+def decoy() -> Iterator[Decoy]:
+    one = Decoy()
+    yield one
+    one.socket.close()
+
+
+@pytest.fixture
+def contacted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Everything that is connected to or looked up while the test runs."""
+    seen: list[Any] = []
+    connect, getaddrinfo = socket.socket.connect, socket.getaddrinfo
+
+    def watched(self: socket.socket, address: Any) -> Any:
+        seen.append(address[1] if isinstance(address, tuple) else address)
+        return connect(self, address)
+
+    def looked_up(host: Any, *args: Any, **named: Any) -> Any:
+        if host not in ("127.0.0.1", None):
+            seen.append(host)
+        return getaddrinfo(host, *args, **named)
+
+    monkeypatch.setattr(socket.socket, "connect", watched)
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    return seen
+
+
+# ---------------------------------------------------------------- addresses of others
+
+INSIDE = [
+    *("127.0.0.1", "localhost", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.0.1"),  # noqa: S104
+    *("169.254.169.254", "100.100.100.200", "192.0.0.192", "100.64.0.1", "198.18.0.1", "[::1]"),
+    *("[fd00:ec2::254]", "[fe80::1]"),
+    *("[::ffff:a9fe:a9fe]", "[::ffff:127.0.0.1]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::]", "2130706433"),
+    *("0x7f000001", "0177.0.0.1", "127.1", "2852039166", "0xA9FEA9FE", "0251.0376.0251.0376"),
+    *("169.254.43518", "localhost.", "127.0.0.1.", "a@127.0.0.1", "example.org@127.0.0.1", "①②⑦.0.0.1"),
+    *("127。0。0。1", "metadata.google.internal", "127.0.0.1.nip.io"),
+]  # fmt: skip
+SCHEMES = [
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:6379/_INFO",
+    "ftp://127.0.0.1/",
+    "data:text/html,x",
+    "//127.0.0.1/",
+]
+
+
+@pytest.mark.security("S20", "S21")
+def test_no_address_in_results_claims_or_evidence_is_ever_visited(
+    serve: Callable[..., FaultServer], decoy: Decoy, contacted: list[Any], tmp_path: Path
+) -> None:
+    """Results of a search, claims and evidence are full of addresses of the inside."""
+    urls = [f"http://{host}:{decoy.port}/latest/meta-data" for host in INSIDE] + SCHEMES
+    results = [{"title": url, "link": url, "snippet": f"Ann Lee was born at {url} in 1867."} for url in urls]
+    server = serve(answers(200, {"organic": results}))
+    search = WebSearch(server.url, "a-key-of-the-search", max_attempts=1)
+    verifier = open_verifier("local", judge="weak", web=search)
+    report = verifier(f"Ann Lee was born in 1867. See {urls[0]} and {urls[6]}. {urls[20]} is big.")
+    assert report.claims >= 1
+    assert server.requests
+    assert "169.254.169.254" in report.to_html(tmp_path / "a.html").read_text("utf-8")
+    evidence = [Passage(f"Ann Lee was born in 1867. {url}", url, url) for url in urls]
+    given = open_verifier("local", judge="weak")("Ann Lee was born in 1867.", evidence=evidence)
+    assert given.claims == 1
+    given.to_html(tmp_path / "b.html")
+    assert {*contacted} <= {server.port}
+    assert decoy.visitors() == 0
+
+
+@pytest.mark.security("S24")
+def test_a_query_changes_neither_the_address_nor_the_form_of_a_search(
+    serve: Callable[..., FaultServer],
+) -> None:
+    server = serve(answers(200, {"organic": []}))
+    hostile = [
+        '"} , "num": 999',
+        "?q=x&num=9#",
+        "../../admin",
+        "%2e%2e%2f",
+        "\r\nX-Injected: 1",
+        "' OR 1=1 --",
+    ]
+    for query in hostile:
+        wait_for(WebSearch(server.url, "a-key-of-the-search").search(f"Ann Lee {query}"))
+    for asked, query in zip(server.requests, hostile, strict=True):
+        assert (asked.method, asked.path, asked.body["num"]) == ("POST", "/v1/search", 5)
+        assert asked.body == {"q": " ".join(f"Ann Lee {query}".split()), "num": 5}
+        assert "x-injected" not in asked.headers
+
+
+@pytest.mark.security("S20")
+@pytest.mark.parametrize(
+    "url", [*SCHEMES, "javascript:alert(1)", "unix:///run/docker.sock", "http://", "http:///x"]
+)
+def test_only_web_servers_can_be_named(url: str, contacted: list[Any]) -> None:
+    for make in (
+        WebSearch,
+        JSONClient,
+        lambda given: OpenAICompatible(given, "m"),
+        lambda given: remote(given, "r"),
+    ):
+        with pytest.raises(ConfigError):
+            make(url)
+    with pytest.raises(SetupError):
+        model_path(url)
+    assert contacted == []
+
+
+@pytest.mark.security("S21", "S36")
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+def test_no_server_sends_its_client_elsewhere(
+    status: int, serve: Callable[..., FaultServer], decoy: Decoy, contacted: list[Any]
+) -> None:
+    quick: dict[str, Any] = {"max_attempts": 3, "timeout_attempt": 1.0, "timeout_call": 2.0}
+    server = serve(answers(status, b"", location=f"http://127.0.0.1:{decoy.port}/latest/meta-data"))
+    with pytest.raises(LLMError) as judged:
+        OpenAICompatible(server.url, "m", CANARY, **quick).complete([{"role": "user", "content": "x"}])
+    with pytest.raises(Unscored) as searched:
+        wait_for(WebSearch(server.url, CANARY, **quick).search("Ann Lee"))
+    scored = remote(server.url, "truthrl", token=CANARY, **quick)(PARIS, RIGHT)
+    assert (judged.value.cause, searched.value.facts["reason"], scored.cause) == ("redirect",) * 3
+    assert len(server.requests) == 3
+    assert {*contacted} <= {server.port}
+    assert decoy.visitors() == 0
+
+
+# ---------------------------------------------------------------- keys
+
+
+def shouting(status: int, before: int) -> Callable[[Handler], None]:
+    """A refusal that repeats the key, after `before` other characters."""
+
+    def fault(handler: Handler) -> None:
+        key = handler.headers.get("Authorization", "").removeprefix("Bearer ") or handler.headers["X-API-KEY"]
+        handler.send(status, json.dumps({"error": {"message": "x" * before + f" key: {key}"}}).encode())
+
+    return fault
+
+
+@pytest.mark.security("S37", "S38")
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 500])
+@pytest.mark.parametrize("before", [0, 40, 120, 150, 180, 188])
+def test_a_key_that_a_server_repeats_is_hidden_also_where_its_message_is_cut(
+    status: int, before: int, serve: Callable[..., FaultServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = serve(shouting(status, before))
+    with pytest.raises(LLMError) as judged:
+        OpenAICompatible(server.url, "m", CANARY, max_attempts=1).complete([{"role": "user", "content": "x"}])
+    with pytest.raises(Unscored) as searched:
+        wait_for(WebSearch(server.url, CANARY, max_attempts=1).search("Ann Lee"))
+    told = "".join(
+        [str(judged.value), repr(judged.value), str(searched.value), repr(searched.value), caplog.text]
+    )
+    assert "[key]" in told or before == 188
+    assert CANARY[:9] not in told
+    assert "Zq7x" not in told
+
+
+KEYS = (
+    "FACTRL_JUDGE_API_KEY",
+    "SERPER_API_KEY",
+    "FACTRL_SERVER_TOKEN",
+    "OPENAI_API_KEY",
+    "HF_TOKEN",
+    "WANDB_API_KEY",
+)
+
+
+@pytest.mark.security("S37")
+def test_no_key_is_in_anything_that_is_written_or_said(
+    serve: Callable[..., FaultServer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Everything that asks a server, once well and once with a server that repeats what it was sent."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(Supplier, "_store", lambda _: Store(tmp_path / "cache" / "verdicts.db"))
+    for name in KEYS:
+        monkeypatch.setenv(name, CANARY)
+    row = {"question": "Capital of Norway?", "answers": ["Oslo"], "completion": "\\boxed{a town on a fjord}"}
+    Path("in.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    Path("docs.jsonl").write_text(
+        json.dumps({"text": "Oslo lies on a fjord.", "title": "Oslo"}), encoding="utf-8"
+    )
+    good = serve(answers(200, completion("It is.\nVERDICT: incorrect")))
+    found = serve(
+        answers(200, {"organic": [{"title": "Oslo", "link": "x", "snippet": "Oslo lies on a fjord."}]})
+    )
+    bad = serve(shouting(401, 120))
+    endings = []
+    for server in (good, bad):
+        judge = f"{server.url}#m"
+        endings += [
+            main(
+                [
+                    "score",
+                    "in.jsonl",
+                    "--paper",
+                    "truthrl",
+                    "--judge",
+                    judge,
+                    "--output",
+                    f"{server.port}.jsonl",
+                ]
+            ),
+            main(
+                [
+                    "eval",
+                    "in.jsonl",
+                    "--judge",
+                    judge,
+                    "--extract",
+                    "boxed",
+                    "--output",
+                    f"{server.port}.json",
+                ]
+            ),
+            main(
+                [
+                    "verify",
+                    "Oslo lies on a fjord.",
+                    "--docs",
+                    "docs.jsonl",
+                    "--llm",
+                    judge,
+                    "--html",
+                    "a.html",
+                ]
+            ),
+            main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
+        ]
+    web = ["--judge", "weak", "--html", "b.html"]
+    endings += [main(["verify", "Oslo lies on a fjord.", "--web", one.url, *web]) for one in (found, bad)]
+    endings.append(main(["doctor", "--json"]))
+    assert endings[:2] == [0, 0]
+    assert good.requests[-1].headers["authorization"] == f"Bearer {CANARY}", "the key was in use"
+    assert found.requests[-1].headers["x-api-key"] == CANARY
+    assert bad.requests
+    said = "".join(capsys.readouterr()) + caplog.text
+    assert "[key]" in said
+    assert "Zq7x" not in said
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {".html", ".json", ".jsonl", ".db"} <= {file.suffix for file in files}
+    assert [str(file) for file in files if b"Zq7x" in file.read_bytes()] == []
+
+
+@pytest.mark.security("S31", "S37")
+def test_the_servers_token_is_in_none_of_its_answers(tmp_path: Path) -> None:
+    with servers(tmp_path) as start:
+        server = start(token=CANARY)
+        good = {"Authorization": f"Bearer {CANARY}"}
+        wrong = {"Authorization": f"Bearer {CANARY[:-1]}"}
+        told = [
+            server.ask("/v1/score", request(RIGHT), headers=good),
+            server.ask("/v1/score", request(RIGHT), headers=wrong),
+            server.ask("/v1/score", {**request(RIGHT), "token": "x"}, headers=good),
+            server.ask(
+                f"/v1/openrlhf/{'x' * 20}", {"query": ["a"], "prompts": ["a"], "labels": ["a"]}, headers=good
+            ),
+            *(
+                server.ask(path, headers=good)
+                for path in ("/metrics", "/health/ready", "/openapi.json", "/nothing")
+            ),
+        ]
+    assert [status for status, _ in told[:2]] == [200, 401]
+    assert "Zq7x" not in json.dumps(told)
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"Zq7x" in file.read_bytes()]
+
+
+# ---------------------------------------------------------------- bodies that the reward server must bear
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.security("S19", "S32")
+@pytest.mark.parametrize(
+    "body",
+    [
+        DEEP.encode(),
+        b'{"reward": ' * 20_000,
+        b'{"reward": "truthrl", "samples": ' + b"9" * 5_000 + b"}",
+        b'{"reward": "truthrl", "samples": [{"completion": 1e999}]}',
+        b"{" + b'"reward": "truthrl", ' * 5_000 + b'"samples": []}',
+        b'"' + b"\\ud800" * 10_000 + b'"',
+        b"\xff\xfe" * 1_000,
+        b"",
+    ],
+    ids=lambda body: repr(body[:16]),
+)
+def test_a_hostile_body_is_a_refusal_and_nothing_else(body: bytes, tmp_path: Path) -> None:
+    with servers(tmp_path) as start:
+        server = start()
+        status, answer = server.ask("/v1/score", body)
+        assert status in (400, 422), (status, answer)
+        assert len(json.dumps(answer)) < 5_000
+        assert server.ask("/v1/score", request(RIGHT))[0] == 200
+
+
+@pytest.mark.security("S19", "S32", "S33")
+@pytest.mark.parametrize(
+    "label", [DEEP, '["a", ' + DEEP, json.dumps({"answers": '["a", ' + DEEP})], ids=range(3)
+)
+def test_a_hostile_label_is_a_refusal_or_a_text(label: str, tmp_path: Path) -> None:
+    with servers(tmp_path) as start:
+        server = start()
+        body = {"query": ["Capital? x"], "prompts": ["Capital? "], "labels": [label]}
+        status, answer = server.ask("/v1/openrlhf/truthrl", body)
+        assert status in (200, 422), (status, answer)

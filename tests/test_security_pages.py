@@ -1,0 +1,233 @@
+"""Every page that the package writes, full of what others wrote: nothing of it becomes an element or runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from test_cli_lab import outcome as lab_outcome
+from test_verify_html import failed, hostile
+
+from factrl.bench.eval_page import write_eval_page
+from factrl.bench.paired import compare_outputs
+from factrl.bench.paired_page import write_paired_page
+from factrl.bench.results import RESULTS, SAMPLES, read_output
+from factrl.lab.page import write_page as write_lab_page
+from factrl.lab.tables import find_table
+from factrl.papers import load_reward
+from factrl.report import write_training_report
+from factrl.run import Rollout, Run
+from factrl.run_page import write_run_page
+from factrl.stress import oracle_setup
+from factrl.stress.attacks import Attack
+from factrl.stress.order import Cell, Finding
+from factrl.stress.page import write_page as write_stress_page
+from factrl.stress.policies import RUNGS
+from factrl.stress.run import Outcome
+from factrl.types import Result, Span
+from factrl.verifier.html import pages as verify_pages
+from test_report import PAYLOADS, Page, content
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_SCRIPT = "document.documentElement.dataset.{}=1"
+EXTRA = [
+    "<svg><script>document.documentElement.dataset.pwned=1</script></svg>",
+    "<iframe srcdoc='<script>parent.document.documentElement.dataset.pwned=1</script>'>",
+    "<a href=javascript:alert(1) autofocus onfocus=document.documentElement.dataset.pwned=1>",
+    "</pre></td></table></main><details open ontoggle=document.documentElement.dataset.pwned=1>",
+    "<style>@import'//evil'</style><link rel=stylesheet href=//evil><base href=//evil>",
+    "<math><mtext></table><mglyph><style><img src=x onerror=document.documentElement.dataset.pwned=1>",
+    "<form action=//evil><input name=q autofocus onfocus=document.documentElement.dataset.pwned=1>",
+    "\x9b31m\u2028<meta http-equiv=refresh content='0;url=//evil'>",
+]
+TEXTS = [text for text in [*PAYLOADS, *EXTRA] if text]
+FORBIDDEN = {"script", "iframe", "object", "embed", "base", "form", "img", "link", "math", "a"}
+
+
+def verify_page(bad: str, folder: Path) -> Path:
+    path = folder / "verify.html"
+    path.write_text(verify_pages([hostile(bad), failed(bad)]), encoding="utf-8")
+    return path
+
+
+def training_page(bad: str, folder: Path) -> Path:
+    return write_training_report(folder / "training.html", **content(bad))
+
+
+def run_page(bad: str, folder: Path) -> Path:
+    plain = bad.encode("utf-8", "replace").decode()
+    settings = {"paper": plain, "model": {"name": plain}, "data": {"train": plain}}
+    told = tomli_w.dumps({**settings, "train": {"loss_type": plain, "learning_rate": 1e-5}})
+    with Run.create(folder, "run", told) as run:
+        terms = {plain: 1.0, "b": 0.5}
+        spans = (Span(0, 1, 1), Span(1, len(plain), -1))
+        rows = [
+            Rollout(plain, plain, plain, Result("scored", 1.5, terms, spans), 0.7),
+            Rollout("q", bad, bad * 9, Result("masked", None, cause=plain, detail=plain), None),
+        ]
+        run.log(1, {"reward": 0.1, f"rewards/{plain}/mean": 0.1, plain: plain, "reward/masked_frac": 0.5})
+        run.write_rollouts(1, rows)
+    return write_run_page(run.path)
+
+
+def number(**changed: Any) -> dict[str, Any]:
+    return {
+        "value": 0.5,
+        "low": 0.4,
+        "high": 0.6,
+        "n": 2,
+        "about": "",
+        "better": "higher",
+        "percent": True,
+    } | changed
+
+
+def evaluation(bad: str, folder: Path, label: str) -> Path:
+    """A folder as `factrl eval` leaves it, or as somebody else could."""
+    folder.mkdir(parents=True)
+    plain = bad.encode("utf-8", "replace").decode()
+    numbers = {"accuracy": number(about=plain), plain: number(n=plain)}
+    row = {"kind": "short", "about": plain, "licence": plain, "source": plain, "model": plain, "judge": plain}
+    row |= {
+        "asked_for": plain,
+        "prompt": plain,
+        "prompt_hash": plain,
+        "questions": 2,
+        "answers": 2,
+        "weights": None,
+    }
+    row |= {"masked": {plain: 1}, "floored": {plain: 1}, "numbers": numbers, "confidence_bins": []}
+    about = {
+        "factrl": plain,
+        "model": f"{plain}{label}",
+        "judge": plain,
+        "seed": plain,
+        "sampling": {"num_samples": plain},
+    }
+    document = {**about, "benchmarks": {plain: row}}
+    (folder / RESULTS).write_text(json.dumps(document), encoding="utf-8")
+    sample = {"benchmark": plain, "number": 0, "question": plain, "answers": [plain], "completion": plain * 9}
+    sample |= {"answer": plain, "how": plain, "why": plain, "detail": plain, "label": label}
+    lines = [json.dumps({**sample, "id": f"{plain}{n}"}) for n in range(3)]
+    lines.append(json.dumps({**sample, "id": "masked", "label": None, "cause": plain}))
+    (folder / SAMPLES).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def eval_page(bad: str, folder: Path) -> Path:
+    return write_eval_page(read_output(evaluation(bad, folder / "e", "correct")))
+
+
+def comparison_page(bad: str, folder: Path) -> Path:
+    sides = [read_output(evaluation(bad, folder / label, label)) for label in ("incorrect", "correct")]
+    pairs = [replace(pair, notes=[bad]) for pair in compare_outputs(*sides)]
+    return write_paired_page(folder / "comparison.html", *sides, pairs)
+
+
+def stress_page(bad: str, folder: Path) -> Path:
+    setup = replace(oracle_setup("truthrl", load_reward("truthrl")), spec=bad, judges=bad)
+    cells = {rung: Cell(rung, {"q": [1.0]}, {"scored": 1}, {bad: 1}, bad) for rung in RUNGS}
+    kinds: tuple[Any, ...] = ("broken", "known", "held", "masked")
+    found = [Finding(bad, bad, kind, bad, 1.0, 1.0, 0.1, (1, 2), (1, 2), bad, bad) for kind in kinds]
+    outcome = Outcome(setup, cells, found, found)
+    return write_stress_page(folder / "stress.html", outcome, [Attack(bad, "know", 2.0, 1.0, 0, bad)])
+
+
+def lab_page(bad: str, folder: Path) -> Path:
+
+    made = lab_outcome(replace(find_table("truthrl"), name=bad, about=f"x{bad}", notes=(bad,)), {bad: [{}]})
+    picture = folder / "p.png"
+    picture.write_bytes(b"png")
+    rows = [[bad] * len(made.table.columns)] * 2
+    named: dict[str, Any] = {"cells": rows, "signs": rows[:1], "agreements": [bad], "made": {bad: bad}}
+    return write_lab_page(
+        folder / "lab.html", headline=(bad, bad), outcome=made, picture=picture, notes=[bad], **named
+    )
+
+
+MAKERS = {
+    one.__name__: one
+    for one in (verify_page, training_page, run_page, eval_page, comparison_page, stress_page, lab_page)
+}
+
+
+def read(path: Path) -> Page:
+    """A page; the one picture is written as an element that ends itself."""
+    return Page(path.read_text("utf-8").replace('base64,cG5n">', 'base64,cG5n"/>'))
+
+
+@pytest.mark.security("S41")
+@pytest.mark.parametrize("name", MAKERS)
+def test_no_text_adds_an_element_or_an_attribute(name: str, tmp_path: Path) -> None:
+    def made(text: str) -> Page:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        return read(MAKERS[name](text, folder))
+
+    benign = {tag for tag, _ in made("plain").elements}
+    for text in TEXTS:
+        page = made(text)
+        # The picture of a lab is the one image there is, and it is in the page itself.
+        images = [attrs.get("src", "")[:22] for tag, attrs in page.elements if tag == "img"]
+        assert images == ["data:image/png;base64,"] * (name == "lab_page")
+        allowed = {"a"} if name == "verify_page" else set()
+        allowed |= {"img"} if name == "lab_page" else set()
+        assert not {tag for tag, _ in page.elements} & FORBIDDEN - allowed, text
+        assert page.comments == 0
+        assert {tag for tag, _ in page.elements} <= benign | {"wbr", "span"}
+        for tag, attrs in page.elements:
+            assert not [key for key in attrs if key.startswith("on") or key in ("srcdoc", "background")], text
+            assert re.match(r"#[\w-]+$", attrs.get("href", "#x"))
+            assert tag != "meta" or attrs.get("http-equiv", "").lower() in ("", "content-security-policy")
+        assert not set("\u202e\u2066\u200b\x1b\x9b\x00\u2028\U000e0041") & set(page.text)
+
+
+@pytest.mark.security("S41")
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_page_forbids_scripts_and_addresses(name: str, tmp_path: Path) -> None:
+    page = read(MAKERS[name]("plain", tmp_path))
+    [policy] = [a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "script" not in policy
+    assert "base-uri 'none'" in policy
+    assert "form-action 'none'" in policy
+    assert not re.search(r"https?:", policy)
+
+
+@pytest.mark.security("S41")
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> None:
+    """Pages in one, without the policies that would stop a script: escaping alone has to hold.
+
+    The other two have a test of this kind beside their own tests.
+    """
+    parts = []
+    for name in ("run_page", "eval_page", "comparison_page", "stress_page", "lab_page"):
+        (tmp_path / name).mkdir()
+        html = MAKERS[name](" ".join(TEXTS), tmp_path / name).read_text("utf-8")
+        assert "Content-Security-Policy" in html
+        parts.append(re.sub(r"<meta http-equiv=[^>]*>|<!doctype html>", "", html))
+    control = f"<script>{_SCRIPT.format('runs')}</script>"
+    found = dom(tmp_path, "<!doctype html>" + "".join(parts) + control)
+    assert 'data-runs="1"' in found, "a script that is none of theirs runs"
+    for words in ("run report", "evaluation", "comparison", "stress", "lab"):
+        assert f"factrl {words}" in found
+    assert 'data-pwned="' not in found
+
+
+def dom(folder: Path, html: str) -> str:
+    """What a browser makes of a page."""
+    path = folder / "all.html"
+    path.write_text(html, encoding="utf-8")
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --dump-dom --disable-sync"
+    quiet = "--disable-background-networking --disable-component-update"
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [str(BROWSER), *flags.split(), *quiet.split(), profile, path.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
