@@ -303,6 +303,7 @@ UNITS = [
 ]
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_grows_with_the_length_and_not_faster(unit: str) -> None:
     short, long = (unit * (size // len(unit)) for size in (6_000, 12_000))

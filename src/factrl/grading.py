@@ -36,6 +36,7 @@ Form = Literal["short", "sentence"]
 _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
+_OR = re.compile(r",?\s+or\s+|\s*(?:/|或者|还是|或)\s*", re.I)
 _DECOY = "Ysolde Tarquin-Obregast of Vehm"  # nobody's answer to anything
 
 GRADE_PROMPT = """\
@@ -122,9 +123,10 @@ class Grader:
             and 4,000 for "sentence"; an accepted answer that is longer raises the limit for its question.
         probe: what a small judge needs.  It is asked only about an answer that shares a word or a number
             with an accepted one, of those that the question does not hold; the others are `incorrect`, as
-            people find six of seven of them (docs/results.md).  And it is asked again after each `correct`,
-            with a made-up accepted answer: one that still says `correct` did not look at the accepted
-            answers.  An answer that imitates our format or a chat template is asked about again in any case.
+            people find six of seven of them (docs/results.md), and so is one that offers an accepted answer
+            "or" another.  And it is asked again after each `correct`, with a made-up accepted answer: one
+            that still says `correct` did not look at the accepted answers.  An answer that imitates our
+            format or a chat template is asked about again in any case.
     """
 
     def __init__(
@@ -183,7 +185,7 @@ class Grader:
             return Grade("correct" if right else "incorrect", answer, how="rules")
         if len(answer) > max(self.max_answer_chars, *map(len, gold)):
             return _floored("oversize_answer", answer)
-        if self.judge is None or (self.probe and not false_premise and not _near(question, answer, gold)):
+        if self.judge is None or (self.probe and not false_premise and _is_refused(question, answer, gold)):
             return Grade("incorrect", answer, how="rules")
         return self._judged(self.judge, question, answer, gold)
 
@@ -290,6 +292,14 @@ def _readable(reply: Reply, words: Mapping[str, Any]) -> bool:
     except Unscored:
         return False
     return True
+
+
+def _is_refused(question: str, answer: str, gold: Sequence[str]) -> bool:
+    """Whether an answer is wrong without asking a small judge: it names nothing accepted, or hedges."""
+    if not _near(question, answer, gold):
+        return True
+    right = [matches(part, gold) is not None for part in _OR.split(answer) if part.strip()]
+    return any(right) and not all(right)
 
 
 def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
