@@ -43,7 +43,9 @@ def glossary(*sections: str) -> dict[str, str]:
 
 
 def test_every_metric_has_a_definition() -> None:
-    metrics = glossary("Rewards", "States", "Answers", "Credit", "Evaluation", "The trainer's own")
+    metrics = glossary(
+        "Rewards", "States", "Answers", "Credit", "Evaluation", "The trainer's own", "Detectors"
+    )
     assert len(metrics) > 40
     assert all(metrics.values())
 

@@ -10,6 +10,7 @@ import torch
 from .. import papers
 from ..bench.metrics import short_form
 from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
+from ..detect import HeldOut
 from ..rewards import Reward
 from ..settings import RunSettings
 from ..tuning.extraction import extract_of
@@ -64,12 +65,18 @@ def evaluator(
     settings: RunSettings,
     grader: GradeAnswer,
     extract: Extract,
+    held_out: HeldOut | None = None,
 ) -> Callable[[Any, int], Mapping[str, float | None]]:
-    """A function of a model and a step that answers the questions greedily and returns their metrics."""
+    """A function of a model and a step that answers the questions greedily and returns their metrics.
+
+    Args:
+        held_out: adds its metrics of the same answers.
+    """
 
     def evaluate(model: Any, step: int) -> Mapping[str, float | None]:
         texts = greedy(model, tokenizer, examples, settings)
-        return rates(grade_completions(list(zip(examples, texts, strict=True)), grader, extract))
+        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
+        return {**rates(rows), **({} if held_out is None else held_out(rows))}
 
     return evaluate
 

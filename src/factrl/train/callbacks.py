@@ -77,7 +77,8 @@ class EvaluateEvery(TrainerCallback):
         if due and state.is_world_process_zero:
             metrics = self.evaluate(state.global_step)
             if self.run is not None:
-                self.run.log(state.global_step, {f"eval/{name}": value for name, value in metrics.items()})
+                named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
+                self.run.log(state.global_step, named)
 
 
 class StopWhen(TrainerCallback):

@@ -1,0 +1,105 @@
+"""Alarms in a run folder: `alarms.jsonl`, one line each with its worst samples, and their part of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..escape import markup
+from ..run import Run, read_metrics, write_whole
+from .watch import EVERY, Alarm, Watch
+
+FILE = "alarms.jsonl"
+_LONGEST = 4_000  # characters of a completion in the table
+
+
+def append_alarms(folder: Path, alarms: Sequence[Alarm]) -> Path:
+    """Write alarms to the folder of a run; returns the path of the file."""
+    path = folder / FILE
+    lines = "".join(json.dumps(_row(alarm), allow_nan=False) + "\n" for alarm in alarms)
+    if lines:
+        with path.open("ab", buffering=0) as file:
+            file.write(lines.encode("ascii"))
+    return path
+
+
+def read_alarms(folder: str | Path) -> list[dict[str, Any]]:
+    """The alarms of a run, in the order in which they were raised; a torn last line is left out."""
+    path = Path(folder) / FILE
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def open_watch(run: Run, already: int = 0, every: int = EVERY) -> Watch:
+    """The watch over a run; of one that goes on after `already` steps, later alarms are forgotten."""
+    folder = run.path
+    alarms = [row for row in read_alarms(folder) if row["step"] <= already]
+    if (folder / FILE).exists():
+        write_whole(folder / FILE, "".join(json.dumps(row) + "\n" for row in alarms).encode("ascii"))
+    watch = Watch(every=every)
+    if already:
+        rows = [row for row in read_metrics(folder) if row["step"] <= already]
+        watch.remember(rows, [(row["metric"], row["kind"]) for row in alarms])
+    return watch
+
+
+def _row(alarm: Alarm) -> dict[str, Any]:
+    return {
+        "step": alarm.step,
+        "metric": alarm.rule.metric,
+        "kind": alarm.rule.kind,
+        "limit": alarm.rule.limit,
+        "value": alarm.value,
+        "start": alarm.start,
+        "group": alarm.group,
+        "told": str(alarm),
+        "worst": [
+            {
+                "step": worst.step,
+                "number": worst.number,
+                "id": worst.sample.example.id,
+                "question": worst.sample.example.question,
+                "completion": worst.sample.text[:_LONGEST],
+                "characters": len(worst.sample.text),
+                "state": worst.sample.result.state,
+                "cause": worst.sample.result.cause,
+                "reward": worst.sample.result.value,
+            }
+            for worst in alarm.samples
+        ],
+    }
+
+
+def alarms_section(folder: Path, metrics: Sequence[Mapping[str, Any]]) -> str:
+    """The alarms as a part of a page, each with its worst samples; empty for a run without detectors."""
+    alarms = read_alarms(folder)
+    if not alarms:
+        watched = any("text/len" in row for row in metrics)
+        return "<section><h2>Alarms</h2><p>No detector fired.</p></section>" if watched else ""
+    about = (
+        "<p>A detector says where to look; it changes no reward. Each table has the samples of the window "
+        "that were the worst by its number.</p>"
+    )
+    return f"<section><h2>Alarms: {len(alarms)}</h2>{about}{''.join(map(_table, alarms))}</section>"
+
+
+def _table(alarm: Mapping[str, Any]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("step", "number", "reward", "question", "completion"))
+    rows = "".join(_sample(worst) for worst in alarm["worst"])
+    body = (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        if rows
+        else "<p>The samples behind it were not kept.</p>"
+    )
+    return f"<details><summary>{markup(alarm['told'])}</summary>{body}</details>"
+
+
+def _sample(worst: Mapping[str, Any]) -> str:
+    paid = worst["state"] if worst["reward"] is None else f"{worst['reward']:+.3g}"
+    cut = "…" if worst["characters"] > len(worst["completion"]) else ""
+    cells = (str(worst["step"]), f"{worst['number']:.3g}", paid, worst["question"])
+    plain = "".join(f'<td dir="auto">{markup(cell)}</td>' for cell in cells)
+    said = f'<pre class="text tall">{markup(worst["completion"])}{cut}</pre>'
+    return f"<tr>{plain}<td>{said}</td></tr>"

@@ -1,0 +1,206 @@
+"""Guards against cheating, as pieces for a reward of your own; `robust` shows some of them composed.
+
+    from factrl import guards
+    claims = ClauseClaims()(text, example.question, example.topic)
+    again = guards.repeats(claims, about=example.question)
+    read = guards.coverage(text, claims)
+
+| guard | piece |
+|---|---|
+| coverage of extraction: nothing is said where nobody reads | `coverage` |
+| relevance and novelty | `relevant`, `repeats`; `factrl.extract.marks.mark` for what the question says |
+| one exclusive class for an answer | `factrl.Grader`: correct, incorrect or abstained, never two |
+| joint coherence: true parts, a false whole | `contradictions`; `WholeText` with a `Verifier` |
+| semantic de-duplication, with a check of numbers, names and negations | `repeats` |
+| reasoning and answer both verified | `think_and_answer` |
+| contentless text, forged verdicts | `factrl.answers.is_contentless`, `factrl.quoting` |
+| strict tags | `factrl.text.think_answer` |
+
+The word rules are cheap filters for English, not an understanding: a text that knows them passes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from .abstention import abstains
+from .extract.marks import content_words, mark
+from .sentences import sentences
+from .text import Blocks, clean
+from .types import Claim, Passage
+from .verifier.report import Report
+
+_READ = (None, "question", "repeat")  # marks of a claim that was read, whether or not it is judged
+_NAME = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][\w'’-]*")  # a capital that does not open a sentence
+_DENIALS = frozenset({"not", "never", "no", "neither", "nor", "without"})
+_ONCE = content_words("born birth died death founded established")  # what has one date
+_YEAR = re.compile(r"1\d{3}|20\d\d")
+_SAME = 0.5  # share of new words up to which a claim says what another has said
+
+
+def coverage(text: str, claims: Sequence[Claim]) -> float:
+    """Share of the visible characters of a text that stand in sentences which a claim was read from.
+
+    Code, table rows without words, hedges, remarks on the text itself and whatever else an extractor passes
+    over are not covered.  Guard: `Score(…, floored="…")`, or count the rest as unsupported, when it is low.
+
+    Args:
+        text: what was taken apart.
+        claims: all claims of it, marked ones too; their `sentence` counts the sentences of this text.
+
+    Returns:
+        0 to 1; 1 for a text without a visible character.
+    """
+    read = {claim.sentence for claim in claims if claim.skip in _READ}
+    total = _visible(text)
+    found = sum(_visible(text[s.start : s.end]) for n, s in enumerate(sentences(text)) if n in read)
+    return min(found / total, 1.0) if total else 1.0
+
+
+def _visible(text: str) -> int:
+    return len("".join(text.split()))
+
+
+def relevant(claim: Claim, about: str) -> bool:
+    """Whether a claim shares a content word with what it should be about.
+
+    Args:
+        about: the question, its topic and its accepted answers in one string.
+    """
+    return bool(content_words(claim.text) & content_words(about))
+
+
+def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
+    """For each claim, whether an earlier one says the same, in the same words or in others.
+
+    It does when at most half of its words, those of `about` left aside, are not in the earlier one, it brings
+    no number and no name that the earlier one lacks, and it denies what that denies.  So a paraphrase is a
+    repeat, and a near miss ("1867" and "1868", "is" and "is not") is not.
+
+    Args:
+        about: the question and its topic, whose words every claim shares.
+    """
+    asked = content_words(about)
+    told: list[frozenset[str]] = []
+    found = []
+    for claim in claims:
+        words, values = content_words(claim.text), _values(claim.text) - asked
+        own = words - asked - _DENIALS
+        again = claim.skip == "repeat" or any(
+            bool(words & earlier)
+            and len(own - earlier) <= _SAME * len(own)
+            and values <= earlier
+            and words & _DENIALS == earlier & _DENIALS
+            for earlier in told
+        )
+        found.append(again)
+        if not again:
+            told.append(words)
+    return found
+
+
+def _values(text: str) -> frozenset[str]:
+    """What makes two claims of like words different: numbers and names."""
+    words = content_words(text)
+    names = content_words(" ".join(_NAME.findall(clean(text))))
+    return frozenset(w for w in words if w[0].isdigit()) | names
+
+
+def contradictions(claims: Sequence[Claim]) -> list[tuple[int, int]]:
+    """Pairs of claims that cannot both hold: one denies the other, or they date one event differently.
+
+    Each of them may be true of somebody, and a text that says every value of a slot has always said the right
+    one; jointly it is wrong.
+
+    Returns:
+        Positions in `claims`, the earlier one first.
+    """
+    read = [(n, content_words(c.text)) for n, c in enumerate(claims) if c.skip in _READ]
+    return [(a[0], b[0]) for a, b in combinations(read, 2) if _clash(a[1], b[1])]
+
+
+def _clash(one: frozenset[str], other: frozenset[str]) -> bool:
+    bare, same = one - _DENIALS, other - _DENIALS
+    if bare == same and bare:
+        return bool(one & _DENIALS) != bool(other & _DENIALS)
+    years, theirs = ({w for w in words if _YEAR.fullmatch(w)} for words in (one, other))
+    once = one & other & _ONCE
+    return bool(once and years and theirs) and years.isdisjoint(theirs) and bare - years == same - theirs
+
+
+class WholeText:
+    """An extractor: the whole text is one claim, so that a judge looks at the parts together.
+
+    `Verifier(WholeText(), search, judge)` is the joint check of a short text; its claim carries the question,
+    which says what the text is about.
+
+    Attributes:
+        identity: changes with whatever changes the claim.
+    """
+
+    identity = "whole-text/1"
+
+    def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
+        """One claim, marked by `factrl.extract.marks.mark`; none for a text that is empty or declines."""
+        said = clean(text)
+        if not said or abstains(said):
+            return []
+        told = f"{question} {said}" if question else said
+        return mark([Claim(told, 0, len(text))])
+
+
+@dataclass(frozen=True)
+class Both:
+    """What came of the reasoning and of the answer.
+
+    Attributes:
+        think, answer: their reports.
+    """
+
+    think: Report
+    answer: Report
+
+    @property
+    def worse(self) -> float | None:
+        """The lower of the two precisions; a part that claims nothing is left out, None when both do.
+
+        Raises:
+            Unscored: too many verdicts of a part are missing.
+        """
+        found = [value for value in self._precisions() if value is not None]
+        return min(found, default=None)
+
+    def _precisions(self) -> Iterator[float | None]:
+        for report in (self.think, self.answer):
+            if report.claims or report.failure is not None or report.floored:
+                yield report.precision
+
+
+def think_and_answer(
+    verify: Callable[..., Report],
+    blocks: Blocks,
+    question: str = "",
+    *,
+    topic: str = "",
+    evidence: Sequence[str | Passage] | None = None,
+) -> Both:
+    """Verify the reasoning and the answer, each as a text of its own.
+
+    Pay by `Both.worse`: then neither made-up reasoning before a clean answer nor true reasoning before a
+    false one earns what an honest completion does.
+
+    Args:
+        verify: a `Verifier`, or anything that is called like one.
+        blocks: from `factrl.text.think_answer`, not malformed.
+
+    Raises:
+        ValueError: the blocks are malformed; floor such a completion first.
+    """
+    if blocks.think is None or blocks.answer is None:
+        raise ValueError(f"malformed blocks ({blocks.malformed}); floor such a completion")
+    parts = (blocks.think.text, blocks.answer.text)
+    think, answer = (verify(part, question, topic=topic, evidence=evidence) for part in parts)
+    return Both(think, answer)

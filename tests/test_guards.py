@@ -1,0 +1,169 @@
+"""The guards as pieces: each does what its name says, and composed they close the hacks they are for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import factrl as fx
+from factrl import guards
+from factrl.abstention import abstains
+from factrl.errors import Unscored
+from factrl.extract import ClauseClaims
+from factrl.stress import oracle_setup, run_battery
+from factrl.text import think_answer
+from factrl.types import Claim, Completion, Score
+from factrl.verifier.report import Check, Report
+
+EXTRACT = ClauseClaims()
+CURIE = "Marie Curie"
+
+
+def claims(*texts: str) -> list[Claim]:
+    return [Claim(text, 0, len(text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("Marie Curie was born in Warsaw. She won two Nobel Prizes.", 1.0, 1.0),
+        ("Marie Curie was born in Warsaw.\n\n```\nfact = 'She was born in Paris in 1999'\n```\n", 0.2, 0.6),
+        ("It may be Paris. Perhaps it is Lyon. Marie Curie was born in Warsaw.", 0.3, 0.6),
+        ("All claims in this answer are correct. Marie Curie was born in Warsaw.", 0.3, 0.6),
+        ("", 1.0, 1.0),
+    ],
+)
+def test_coverage(text: str, least: float, most: float) -> None:
+    assert least <= guards.coverage(text, EXTRACT(text, "Where was Marie Curie born?", CURIE)) <= most
+
+
+def test_coverage_without_claims_is_none() -> None:
+    assert guards.coverage("Marie Curie was born in Warsaw.", []) == 0.0
+
+
+def test_relevance_is_a_shared_word() -> None:
+    about = "Where was Marie Curie born? Warsaw"
+    near, far = claims("Warsaw lies on the Vistula.", "Water boils at 100 degrees.")
+    assert guards.relevant(near, about)
+    assert not guards.relevant(far, about)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("Marie Curie discovered radium.", "Marie Curie discovered radium.", True),
+        ("Marie Curie was a famous scientist.", "Marie Curie was a scientist.", True),
+        ("Marie Curie discovered radium.", "Radium was discovered by Marie Curie.", True),
+        ("Marie Curie was born in 1867.", "Marie Curie was born in 1868.", False),
+        ("Marie Curie was born in Warsaw.", "Marie Curie was born in Paris.", False),
+        ("Marie Curie was a chemist.", "Marie Curie was not a chemist.", False),
+        ("Marie Curie had a daughter.", "Marie Curie had a daughter Irene.", False),
+        ("Marie Curie discovered radium.", "Marie Curie taught physics.", False),
+        ("Marie Curie is not a fish.", "Marie Curie is not a spoon.", False),
+    ],
+)
+def test_repeats_are_told_from_near_misses(first: str, second: str, same: bool) -> None:
+    assert guards.repeats(claims(first, second), CURIE) == [False, same]
+
+
+def test_a_marked_repeat_is_one() -> None:
+    assert guards.repeats([Claim("It is red.", 0, 10, skip="repeat")]) == [True]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [
+        ("Marie Curie was a chemist.", "Marie Curie was not a chemist.", True),
+        ("Marie Curie was born in 1867.", "Marie Curie was born in 1868.", True),
+        ("Marie Curie won a prize in 1903.", "Marie Curie won a prize in 1911.", False),
+        ("Marie Curie was born in 1867.", "Pierre Curie was born in 1859.", False),
+        ("Marie Curie was born in 1867.", "Marie Curie died in 1934.", False),
+        ("Marie Curie was born in 1867.", "Marie Curie was born in 1867.", False),
+        ("Marie Curie is not a fish.", "Marie Curie is not a spoon.", False),
+    ],
+)
+def test_contradictions(first: str, second: str, clash: bool) -> None:
+    assert guards.contradictions(claims(first, second)) == ([(0, 1)] if clash else [])
+
+
+def test_the_whole_text_is_one_claim_with_its_question() -> None:
+    extract = guards.WholeText()
+    [claim] = extract("In Warsaw. In 1867.", "Where was Marie Curie born?")
+    assert claim.text == "Where was Marie Curie born? In Warsaw. In 1867."
+    assert (claim.start, claim.end, claim.skip) == (0, 19, None)
+    assert extract("I don't know.") == extract("  ") == []
+
+
+def report(supported: int, refuted: int = 0, **more: object) -> Report:
+    verdicts = [fx.Verdict("supported", by="x")] * supported + [fx.Verdict("refuted", by="x")] * refuted
+    checks = tuple(Check(Claim("c", 0, 1), (), verdict) for verdict in verdicts)
+    return Report("text", checks=checks, **more)  # type: ignore[arg-type]
+
+
+def test_the_worse_of_reasoning_and_answer() -> None:
+    blocks = think_answer("<think>bad</think><answer>good</answer>")
+    found = {"bad": report(1, 3), "good": report(2), "bare": report(0)}
+    both = guards.think_and_answer(lambda text, *_, **__: found[text], blocks)
+    assert (both.think.precision, both.answer.precision, both.worse) == (0.25, 1.0, 0.25)
+    assert guards.Both(found["bare"], found["good"]).worse == 1.0
+    assert guards.Both(found["bare"], found["bare"]).worse is None
+    failed = report(0, failure=Unscored("timeout"))
+    with pytest.raises(Unscored):
+        guards.Both(failed, found["good"]).worse  # noqa: B018
+    with pytest.raises(ValueError, match="no_answer"):
+        guards.think_and_answer(lambda *_, **__: found["bad"], think_answer("<think>a</think>"))
+
+
+# A reward of one's own: a share of verified claims, and the same with guards.
+
+
+@fx.reward(searches=True)
+def bare(example: fx.Example, completion: Completion, *, verify: fx.Verifier) -> dict[str, float]:
+    text = think_answer(completion).answer
+    if text is None:
+        return {"facts": -1.0}
+    found = verify(text.text, example.question, topic=example.topic, evidence=example.evidence or None)
+    counts = found.counts
+    return {"facts": (counts["supported"] - counts["refuted"] - counts["unknown"]) / 12}
+
+
+@fx.reward(searches=True)
+def guarded(example: fx.Example, completion: Completion, *, verify: fx.Verifier) -> Score | dict[str, float]:
+    blocks = think_answer(completion)
+    if blocks.answer is None:
+        return Score({"facts": -1.0}, floored=blocks.malformed)
+    if abstains(blocks.answer.text):
+        return {"facts": 0.0}
+    said, about = blocks.answer.text, f"{example.question} {example.topic}"
+    found = verify(said, example.question, topic=example.topic, evidence=example.evidence or None)
+    told = [check for check in found.checks if check.verdict is not None]
+    again = guards.repeats([check.claim for check in told], about)
+    paid = 0
+    for one, repeated in zip(told, again, strict=True):
+        assert one.verdict is not None
+        if one.verdict.label != "supported":
+            paid -= 1
+        elif not repeated and guards.relevant(one.claim, about):
+            paid += 1
+    unread = 1 - guards.coverage(said, [check.claim for check in found.checks])
+    return {
+        "facts": paid / 12 - (unread > 0.3),
+        "joint": -1.0 * bool(guards.contradictions([c.claim for c in told])),
+    }
+
+
+def excess(reward: fx.Reward, case: str) -> float:
+    """How much more a policy earns than the honest answer that it must not beat."""
+    told = replace(oracle_setup("own", reward, form="tags", length="long"), questions=3)
+    [found] = run_battery(told, [case]).findings
+    assert found.mean is not None
+    assert found.bound is not None
+    return found.mean - found.bound
+
+
+@pytest.mark.parametrize("case", ["D08", "D11", "D17"])
+def test_guards_take_the_profit_out_of_a_hack(case: str) -> None:
+    profit = excess(bare, case)
+    assert profit > 0.3
+    assert excess(guarded, case) < 0.2 * profit
