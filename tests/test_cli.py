@@ -239,6 +239,7 @@ def test_a_mistake_in_a_process_of_its_own(folder: Path) -> None:
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.security("S42")
 def test_text_of_others_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "truthrl", *SMALL, "--data", "a\x1b[2J\u202e.jsonl"]) == 2
     assert "a⟨U+001B⟩[2J⟨U+202E⟩.jsonl does not exist" in capsys.readouterr().err

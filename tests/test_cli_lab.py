@@ -313,6 +313,7 @@ def test_every_output_says_first_that_this_is_a_model_world(tmp_path: Path) -> N
     assert len(table) == 1 + 3 * 7
 
 
+@pytest.mark.security("S41")
 def test_the_page_is_self_contained_and_escapes_what_a_model_wrote(tmp_path: Path) -> None:
     page = write(people(("own.py:mine", (70, 5))), tmp_path).read_text("utf-8")
     assert "&lt;b&gt;Oslo" in page

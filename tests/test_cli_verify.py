@@ -271,6 +271,7 @@ def test_colours_are_for_terminals(
     assert not re.search(r"\x1b\[[\d;]*3[0-7]m", capsys.readouterr().out)
 
 
+@pytest.mark.security("S42")
 def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
     bad = "\x1b[2J\u202e\r\nfactrl: S supported"
     passage = Passage(f"quote {bad}", bad, bad)

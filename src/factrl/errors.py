@@ -10,7 +10,8 @@
     ├── Unscored                 "could not be graded": the sample is masked, never given a number
     │   └── LLMError             a model server that failed after bounded retries
     ├── RewardBug                a reward raised something else; names the reward and the sample
-    └── TooManyMasked            so much of the run could not be graded that it stopped
+    ├── TooManyMasked            so much of the run could not be graded that it stopped
+    └── OverBudget               the judge has cost what the run may spend (factrl.spending)
 
 Every message says what is wrong, with which value, and what fixes it.  `SetupError` is printed by
 the command line as one line without a traceback.  `Unscored` is caught in exactly one place,

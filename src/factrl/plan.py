@@ -7,6 +7,7 @@ whether or not the extra `train` is installed.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from .papers import load_reward, settings_of
 from .resources import Supplier, check_resources, check_unjudged, supply
 from .rewards import Reward
 from .settings import LOCAL, JudgeSettings, RunSettings
+from .spending import Account, allowance, overdraft, read_account
 from .types import Example
 
 if TYPE_CHECKING:
@@ -178,16 +180,36 @@ def supplied_reward(settings: RunSettings) -> tuple[Reward, OpenAICompatible | L
     Raises:
         SetupError: what the user must change.
     """
-    judge = open_judge(settings.judge)
+    judge = open_judge(settings.judge, max_cost=_allowed(settings))
     return supply(bare_reward(settings), supplier=Supplier(judge, settings.judge, settings.verifier)), judge
 
 
-def open_judge(settings: JudgeSettings) -> OpenAICompatible | LlamaModel | None:
-    """The judge that the settings name, None when they name none; nothing is sent yet."""
+def open_judge(
+    settings: JudgeSettings, *, max_cost: float | None = None
+) -> OpenAICompatible | LlamaModel | None:
+    """The judge that the settings name, None when they name none; nothing is sent yet.
+
+    Args:
+        max_cost: US dollars after which it is asked no more.
+    """
     if not settings.url:
         return None
     if settings.url == LOCAL:
         from .local.llama import shared_model
 
         return shared_model()
-    return connect(settings.url, **settings.model_dump(include=set(_LIMITS)))
+    limits = settings.model_dump(include=set(_LIMITS))
+    return connect(settings.url, price=settings.price, max_cost_usd=max_cost, **limits)
+
+
+def _allowed(settings: RunSettings) -> float | None:
+    """US dollars that this process may spend on the judge; None for any amount.
+
+    Raises:
+        ConfigError: a resumed run has spent so much that not one more step fits.
+    """
+    told, price = settings.run, settings.judge.price
+    account = read_account(told.resume) if told.resume else Account()
+    if why := overdraft(account, price, told.max_cost):
+        raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
+    return allowance(account, price, told.max_cost, int(os.environ.get("WORLD_SIZE", "1")))

@@ -5,6 +5,7 @@
     metrics.jsonl                  one JSON object per logged step
     rollouts/step_000001.parquet   one row per completion of that step
     checkpoints/                   the trainer's
+    spent.json                     what the judge has cost, over all sessions
     lock                           which process writes here
 
 Only one process writes: rank 0 of a training job.  A run survives being killed at any moment: files
@@ -297,7 +298,7 @@ def _whole_lines(path: Path) -> list[bytes]:
 def _has_step(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line)["step"], int)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -103,6 +103,10 @@ class JudgeSettings(Section):
     """Seconds for one call with all its attempts."""
     max_attempts: int = Field(default=4, ge=1, le=20)
     """Attempts per call, over all layers."""
+    price_in: float | None = Field(default=None, ge=0)
+    """US dollars for a million tokens of its prompts; without a price only tokens are counted."""
+    price_out: float | None = Field(default=None, ge=0)
+    """US dollars for a million tokens of its replies."""
     reward_model: str | None = None
     """Scalar reward model, a folder or hub id, that rates answers; by default the judge rates them."""
     truthfulness_model: str | None = None
@@ -125,6 +129,21 @@ class JudgeSettings(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _prices_come_together(self) -> JudgeSettings:
+        if (self.price_in is None) != (self.price_out is None):
+            given, missing = ("in", "out") if self.price_out is None else ("out", "in")
+            raise ValueError(
+                f"judge.price_{given} needs judge.price_{missing} beside it; for a server of your own both "
+                "can be 0"
+            )
+        return self
+
+    @property
+    def price(self) -> tuple[float, float] | None:
+        """US dollars for a million tokens of prompts and of replies; None when not told."""
+        return None if self.price_in is None or self.price_out is None else (self.price_in, self.price_out)
+
 
 class VerifierSettings(Section):
     """`[verifier]`: how the claims of a completion are checked."""
@@ -138,7 +157,7 @@ class VerifierSettings(Section):
     web: str | None = None
     """Serper-compatible search server, for questions that come without evidence."""
     judge: str | None = None
-    """Instead of the preset's own: `local`, `weak`, or `nli:NAME` of any cross-encoder."""
+    """Instead of the preset's own: `local`, `weak`, `nli:NAME` of any cross-encoder, or `own:FOLDER`."""
     k: Positive | None = None
     """Passages for a claim instead of the preset's number."""
     max_claims: Positive | None = None
@@ -214,9 +233,11 @@ class TrainSettings(Section):
     eval_steps: Positive | None = None
     """Steps between evaluations on `data.eval`; only at the end by default."""
     use_vllm: bool = False
-    """Generate with vLLM."""
+    """Generate with vLLM; `factrl eval`, `probe` and `prepare` do so too, where it is installed."""
     vllm_mode: Literal["colocate", "server"] = "colocate"
     """vLLM inside the training processes or on a server of its own."""
+    vllm_server_base_url: str | None = None
+    """Where that server is, e.g. `http://gpu2:8000`; by default port 8000 of this machine."""
     report_to: tuple[str, ...] = Field(default=(), strict=False)
     """Trackers that get the metrics, e.g. `["wandb"]`."""
     max_masked_share: float = Field(default=0.5, gt=0, le=1)
@@ -241,6 +262,11 @@ class TrainSettings(Section):
             problems.append(
                 f"train.save_steps = {self.save_steps} is not a multiple of train.num_iterations = "
                 f"{self.num_iterations}; resuming there would lose a batch of completions"
+            )
+        if self.vllm_server_base_url and not (self.use_vllm and self.vllm_mode == "server"):
+            problems.append(
+                "train.vllm_server_base_url is asked only with train.use_vllm = true and "
+                "train.vllm_mode = 'server'"
             )
         if problems:
             raise ValueError("\n".join(problems))
@@ -280,6 +306,8 @@ class OutputSettings(Section):
     """Seed of everything that is random."""
     resume: str | None = None
     """Run folder to go on with."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """US dollars that the judge may cost in the whole run, resumed or not; the run stops before."""
 
 
 class RunSettings(Section):
@@ -301,6 +329,20 @@ class RunSettings(Section):
         if self.train.eval_steps and not self.data.eval:
             raise ValueError(
                 f"train.eval_steps = {self.train.eval_steps} needs data.eval, the questions to evaluate on"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_cap_can_hold(self) -> RunSettings:
+        cap = self.run.max_cost
+        if cap is None:
+            return self
+        if not self.judge.url or self.judge.url == LOCAL:
+            raise ValueError(f"run.max_cost = {cap:g} needs a judge that is paid for: judge.url of a server")
+        if self.judge.price is None:
+            raise ValueError(
+                f"run.max_cost = {cap:g} needs the judge's prices: judge.price_in and judge.price_out, "
+                "US dollars for a million tokens of prompts and of replies"
             )
         return self
 

@@ -1,7 +1,7 @@
 """The command line: `factrl VERB`, one verb per thing a user does.
 
-Exit codes: 0 done; 1 a check failed; 2 something must be changed first; 3 too much could not be graded;
-130 interrupted.  Results go to stdout, everything else to stderr.
+Exit codes: 0 done; 1 a check failed; 2 something must be changed first; 3 too much could not be graded; 4 the
+run stopped before --max-cost; 130 interrupted.  Results go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from ..grading import Form, Grader
 from ..llm import LLM, preflight
 from ..plan import open_judge
 from ..progress import Progress
-from ..settings import AskSettings, JudgeSettings, RunSettings
+from ..settings import LOCAL, AskSettings, JudgeSettings, RunSettings
 from ..tuning.extraction import extract_of
 from ..types import Example
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, needs_extra
@@ -192,7 +192,10 @@ def _eval_file(args: argparse.Namespace) -> int:
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
     with Progress("grade", len(answered)) as progress:
         rows = grade_completions(
-            answered, Grader(judge, form=args.form or "short"), extract, on_row=progress.advance
+            answered,
+            Grader(judge, form=args.form or "short", probe=args.judge == LOCAL),
+            extract,
+            on_row=progress.advance,
         )
     evaluation = summarise(rows, args.weights)
     about = {

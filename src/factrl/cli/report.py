@@ -87,7 +87,7 @@ def _compare(args: argparse.Namespace) -> int:
         document = {pair.name: pair.to_json() for pair in pairs}
         for name, rate in rates.items():
             document[name]["preference"] = rate.to_json()
-        say(json.dumps(document, indent=2, ensure_ascii=False))
+        say(json.dumps(document, indent=2))
     else:
         show_table(_table(before, after, pairs))
         for name, rate in rates.items():

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 import shlex
 from pathlib import Path
 
 from ..config import dump_toml
-from ..errors import ConfigError, nearest
+from ..errors import ConfigError, MissingExtra, ModelError, SetupError, nearest
 from ..escape import one_line
 from ..plan import Plan, make_plan, run_settings
+from ..plan_estimate import estimate
 from ..run_page import PAGE
+from ..settings import TrainSettings
+from ..spending import OverBudget
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
-from .terminal import say, tell
+from .terminal import complain, say, tell
 from .train_verl import train_with_verl
 
+_OVER_BUDGET = 4  # exit code
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 _OPTIONS = {
     "model": "model.name",
@@ -24,6 +29,7 @@ _OPTIONS = {
     "steps": "train.steps",
     "seed": "run.seed",
     "output": "run.dir",
+    "max_cost": "run.max_cost",
 }
 
 
@@ -38,9 +44,11 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
             "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
-            "  factrl train recipe.toml --dry-run\n"
+            "  factrl train recipe.toml --dry-run --measure\n"
+            "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
             "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
-            "  factrl train --resume runs/truthrl-20260101-120000"
+            "  factrl train --resume runs/truthrl-20260101-120000\n"
+            "exit code 4: the run stopped before --max-cost, with a checkpoint that --resume goes on from"
         ),
     )
     parser.add_argument(
@@ -72,28 +80,74 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="KEY=VALUE",
         help="a setting of verl's own, such as trainer.nnodes=2; may be given again",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the resolved settings and the plan; train nothing"
-    )
+    _add_estimate(parser)
     add_settings(parser)
+
+
+def _add_estimate(parser: argparse.ArgumentParser) -> None:
+    """What says, or bounds, what the run will take."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the resolved settings, the plan and what it will take; train nothing, ask nobody",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="with --dry-run: train one batch in a scratch folder and estimate from it; the judge is asked",
+    )
+    parser.add_argument(
+        "--max-cost",
+        metavar="USD",
+        help="stop, with a checkpoint, before the judge has cost more; needs judge.price_in and price_out",
+    )
 
 
 def _train(args: argparse.Namespace) -> int:
     settings = run_settings(*_layers(args))
+    if args.measure and not (args.dry_run and args.engine == "trl"):
+        raise ConfigError("--measure needs --dry-run, and --engine trl")
     if args.engine == "verl":
         return train_with_verl(settings, dry_run=args.dry_run, words=args.verl)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
     plan = make_plan(settings, only_show=args.dry_run)
     if args.dry_run:
-        tell(_described(plan))
+        tell(_described(plan, measure=args.measure))
         say(dump_toml(plan.settings).rstrip())
         return 0
     needs_extra("train.quiet", "train").quiet_libraries()
-    folder: Path = needs_extra("train.online", "train").train(plan)
+    _check_vllm(settings.train)
+    try:
+        folder: Path = needs_extra("train.online", "train").train(plan)
+    except OverBudget as error:
+        complain(str(error))
+        return _OVER_BUDGET
     tell(_what_next(folder))
     say(str(folder))
     return 0
+
+
+def _check_vllm(told: TrainSettings) -> None:
+    """Refuse to start, before a model is loaded, where TRL cannot use vLLM.
+
+    Raises:
+        SetupError: vLLM is not installed, or no GPU takes part in sending it the weights.
+    """
+    if not told.use_vllm:
+        return
+    if importlib.util.find_spec("vllm") is None:
+        raise SetupError(
+            "train.use_vllm = true needs vLLM, on a server of its own too, and it is not installed; run: "
+            "pip install 'trl[vllm]', or give train.use_vllm=false"
+        )
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SetupError(
+            "train.use_vllm = true needs a GPU in this process: TRL sends vLLM the weights from there; give "
+            "train.use_vllm=false"
+        )
 
 
 def _layers(args: argparse.Namespace) -> tuple[Path | None, list[str]]:
@@ -122,7 +176,7 @@ def _settings_of_run(run: Path) -> Path:
     return run / "config.toml"
 
 
-def _described(plan: Plan) -> str:
+def _described(plan: Plan, *, measure: bool = False) -> str:
     told = plan.settings.train
     rules = "none: rules alone compare answers, so a paraphrase counts as wrong"
     judge = plan.settings.judge.url or (rules if "grade" in plan.reward.missing else "none")
@@ -139,7 +193,18 @@ def _described(plan: Plan) -> str:
     }
     if "verify" in plan.reward.missing:
         lines["claims"] = f"verifier {told_of.preset}, evidence: {source}"
+    lines |= _estimated(plan) if measure else estimate(plan)
     return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
+
+
+def _estimated(plan: Plan) -> dict[str, str]:
+    """The estimate from one batch, or, where the model cannot be had, from the recipe with the reason."""
+    try:
+        needs_extra("train.quiet", "train").quiet_libraries()
+        _check_vllm(plan.settings.train)
+        return estimate(plan, needs_extra("train.measure", "train").measure(plan))
+    except (ModelError, MissingExtra) as error:
+        return estimate(plan, why_not=str(error))
 
 
 def _what_next(folder: Path) -> str:

@@ -20,6 +20,7 @@ from ..bridges.verl_overrides import PLUGIN, VerlFiles, agent_loops, as_words, o
 from ..config import dump_toml
 from ..errors import ConfigError, MissingExtra, SetupError
 from ..plan import Plan, make_plan, open_judge
+from ..plan_estimate import estimate
 from ..settings import RunSettings
 from .terminal import say, tell
 
@@ -51,7 +52,9 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
     files = VerlFiles(folder, folder / "train.parquet", held_out)
     command = verl_command(plan, files, _gpus(), words)
     if dry_run:
-        tell(f"{plan.completions} completions to grade; this would be started:")
+        told = estimate(plan)
+        lines = (f"{name:<10}{told[name]}" for name in ("calls", "tokens", "cost"))
+        tell("\n".join([*lines, f"{plan.completions} completions to grade; this would be started:"]))
         say(_shown(command))
         return 0
     _check_machine()

@@ -1,0 +1,168 @@
+"""What a run's judge has cost so far, kept in `spent.json` of the run folder, and a cap on it.
+
+The counts are those of the client's meter: tokens as the server says them, at the prices of the settings, of
+all processes and all sessions of the run.  A step that was killed halfway is not in them.
+
+A run stops after the last step behind which another one still fits, taken to cost as much as the dearest so
+far; what that guess misses is held back by the client itself, which asks no more once the cap is reached.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import DataError, FactrlError
+from .run import write_whole
+from .usage import Meter, Price
+
+FILE = "spent.json"
+
+
+class OverBudget(FactrlError, RuntimeError):
+    """The judge has cost what the run may spend on it; its folder holds a complete checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Counts of a judge.
+
+    Attributes:
+        calls: calls that were made; what a cache answered is not among them.
+        tokens_in, tokens_out: tokens of prompts and of replies.
+    """
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls + other.calls, self.tokens_in + other.tokens_in, self.tokens_out + other.tokens_out
+        )
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(
+            self.calls - other.calls, self.tokens_in - other.tokens_in, self.tokens_out - other.tokens_out
+        )
+
+    def cost(self, price: Price) -> float:
+        """US dollars."""
+        return (self.tokens_in * price[0] + self.tokens_out * price[1]) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What `spent.json` holds.
+
+    Attributes:
+        total: of all sessions.
+        dearest: of the step that cost most, evaluation included.
+    """
+
+    total: Spent = Spent()
+    dearest: Spent = Spent()
+
+
+def read_account(run: Path | str) -> Account:
+    """What an earlier session of the run has spent; nothing when it asked no server.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    path = Path(run) / FILE
+    try:
+        told = json.loads(path.read_text("utf-8"))
+        return Account(Spent(**told["total"]), Spent(**told["dearest_step"]))
+    except FileNotFoundError:
+        return Account()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{path} cannot be read ({error}); remove it, and the run counts from 0") from error
+
+
+def judge_meter(judge: Any) -> Meter | None:
+    """What counts for a judge; None for one that is not paid for, such as the local one."""
+    meter = getattr(judge, "meter", None)
+    return meter if isinstance(meter, Meter) else None
+
+
+class Spending:
+    """The account of a run that is under way.
+
+    Args:
+        meter: of this process.
+        price: US dollars per million tokens of prompts and of replies; None when not known.
+        cap: US dollars that the whole run may cost; None for any amount.
+        before: what earlier sessions have spent.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        price: Price | None = None,
+        cap: float | None = None,
+        before: Account | None = None,
+    ) -> None:
+        self._meter, self._price, self._cap = meter, price, cap
+        self._before = (before or Account()).total
+        self.account = before or Account()
+
+    def here(self) -> Spent:
+        """What this process has spent in this session."""
+        return Spent(self._meter.calls, self._meter.tokens_in, self._meter.tokens_out)
+
+    def note(self, everyone: Sequence[Spent]) -> None:
+        """Take note after a step.
+
+        Args:
+            everyone: `here()` of every process.
+        """
+        total = sum(everyone, self._before)
+        step = total - self.account.total
+        dearest = max(self.account.dearest, step, key=self._weight)
+        self.account = Account(total, dearest)
+
+    @property
+    def over(self) -> bool:
+        """Whether another step may cost more than is left."""
+        return bool(overdraft(self.account, self._price, self._cap))
+
+    def told(self) -> str:
+        """What was spent, for a person."""
+        total = self.account.total
+        counts = f"{total.calls:,} calls, {total.tokens_in:,} + {total.tokens_out:,} tokens"
+        return counts if self._price is None else f"{counts}, ${total.cost(self._price):.4g}"
+
+    def why(self) -> str:
+        """Why the run stops; empty while it does not."""
+        return overdraft(self.account, self._price, self._cap)
+
+    def save(self, run: Path) -> None:
+        """Write the account into the run folder."""
+        told = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
+        write_whole(run / FILE, json.dumps(told).encode())
+
+    def _weight(self, spent: Spent) -> float:
+        return spent.cost(self._price or (1.0, 1.0))
+
+
+def overdraft(account: Account, price: Price | None, cap: float | None) -> str:
+    """Why another step does not fit under a cap; empty when it does."""
+    if cap is None or price is None:
+        return ""
+    spent, step = account.total.cost(price), account.dearest.cost(price)
+    if spent + step <= cap and spent < cap:
+        return ""
+    return f"the judge has cost ${spent:.4g} of run.max_cost = ${cap:g}, and one more step up to ${step:.4g}"
+
+
+def allowance(account: Account, price: Price | None, cap: float | None, processes: int) -> float | None:
+    """US dollars that the client of one process may still spend; None for any amount."""
+    if cap is None or price is None:
+        return None
+    return max(cap - account.total.cost(price), math.ulp(0.0)) / processes

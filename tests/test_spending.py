@@ -1,0 +1,117 @@
+"""What a run's judge has cost: kept over sessions, and stopped before a cap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from factrl.errors import ConfigError, DataError
+from factrl.plan import run_settings, supplied_reward
+from factrl.spending import FILE, Account, Spending, Spent, allowance, judge_meter, overdraft, read_account
+from factrl.usage import Meter
+
+PRICE = (1.0, 2.0)  # dollars for a million tokens
+MILLION = 1_000_000
+
+
+def spend(meter: Meter, tokens_in: int, tokens_out: int = 0) -> None:
+    meter.calls += 1
+    meter.tokens_in += tokens_in
+    meter.tokens_out += tokens_out
+
+
+def test_the_account_outlives_the_process(tmp_path: Path) -> None:
+    meter = Meter()
+    spending = Spending(meter, price=PRICE, cap=10)
+    spend(meter, MILLION, MILLION)
+    spending.note([spending.here()])
+    spend(meter, MILLION)
+    spending.note([spending.here()])
+    spending.save(tmp_path)
+    kept = read_account(tmp_path)
+    assert kept == Account(Spent(2, 2 * MILLION, MILLION), Spent(1, MILLION, MILLION))
+    assert spending.told() == "2 calls, 2,000,000 + 1,000,000 tokens, $4"
+
+    resumed = Meter()
+    later = Spending(resumed, price=PRICE, cap=10, before=kept)
+    spend(resumed, MILLION)
+    later.note([later.here()])
+    assert later.account.total == Spent(3, 3 * MILLION, MILLION)
+    assert later.account.dearest == kept.dearest
+    assert not later.over
+
+
+def test_all_processes_count() -> None:
+    spending = Spending(Meter(), price=PRICE, cap=10)
+    spending.note([Spent(1, 3 * MILLION, 0), Spent(1, MILLION, 0)])
+    assert spending.account.total.cost(PRICE) == 4
+    assert not spending.over
+    spending.note([Spent(2, 5 * MILLION, 0), Spent(1, MILLION, 0)])
+    assert not spending.over  # $6, and $4 more for a step like the first
+    spending.note([Spent(2, 5 * MILLION, 0), Spent(1, MILLION + 1, 0)])
+    assert spending.over
+
+
+def test_a_run_stops_before_the_step_that_may_not_fit() -> None:
+    spent, step = Spent(9, 6 * MILLION, 0), Spent(1, 3 * MILLION, 0)
+    assert overdraft(Account(spent, step), PRICE, 9.0) == ""
+    why = overdraft(Account(spent, step), PRICE, 8.9)
+    assert why == "the judge has cost $6 of run.max_cost = $8.9, and one more step up to $3"
+    assert overdraft(Account(spent), PRICE, 6.0)  # nothing is left, whatever a step costs
+    assert overdraft(Account(spent, step), PRICE, None) == ""
+    assert overdraft(Account(spent, step), None, 1.0) == ""
+
+
+def test_the_client_itself_holds_the_rest_of_the_cap() -> None:
+    account = Account(Spent(1, 4 * MILLION, 0))
+    assert allowance(account, PRICE, 10.0, 1) == 6
+    assert allowance(account, PRICE, 10.0, 4) == 1.5
+    assert allowance(account, PRICE, None, 1) is None
+    assert allowance(account, None, 10.0, 1) is None
+
+
+def test_a_damaged_account_is_no_zero(tmp_path: Path) -> None:
+    assert read_account(tmp_path) == Account()
+    (tmp_path / FILE).write_text('{"total": {"calls": 1}}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"spent.json cannot be read"):
+        read_account(tmp_path)
+
+
+JUDGE = ["paper=truthrl", "model.name=m", "data.train=q.jsonl", "judge.url=http://localhost:1/v1#m"]
+PRICES = ["judge.price_in=1", "judge.price_out=2.0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([*JUDGE, "run.max_cost=5"], "run.max_cost = 5 needs the judge's prices"),
+        ([*JUDGE[:3], "run.max_cost=5"], "run.max_cost = 5 needs a judge that is paid for"),
+        ([*JUDGE[:3], "judge.url=local", *PRICES, "run.max_cost=5"], "needs a judge that is paid for"),
+        ([*JUDGE, "judge.price_in=1"], "judge.price_in needs judge.price_out"),
+        ([*JUDGE, "judge.price_out=1"], "judge.price_out needs judge.price_in"),
+        ([*JUDGE, *PRICES, "run.max_cost=0"], "run.max_cost"),
+    ],
+)
+def test_a_cap_that_cannot_hold_is_refused(words: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=r"run\.max_cost|judge\.price") as error:
+        run_settings(None, words)
+    assert told in str(error.value)
+
+
+def test_a_resumed_run_has_what_is_left(tmp_path: Path) -> None:
+    meter = Meter()
+    spending = Spending(meter, price=PRICE)
+    spend(meter, 4 * MILLION)
+    spending.note([spending.here()])
+    spending.save(tmp_path)
+    words = [*JUDGE, *PRICES, f"run.resume={tmp_path}"]
+    _, judge = supplied_reward(run_settings(None, [*words, "run.max_cost=10"]))
+    client = judge_meter(judge)
+    assert client is not None
+    client.tokens_in = 6 * MILLION - 1
+    assert client.no_more_requests() == ""
+    client.tokens_in += 1
+    assert client.no_more_requests()
+    with pytest.raises(ConfigError, match=r"has cost \$4 of run.max_cost = \$5.*--max-cost MORE"):
+        supplied_reward(run_settings(None, [*words, "run.max_cost=5"]))

@@ -1,0 +1,135 @@
+"""A run that stops before its judge costs too much, goes on when it may, and is measured without a trace."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from factrl.cli import main
+from factrl.run import read_metrics
+from factrl.spending import read_account
+from factrl.train.callbacks import last_checkpoint
+from fault_server import FaultServer, answers, completion
+
+FEW = [
+    "reward.answer=text",
+    "data.prompt={question}",
+    "train.prompts_per_step=2",
+    "train.num_generations=2",
+    "train.micro_batch_size=4",
+    "train.max_completion_length=4",
+    "train.gradient_checkpointing=false",
+    "train.save_steps=100",
+    "train.bf16=false",
+    "verifier.cache=false",
+    "judge.price_in=1000000",  # dollars for a million tokens: a call of 1 + 1 tokens costs 3 dollars
+    "judge.price_out=2000000",
+]
+VERDICT = "It names somebody else.\nVERDICT: incorrect"
+USAGE = {"prompt_tokens": 1, "completion_tokens": 1}
+
+
+@pytest.fixture
+def judge() -> Iterator[FaultServer]:
+    server = FaultServer(answers(200, completion(VERDICT, usage=USAGE)))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def train(
+    tiny_model: Path, questions: Path, judge: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., int]:
+    monkeypatch.chdir(tmp_path)
+    words = ["--model", str(tiny_model), "--data", str(questions), "--judge", f"{judge.url}#judge", *FEW]
+    return lambda *more: main(["train", "truthrl", *words, *more])
+
+
+def only_run() -> Path:
+    (run,) = Path("runs").iterdir()
+    return run
+
+
+def test_a_run_stops_before_its_cap_and_goes_on_when_it_is_raised(
+    train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step costs at most 4 calls of $3, so $40 hold two steps and at most four."""
+    assert train("--steps", "20", "--max-cost", "40") == 4
+    err, run = capsys.readouterr().err, only_run()
+    account = read_account(run)
+    assert len(judge.requests) == account.total.calls
+    spent, step = account.total.cost((1e6, 2e6)), account.dearest.cost((1e6, 2e6))
+    assert spent <= 40 < spent + step
+    checkpoint = last_checkpoint(run / "checkpoints")
+    assert checkpoint is not None
+    done = checkpoint[1]
+    assert 2 <= done < 20
+    assert [row["step"] for row in read_metrics(run) if "reward" in row] == list(range(1, done + 1))
+    assert all(not row.get("masked/budget") for row in read_metrics(run))
+    assert f"factrl: step {done}: the judge has cost ${spent:.4g} of run.max_cost = $40" in err
+    assert f"factrl train --resume {run} --max-cost MORE" in err
+    assert "Traceback" not in err
+
+    asked = len(judge.requests)
+    assert main(["train", "--resume", str(run)]) == 2
+    assert "to go on, raise it: --max-cost MORE" in capsys.readouterr().err
+    assert len(judge.requests) == asked
+
+    assert main(["train", "--resume", str(run), "--max-cost", "1000", "--steps", str(done + 2)]) == 0
+    assert [row["step"] for row in read_metrics(run) if "reward" in row] == list(range(1, done + 3))
+    assert read_account(run).total.calls == len(judge.requests) > asked
+
+
+def test_a_cap_below_one_step_is_held_by_the_client(
+    train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is in flight is paid for; what is not asked any more is masked, and the run stops."""
+    assert train("--steps", "20", "--max-cost", "3.5", "judge.max_concurrency=1") == 4
+    assert len(judge.requests) == 2  # the question whether it is there, and one verdict: 6 dollars
+    metrics = [row for row in read_metrics(only_run()) if "reward" in row]
+    assert len(metrics) == 1
+    assert metrics[0]["masked/budget"] > 0
+    assert "a checkpoint was saved" in capsys.readouterr().err
+
+
+def test_without_a_cap_the_account_is_kept_all_the_same(
+    train: Callable[..., int], judge: FaultServer
+) -> None:
+    assert train("--steps", "2") == 0
+    assert read_account(only_run()).total.calls == len(judge.requests)
+
+
+def test_a_measurement_counts_what_a_run_asks_and_leaves_no_trace(
+    train: Callable[..., int],
+    judge: FaultServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    assert train("--steps", "10", "--dry-run", "--measure") == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().err.splitlines() if " " in line)
+    asked = len(judge.requests) - 1  # one of them is whether it is there
+    assert asked > 0
+    assert told["calls"] == f"{10 * asked:,} of the judge [measured on 4 completions]"
+    assert told["cost"] == f"${30 * asked:,.4g} for the judge [measured on 4 completions]"
+    assert "written" in told["tokens"]
+    assert "for 10 batches of " in told["hours"]
+    assert "[measured on CPU" in told["hours"]
+    assert list(scratch.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
+
+
+def test_where_the_model_cannot_be_had_the_recipe_is_what_there_is(
+    train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("--dry-run", "--measure", "--model", "no-such/model") == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().err.splitlines() if " " in line)
+    assert told["hours"].startswith("unknown: model.name = 'no-such/model' cannot be loaded")
+    assert told["calls"] == "16 of the judge [recipe, at most]"
+    assert judge.requests == []
