@@ -6,7 +6,7 @@ INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test check bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-faults test-security check docs bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,21 @@ test: $(VENV)-core/.test $(VENV)/.dev ## every test: without torch first, then t
 	$(VENV)-core/bin/python -m pytest -m "not torch"
 	$(VENV)/bin/python -m pytest -m torch
 
+test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml, with a line for each
+	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"
+	$(VENV)/bin/python -m pytest -q -m "fault and torch" tests/training
+
+test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml, with a line for each
+	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
+	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
+
 check: $(VENV)/.dev ## lint, formatting and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+docs: $(VENV)/.docs ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build
 
 bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, on public data (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/verifier.py
@@ -33,7 +44,7 @@ bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriSco
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
 
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-veriscore build dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-veriscore build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes
@@ -50,4 +61,9 @@ $(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: $(PINS)
 	@$(VENV)/bin/python $(INSTALL) torch
 	@$(VENV)/bin/python $(INSTALL) -e ".[$*]"
 	@test $* != dev || $(VENV)/bin/python -m pip install -qq --no-deps -r $(VERL)
+	@touch $@
+
+$(VENV)/.docs: $(PINS)
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(INSTALL) -e ".[docs]"
 	@touch $@

@@ -1,0 +1,152 @@
+"""Writes what the documentation takes from the code: `docs/cli.md`, and the tables of `docs/papers/`.
+
+    python docs/generate.py
+
+A table stands between `<!-- begin: KIND PAPER -->` and `<!-- end -->`; whatever is there is replaced.  The
+text around it is written by hand.  `tests/test_docs_generated.py` fails when a page is not what this writes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+from factrl.cli import _parsers
+from factrl.cli.describe import OUTCOMES, knob_help, payoffs, shown
+from factrl.cli.show import recipe_path, sourced
+from factrl.papers import load_paper, load_reward, rewards_of, split_spec
+from factrl.types import Result
+
+DOCS = Path(__file__).parent
+WIDTH = "88"
+_BLOCK = re.compile(r"(<!-- begin: (\S+) (\S+) -->\n).*?(<!-- end -->)", re.S)
+_CLI = """# The command line
+
+Written by `python docs/generate.py` from the parsers themselves. Exit codes: 0 done; 1 a check failed; 2
+something must be changed first; 3 too much could not be graded; 130 interrupted. Results go to stdout,
+everything else to stderr.
+"""
+
+
+def cli_page() -> str:
+    """`docs/cli.md`: the help of every verb."""
+    with patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}):
+        parser, verbs = _parsers()
+        parts = [_CLI, *_help("factrl", parser.format_help())]
+        for name, verb in verbs.items():
+            parts += _help(f"factrl {name}", verb.format_help())
+    return "\n".join(parts)
+
+
+def _help(name: str, text: str) -> list[str]:
+    return [f"## {name}\n", f"```text\n{text.strip()}\n```\n"]
+
+
+def filled(page: str) -> str:
+    """A page with its tables as the code has them now."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{_TABLES[found[2]](found[3])}\n{found[4]}", page)
+
+
+def settings(paper: str) -> str:
+    """Every setting of the paper's recipe with where it is from."""
+    path = recipe_path(paper)
+    rows = sourced(path.read_text("utf-8")) if path is not None else ()
+    return _table(
+        ("setting", "value", "where it is from"), [(_code(k), _code(shown(v)), s) for k, v, s in rows]
+    )
+
+
+def variants(paper: str) -> str:
+    """What of each variant differs from the first."""
+    rewards = rewards_of(load_paper(paper))
+    main = next(iter(rewards.values()))
+    rows = []
+    for name, reward in rewards.items():
+        changed = [
+            f"{knob}={shown(value)}" for knob, value in reward.knobs.items() if value != main.knobs.get(knob)
+        ]
+        told = [*([reward.name] if reward.fn is not main.fn else []), *changed]
+        rows.append((_code(f"{paper}:{name}"), ", ".join(map(_code, told)) or "the main setting"))
+    return _table(("variant", "what differs"), rows)
+
+
+def published(paper: str) -> str:
+    """The paper's own numbers, a row for each model or arm."""
+    numbers: Mapping[tuple[str, str, str], float] = load_paper(paper).PUBLISHED
+    metrics = list(dict.fromkeys(metric for _, _, metric in numbers))
+    arms = list(dict.fromkeys((where, arm) for where, arm, _ in numbers))
+    rows = [
+        (
+            where,
+            arm,
+            *(
+                f"{numbers[where, arm, metric]:g}" if (where, arm, metric) in numbers else ""
+                for metric in metrics
+            ),
+        )
+        for where, arm in arms
+    ]
+    return _table(("in the paper", "", *metrics), rows)
+
+
+def pays(spec: str) -> str:
+    """What a right, an abstaining, a wrong and a broken answer earn: `factrl describe`."""
+    found = payoffs(load_reward(spec))
+    head = ("outcome", *(payoff.when or "it pays" for payoff in found))
+    rows = [(outcome, *(_paid(payoff.results[outcome]) for payoff in found)) for outcome in OUTCOMES]
+    return _table(head, rows)
+
+
+def _paid(result: Result) -> str:
+    if result.value is None:
+        return f"masked: `{result.cause}`"
+    terms = [f"{name} {value:g}" for name, value in result.terms.items() if value]
+    parts = f" = {' + '.join(terms)}" if len(result.terms) > 1 and terms else ""
+    return f"**{result.value:g}**{parts}" + (f", floored: `{result.cause}`" if result.cause else "")
+
+
+def knobs(spec: str) -> str:
+    """The knobs of a reward with their defaults."""
+    reward = load_reward(spec)
+    help_of = knob_help(reward, load_paper(split_spec(spec)[0]))
+    rows = [
+        (
+            _code(f"reward.{name}"),
+            _code(shown(value)) if value is not None else "yours to give",
+            help_of.get(name, ""),
+        )
+        for name, value in reward.knobs.items()
+    ]
+    return _table(("knob", "default", "what it does"), rows)
+
+
+_TABLES: Mapping[str, Callable[[str], str]] = {
+    "settings": settings,
+    "variants": variants,
+    "published": published,
+    "pays": pays,
+    "knobs": knobs,
+}
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def pages() -> Mapping[Path, str]:
+    """Every page that this writes, as it should be."""
+    written = {path: filled(path.read_text("utf-8")) for path in sorted((DOCS / "papers").glob("*.md"))}
+    return {DOCS / "cli.md": cli_page(), **written}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

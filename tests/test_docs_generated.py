@@ -1,0 +1,93 @@
+"""What the documentation takes from the code is what the code says now, and the site can be built."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from factrl.papers import gold_of, load_paper, load_reward, paper_names
+
+ROOT = Path(__file__).parents[1]
+PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))
+ELSEWHERE = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """`docs/generate.py`, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def without_space(text: str) -> str:
+    """Python's versions break the lines of a help text in different places."""
+    return "".join(text.split())
+
+
+def test_pages_are_as_generated(generate: ModuleType) -> None:
+    for path, text in generate.pages().items():
+        written = path.read_text("utf-8")
+        same = without_space(written) == without_space(text) if path.name == "cli.md" else written == text
+        assert same, f"{path.relative_to(ROOT)} is out of date; run: python docs/generate.py"
+
+
+def test_a_table_follows_the_code(generate: ModuleType) -> None:
+    page = "a\n<!-- begin: knobs truthrl -->\n| old |\n<!-- end -->\nb\n"
+    filled = generate.filled(page)
+    assert "old" not in filled
+    assert "| `reward.wrong` | `-1.0` |" in filled
+    assert filled.startswith("a\n<!-- begin: knobs truthrl -->\n\n| knob |")
+    assert filled.endswith("\n<!-- end -->\nb\n")
+    assert generate.filled(filled) == filled
+
+
+def test_every_paper_has_a_page() -> None:
+    assert [page.stem for page in PAPERS] == [name for name in paper_names() if name != "intuitor"]
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.stem)
+def test_a_paper_page_names_its_terms_and_variants(page: Path) -> None:
+    text, terms = page.read_text("utf-8"), set[str]()
+    for _, _, case in gold_of(page.stem):
+        terms |= set(case.terms)
+    assert set(re.findall(r"`rewards/(\w+)/mean`", text)) == terms
+    rewards = load_paper(page.stem).VARIANTS
+    assert all(f"`{page.stem}:{name}`" in text for name in rewards)
+    for kind in ("pays", "knobs", "settings", "variants"):
+        assert f"<!-- begin: {kind} {page.stem}" in text
+    assert load_reward(page.stem).name
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= set(re.findall(r"([\w/]+\.md)$", menu, re.M))
+
+
+def test_the_site_is_built_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    import subprocess
+
+    command = [sys.executable, "-m", "mkdocs", "build", "-d", str(tmp_path)]  # -q counts no warnings
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > len(PAPERS) + 10
+    assert [page.name for page in pages if ELSEWHERE.search(page.read_text("utf-8"))] == []
+
+
+def test_what_is_fetched_from_elsewhere_is_found() -> None:
+    assert ELSEWHERE.search('<script async src="https://cdn.example/x.js">')
+    assert ELSEWHERE.search('<link rel=stylesheet href="//fonts.example">')
+    assert not ELSEWHERE.search('<script src="assets/x.js">')
