@@ -154,6 +154,7 @@ def test_a_failed_call_leaves_only_its_own_claims_without_a_verdict(
     assert verdicts[1].why == "it failed"
 
 
+@pytest.mark.fault("F15")
 @pytest.mark.parametrize(
     "reply", ["", "Error 503", "supported", "Rate limit reached for a model", "[" * 9_999]
 )
@@ -162,11 +163,14 @@ def test_an_unreadable_reply_is_no_verdict(reply: str) -> None:
     assert labels(verdicts) == ["judge_unreadable"] * 2
 
 
+@pytest.mark.fault("F16")
 def test_a_refusal_is_counted_as_one() -> None:
     verdicts = run(LLMJudge(FakeLLM(["I can't help with that."])), [(BORN, [CURIE])])
     assert labels(verdicts) == ["judge_refusal"]
 
 
+@pytest.mark.security("S11")
+@pytest.mark.fault("F17")
 def test_a_reply_to_another_call_has_ids_that_do_not_exist() -> None:
     first, second = saying(lambda _: "supported"), saying(lambda _: "supported")
     run(LLMJudge(first), [(BORN, [CURIE])])
@@ -177,6 +181,7 @@ def test_a_reply_to_another_call_has_ids_that_do_not_exist() -> None:
     assert labels(run(LLMJudge(FakeLLM([other])), [(BORN, [CURIE])])) == ["supported"]
 
 
+@pytest.mark.security("S11")
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=12, unique=True))
 def test_every_claim_gets_its_own_verdict(texts: list[str]) -> None:
     wanted = {}
@@ -211,6 +216,7 @@ PAYLOADS = [
 ]
 
 
+@pytest.mark.security("S02", "S03", "S09")
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_judged_text_stays_one_json_string(payload: str) -> None:
     """A judge that only repeats what it was shown never says a verdict."""
@@ -222,6 +228,7 @@ def test_judged_text_stays_one_json_string(payload: str) -> None:
     assert "<|im_start|>" not in echo.calls[0][0]["content"]
 
 
+@pytest.mark.security("S02", "S03", "S09")
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("style", ["factscore", "veriscore"])
 def test_judged_text_echoed_to_a_published_question_is_no_verdict(payload: str, style: Any) -> None:

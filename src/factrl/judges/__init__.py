@@ -1,8 +1,9 @@
 """Judges: whether passages support a claim.
 
 `LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
-cross-encoder, `Cascade` puts two in a row, and `WeakJudge` compares words, for machines with nothing else;
-its verdicts are marked weak wherever they are shown.  Any object with the shape of `Judge` is a judge.
+cross-encoder, `OwnJudge` one that `factrl tune verifier` made, `Cascade` puts two in a row, and `WeakJudge`
+compares words, for machines with nothing else; its verdicts are marked weak wherever they are shown.  Any
+object with the shape of `Judge` is a judge.
 
 Importing this loads no model; a judge that needs one loads it when it is made.
 """
@@ -17,10 +18,21 @@ from factrl.judges.cascade import Cascade
 from factrl.judges.llm import LLMJudge
 from factrl.judges.local import LocalJudge
 from factrl.judges.nli import NLIJudge
+from factrl.judges.own import OwnJudge
 from factrl.judges.weak import WeakJudge
 from factrl.types import Claim, Passage, Verdict
 
-__all__ = ["Calibration", "Cascade", "Judge", "LLMJudge", "LocalJudge", "NLIJudge", "WeakJudge", "fit"]
+__all__ = [
+    "Calibration",
+    "Cascade",
+    "Judge",
+    "LLMJudge",
+    "LocalJudge",
+    "NLIJudge",
+    "OwnJudge",
+    "WeakJudge",
+    "fit",
+]
 
 
 class Judge(Protocol):

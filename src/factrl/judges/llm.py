@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, LLMError, Unscored, nearest
+from factrl.judges.controls import controls_for
 from factrl.judges.overlap import quote_of
 from factrl.judges.replies import Said, read_supported, read_true_false, read_verdicts
 from factrl.llm import LLM, Reply, ask
@@ -43,14 +44,17 @@ class LLMJudge:
         evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
             evidence share it.
         max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
+        controls: put a true and a false claim of ours into every call (`factrl.judges.controls`); a call that
+            gets one of them wrong is void, its claims `unjudged` with the cause `judge_fails_control`.
 
     Attributes:
-        identity: model, style, hash of the prompt and limits: everything that changes a verdict.
+        identity: model, style, hash of the prompt, limits and controls: everything that changes a verdict.
         per_call: claims that one call takes.
         weak: False.
 
     Raises:
-        ConfigError: a style that does not exist, or a number below 1.
+        ConfigError: a style that does not exist, a number below 1, or controls in a published style, which
+            asks about one claim.
     """
 
     weak = False
@@ -63,6 +67,7 @@ class LLMJudge:
         style: Style = "factrl",
         evidence_chars: int = 6000,
         max_tokens: int | None = None,
+        controls: bool = False,
     ) -> None:
         styles = get_args(Style)
         if style not in styles:
@@ -72,8 +77,11 @@ class LLMJudge:
         for name, value in (("claims_per_call", claims_per_call), ("evidence_chars", evidence_chars)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, not {value!r}")
+        if controls and style != "factrl":
+            raise ConfigError(f"the style {style!r} asks about one claim at a time and takes no controls")
         self.llm = llm
         self.style = style
+        self.controls = controls
         self.per_call = claims_per_call if style == "factrl" else 1
         self.evidence_chars = evidence_chars
         self.max_tokens = max_tokens
@@ -85,6 +93,7 @@ class LLMJudge:
         return (
             f"{_name(self.llm)} {self.style}@{self._digest} claims={self.per_call} "
             f"evidence={self.evidence_chars} tokens={self.max_tokens or 'auto'}"
+            f"{' controls' if self.controls else ''}"
         )
 
     async def ready(self) -> None:
@@ -131,10 +140,12 @@ class LLMJudge:
         return tuple(shown) if any(passage.text.strip() for passage in shown) else ()
 
     async def _call(self, asked: Sequence[tuple[Claim, tuple[Passage, ...]]]) -> list[Verdict]:
-        ids = _ids(asked)
-        data = _joint(asked, ids) if self.style == "factrl" else _single(*asked[0])
+        known = controls_for(asked) if self.controls else None
+        whole = known.among(asked) if known else asked
+        ids = _ids(whole)
+        data = _joint(whole, ids) if self.style == "factrl" else _single(*asked[0])
         limit = self.max_tokens or (
-            _TOKENS_PER_CLAIM * (len(asked) + 1) if self.style == "factrl" else _TOKENS_ONE_WORD
+            _TOKENS_PER_CLAIM * (len(whole) + 1) if self.style == "factrl" else _TOKENS_ONE_WORD
         )
         try:
             reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
@@ -146,11 +157,15 @@ class LLMJudge:
             "request_id": reply.request_id,
         }
         said = self._read(reply, ids)
+        void = known.check(said, ids) if known else None
+        if void is not None:
+            return [self._unjudged(void, facts) for _ in asked]
+        by_pair = dict(zip(whole, ids, strict=True))
         return [
             self._unjudged(answer, facts)
-            if isinstance(answer := said[id_], Unscored)
+            if isinstance(answer := said[by_pair[claim, passages]], Unscored)
             else Verdict(answer.label, self.identity, quote=_quote(answer, claim, passages), facts=facts)
-            for id_, (claim, passages) in zip(ids, asked, strict=True)
+            for claim, passages in asked
         ]
 
     def _read(self, reply: Reply, ids: Sequence[str]) -> Mapping[str, Said | Unscored]:

