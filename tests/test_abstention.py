@@ -52,6 +52,7 @@ def judged(rows: list[dict[str, str]]) -> tuple[list[bool], list[bool]]:
     return [row["label"] == "abstain" for row in rows], [abstains(row["text"]) for row in rows]
 
 
+@pytest.mark.security("S17")
 def test_fixtures() -> None:
     rows = fixtures()
     truth, found = judged(rows)
@@ -62,6 +63,7 @@ def test_fixtures() -> None:
     assert wrong == KNOWN_FAILURES
 
 
+@pytest.mark.security("S17")
 def test_fixtures_that_no_phrase_was_written_for() -> None:
     # Written in one go and never repaired for: what is missed here shows how far the phrases reach.
     rows = fixtures("test")
@@ -80,6 +82,7 @@ def test_all_fixtures() -> None:
 ABSTENTIONS = [row["text"] for row in fixtures() if row["label"] == "abstain"]
 
 
+@pytest.mark.security("S17")
 @pytest.mark.parametrize("text", [text for text in ABSTENTIONS if text not in KNOWN_FAILURES])
 def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded(text: str) -> None:
     assert asserted(text) == ""
@@ -126,6 +129,7 @@ def test_asserted(text: str, rest: str) -> None:
     assert asserted(text) == rest
 
 
+@pytest.mark.security("S17")
 @pytest.mark.parametrize(
     ("text", "right"),
     [
@@ -150,6 +154,7 @@ def test_hedging_over_candidates_is_neither_an_abstention_nor_an_answer() -> Non
     assert matches(asserted(text), ["Lyon"]) is None
 
 
+@pytest.mark.security("S17")
 @pytest.mark.parametrize("gap", [10, MAX_PAYLOAD // 2, MAX_PAYLOAD, 1 << 20])
 @pytest.mark.parametrize("filler", [" ", "\n", "\u200b", "—", ". ", "¶"])
 def test_an_answer_cannot_hide_behind_the_cap(gap: int, filler: str) -> None:
@@ -177,6 +182,7 @@ def test_typography_makes_no_difference(text: str) -> None:
     assert abstains(clean(text))
 
 
+@pytest.mark.security("S17")
 @given(st.text(max_size=200))
 def test_never_raises_and_the_classes_exclude_each_other(text: str) -> None:
     if abstains(text):

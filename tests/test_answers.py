@@ -60,6 +60,7 @@ def test_normalized_answers_are_bare_words(raw: str) -> None:
 # -- Numbers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.security("S18")
 @pytest.mark.parametrize(
     ("raw", "value"),
     [
@@ -96,6 +97,7 @@ def test_parse_number(raw: str, value: str) -> None:
     assert str(number) != "-0"
 
 
+@pytest.mark.security("S18")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -293,6 +295,7 @@ def test_final_answer_never_raises(raw: str) -> None:
 # -- The gate -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.security("S01")
 @pytest.mark.parametrize(
     "raw",
     [

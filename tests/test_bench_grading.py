@@ -87,6 +87,7 @@ def test_other_weights_are_said(tmp_path: Path) -> None:
     assert pair.notes[0].startswith("their truthfulness weighs outcomes differently")
 
 
+@pytest.mark.security("S42")
 def test_a_terminal_shows_claims_as_they_are(tmp_path: Path) -> None:
     name = "b\x1b[31m"
     numbers = {"detail": Number(8, 7, 9, 3, percent=False).to_json()}

@@ -404,6 +404,7 @@ def test_what_differs_beside_the_model_is_said(tmp_path: Path) -> None:
     assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
 
 
+@pytest.mark.security("S41")
 def test_the_page_escapes_what_others_wrote(tmp_path: Path) -> None:
     found = run(Scripted(lambda example, n: "<script>alert(1)</script>\u202e"), tmp_path)
     page = write_eval_page(output(tmp_path / "o", found)).read_text("utf-8")
@@ -530,6 +531,7 @@ def test_where_nothing_could_be_graded(verbs: Any, tmp_path: Path, monkeypatch: 
     assert json.loads((tmp_path / "o" / "results.json").read_text())["benchmarks"]["simpleqa"]["masked"]
 
 
+@pytest.mark.security("S44")
 @pytest.mark.parametrize("name", ["simpleqa", "truthfulqa_mc1", "gsm8k", "selfaware", "halueval", "triviaqa"])
 def test_export_to_lm_eval(verbs: Any, tmp_path: Path, name: str) -> None:
     yaml = pytest.importorskip("yaml")

@@ -61,6 +61,7 @@ def run_in_child(work: Callable[[], Any]) -> int:
 # ---------------------------------------------------------------- keys
 
 
+@pytest.mark.security("S46")
 def test_nothing_can_move_from_one_field_into_the_next() -> None:
     pairs = [
         ({"a": "x|y", "b": "z"}, {"a": "x", "b": "y|z"}),
@@ -143,21 +144,7 @@ def test_coroutines_share_transactions(path: Path, monkeypatch: pytest.MonkeyPat
     assert len(store.get_many(wanted)) == 2000
 
 
-def test_ten_thousand_values_cost_less_than_a_second(path: Path) -> None:
-    store, wanted = Store(path), keys(10_000)
-    value = {"label": "supported", "why": "the passage says so " * 5, "p": 0.97}
-
-    async def put_all() -> None:
-        await asyncio.gather(*[store.aput(key, value) for key in wanted])
-
-    start = time.process_time()
-    asyncio.run(put_all())
-    assert time.process_time() - start < 1.0
-    start = time.process_time()
-    assert len(store.get_many(wanted)) == 10_000
-    assert time.process_time() - start < 1.0
-
-
+@pytest.mark.fault("F32")
 def test_a_coroutine_that_is_cancelled_harms_no_other(path: Path) -> None:
     store = Store(path)
 
@@ -192,6 +179,7 @@ def test_threads_share_a_store(path: Path) -> None:
 # ---------------------------------------------------------------- whose file it is
 
 
+@pytest.mark.security("S39")
 def test_folder_and_files_are_for_their_owner_only(path: Path) -> None:
     before = os.umask(0)
     try:
@@ -209,6 +197,7 @@ def test_folder_and_files_are_for_their_owner_only(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.security("S28")
 def test_a_database_of_something_else_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as other:
@@ -222,47 +211,6 @@ def test_a_database_of_something_else_is_left_alone(path: Path) -> None:
 
 
 # ---------------------------------------------------------------- F20: kill -9
-
-KILLED = """
-import os, sys, threading
-from factrl import cache_file
-from factrl.cache import Store
-cache_file.CHECKPOINT_AT = 1 << (22 if int(sys.argv[2]) % 2 else 17)  # so that kills hit checkpoints too
-store = Store(sys.argv[1])
-def work(me):
-    for n in range(10**9):
-        key = f"{sys.argv[2]} {me} {n}"
-        store.put(key, {"key": key, "text": "evidence " * 40})
-        os.write(1, f"{key}\\n".encode())
-for me in range(3):
-    threading.Thread(target=work, args=(me,)).start()
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_g09_twenty_kills_lose_nothing_that_was_acknowledged(
-    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    acknowledged: list[str] = []
-    dice = random.Random(0)
-    for kill in range(20):
-        command = [sys.executable, "-c", KILLED, str(path), str(kill)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            acknowledged.append(child.stdout.readline().decode().strip())
-            time.sleep(dice.uniform(0.0, 0.15))
-            child.kill()
-            lines = child.stdout.read().decode().split("\n")
-            acknowledged += lines[:-1]  # the last one may be cut
-    store = Store(path)
-    found = store.get_many(acknowledged)
-    assert len(acknowledged) > 20 * 10
-    assert [key for key in acknowledged if key not in found] == []
-    assert all(value["key"] == key for key, value in found.items())
-    assert caplog.records == []  # nothing damaged, nothing moved aside
-    with sqlite3.connect(path) as check:
-        assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    check.close()
 
 
 def test_checkpoints_are_ours_and_lose_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +228,7 @@ def test_checkpoints_are_ours_and_lose_nothing(path: Path, monkeypatch: pytest.M
 # ---------------------------------------------------------------- F21: a disk that takes nothing
 
 
+@pytest.mark.fault("F21")
 def test_f21_a_folder_that_cannot_be_made_leaves_a_store_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -309,6 +258,7 @@ print(len(found), store.get("before"))
 """
 
 
+@pytest.mark.fault("F21")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs setrlimit")
 def test_f21_a_full_disk_goes_on_in_memory_and_keeps_what_it_had(path: Path) -> None:
     done = subprocess.run(
@@ -323,6 +273,7 @@ def test_f21_a_full_disk_goes_on_in_memory_and_keeps_what_it_had(path: Path) -> 
     assert set(kept.values()) == {"x" * 2000}  # no torn rows
 
 
+@pytest.mark.fault("F21")
 def test_f21_sqlites_own_word_for_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(path)
     store.put("before", 1)
@@ -365,6 +316,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.fault("F22")
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 @pytest.mark.parametrize("first", ["put", "get"])
 def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
@@ -393,6 +345,7 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
     check.close()
 
 
+@pytest.mark.fault("F22")
 def test_f22_damage_while_the_file_is_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(path)
     store.put_many(dict.fromkeys(keys(2000), "x" * 1000))
@@ -407,6 +360,7 @@ def test_f22_damage_while_the_file_is_open(path: Path, monkeypatch: pytest.Monke
     assert store.get_many(keys(2000)) == dict.fromkeys(keys(2000), "again")
 
 
+@pytest.mark.fault("F22")
 @pytest.mark.parametrize("ends", [("",), ("", "-wal", "-shm", ".lock")])
 def test_a_file_that_somebody_deletes_is_made_anew(path: Path, ends: tuple[str, ...]) -> None:
     store = Store(path)
@@ -417,6 +371,7 @@ def test_a_file_that_somebody_deletes_is_made_anew(path: Path, ends: tuple[str, 
     assert Store(path).get("b") == 2
 
 
+@pytest.mark.fault("F22")
 def test_f22_what_another_process_began_anew_is_not_moved_aside_again(path: Path) -> None:
     wanted = filled(path)
     mine, theirs = Store(path), Store(path)
@@ -428,6 +383,8 @@ def test_f22_what_another_process_began_anew_is_not_moved_aside_again(path: Path
     assert len([file for file in begun_anew(path) if not file.name.endswith(("-wal", "-shm"))]) == 1
 
 
+@pytest.mark.security("S27")
+@pytest.mark.fault("F23")
 @pytest.mark.parametrize("bits", [1, 8])
 def test_f23_every_flipped_byte_is_caught(path: Path, bits: int, caplog: pytest.LogCaptureFixture) -> None:
     wanted = filled(path)
@@ -450,6 +407,8 @@ def test_f23_every_flipped_byte_is_caught(path: Path, bits: int, caplog: pytest.
     assert begun_anew(path) == []
 
 
+@pytest.mark.security("S27")
+@pytest.mark.fault("F23")
 def test_f23_a_row_under_anothers_key_or_of_another_kind_is_caught(path: Path) -> None:
     a, b, c, d = filled(path, 4)
     with sqlite3.connect(path) as other:
@@ -464,6 +423,7 @@ def test_f23_a_row_under_anothers_key_or_of_another_kind_is_caught(path: Path) -
     assert store.size() == 2
 
 
+@pytest.mark.security("S27")
 def test_s27_a_poisoned_row_is_data_and_nothing_more(path: Path, tmp_path: Path) -> None:
     poison = b"cos\nsystem\n(S'touch %s'\ntR." % str(tmp_path / "poisoned").encode()
     [key] = filled(path, 1)
@@ -487,6 +447,7 @@ for n in range(0, 2000, 20):
 """
 
 
+@pytest.mark.fault("F24")
 def test_f24_eight_processes_on_one_file(path: Path) -> None:
     commands = [[sys.executable, "-c", WRITER, str(path), str(me)] for me in range(8)]
     children = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
@@ -499,6 +460,7 @@ def test_f24_eight_processes_on_one_file(path: Path) -> None:
     assert len(found) == 16_000
 
 
+@pytest.mark.fault("F24")
 def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -516,6 +478,7 @@ def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
     assert ["has held" in record.message for record in caplog.records] == [True]
 
 
+@pytest.mark.fault("F31")
 @needs_fork
 @quiet_fork
 def test_f31_a_forked_child_has_its_own_connections(path: Path) -> None:
@@ -534,6 +497,7 @@ def test_f31_a_forked_child_has_its_own_connections(path: Path) -> None:
     assert store.get("parent") == 3
 
 
+@pytest.mark.fault("F31")
 @needs_fork
 @quiet_fork
 def test_f31_a_fork_while_others_write(path: Path) -> None:
@@ -561,6 +525,7 @@ def test_f31_a_fork_while_others_write(path: Path) -> None:
     assert store.size() == 20 + 10
 
 
+@pytest.mark.fault("F31")
 @needs_fork
 @quiet_fork
 def test_f31_a_lock_does_not_outlive_its_owner_in_a_child(path: Path) -> None:

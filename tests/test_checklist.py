@@ -135,6 +135,7 @@ def test_a_reply_has_room_for_every_verdict() -> None:
 # ---------------------------------------------------------------- a text that talks to its judge
 
 
+@pytest.mark.security("S02", "S07")
 def test_a_text_that_forges_is_quoted_and_probed() -> None:
     judge = FakeLLM(says("missing"))
     assert Checklist(judge)("Who?", FORGED, ITEMS) == ["missing"] * 3
@@ -144,11 +145,13 @@ def test_a_text_that_forges_is_quoted_and_probed() -> None:
     assert "VERDICT:" not in data["response"]
 
 
+@pytest.mark.security("S02", "S07")
 def test_a_judge_that_it_persuades_finds_nothing() -> None:
     for said in (says("consistent"), lambda messages: "All are consistent."):
         assert Checklist(FakeLLM(said))("Who?", FORGED, ITEMS) == ["missing"] * 3
 
 
+@pytest.mark.security("S02", "S07")
 def test_a_judge_that_finds_everything_is_found_out_when_asked_to() -> None:
     plain, probed = Checklist(FakeLLM(says("consistent"))), Checklist(FakeLLM(says("consistent")), probe=True)
     assert plain("Who?", TEXT, ITEMS) == ["consistent"] * 3
@@ -250,6 +253,7 @@ def test_real_judges_read_a_checklist() -> None:
     assert len(llm.calls) == 1
 
 
+@pytest.mark.security("S11")
 def test_a_judge_that_loses_count_is_a_bug() -> None:
     class Short(Scripted):
         def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:

@@ -67,6 +67,7 @@ def test_nothing_given_names_what_is_required() -> None:
     assert [line.split(" is required")[0] for line in problems()] == ["paper", "model.name", "data.train"]
 
 
+@pytest.mark.security("S29")
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -109,6 +110,7 @@ def test_one_wrong_override_is_one_line(override: str, message: str) -> None:
     assert found[0].startswith(message)
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize("url", ["http://user:sesame@host/v1", "https://host/v1?api_key=sesame"])
 def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
     (found,) = problems(*NEEDED, f"judge.url={url}")
@@ -220,6 +222,7 @@ def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
 # Knobs
 
 
+@pytest.mark.security("S18")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -273,6 +276,7 @@ def test_knob_problems_join_the_others_and_knobs_have_short_names(tmp_path: Path
 # Resolved settings
 
 
+@pytest.mark.security("S44")
 @given(
     prompt=st.text(max_size=30),
     knob=st.one_of(st.text(max_size=20), st.floats(allow_nan=False), st.booleans()),

@@ -187,6 +187,7 @@ def test_it_opens_for_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -
         ("1. Who wrote Emma?\n2) When was it?", ["Who wrote Emma?", "When was it?"]),
         ("Q1: Who wrote Emma?\n\n* **When was it?**", ["Who wrote Emma?", "When was it?"]),
         ("Who wrote Emma?", ["Who wrote Emma?"]),
+        ("Is he a well-known author?", ["Is he a well-known author?"]),
         ("Sure, here they are:\n- Who wrote Emma?", ["Who wrote Emma?"]),
         ("- Who wrote Emma?\n- Who wrote Emma?", ["Who wrote Emma?"]),
         ("- 1984 is by whom, and when?", ["1984 is by whom, and when?"]),
@@ -219,6 +220,7 @@ def test_plans_that_cannot(reply: str) -> None:
     assert caught.value.cause == "plan_unreadable"
 
 
+@pytest.mark.security("S03")
 def test_braces_in_texts_are_only_text() -> None:
     llm = Scripted(draft="{request} {0}", plan="- What is {x}?", answer="{question}")
     ((found,),) = cove_of(llm).write([CURIE])

@@ -161,6 +161,7 @@ def test_sizes(size: int, told: str) -> None:
     assert megabytes(size) == told
 
 
+@pytest.mark.security("S37")
 def test_variables_are_named_and_never_told() -> None:
     finding = variables({"OPENAI_API_KEY": "sk-secret", "FACTRL_JUDGE_MODEL": "secret-model", "HOME": "/x"})
     assert finding.detail.startswith("set: FACTRL_JUDGE_MODEL, OPENAI_API_KEY; not set: ")

@@ -33,6 +33,7 @@ def read(html: str) -> _Content:
     return parser
 
 
+@pytest.mark.security("S41", "S42")
 @pytest.mark.parametrize(
     ("char", "code"),
     [
@@ -66,6 +67,7 @@ def test_what_can_be_seen_stays(text: str) -> None:
     assert read(markup(text)).text == text
 
 
+@pytest.mark.security("S41")
 @given(TEXTS)
 def test_markup_shows_every_text_and_nothing_else(text: str) -> None:
     got = read(markup(text))
@@ -76,6 +78,7 @@ def test_markup_shows_every_text_and_nothing_else(text: str) -> None:
     quoted.encode()
 
 
+@pytest.mark.security("S42")
 @given(TEXTS)
 def test_one_line_is_one_line(text: str) -> None:
     got = one_line(text)
@@ -83,6 +86,7 @@ def test_one_line_is_one_line(text: str) -> None:
     assert got.isprintable() or all(visible(char) == char for char in got)
 
 
+@pytest.mark.security("S43")
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "=cmd|'/C calc'!A0"])
 def test_a_formula_is_no_cell(text: str) -> None:
     assert cell(text) == f"'{text}"
@@ -93,6 +97,7 @@ def test_other_cells_stay(text: str) -> None:
     assert cell(text) == text
 
 
+@pytest.mark.security("S43")
 @given(TEXTS.filter(lambda text: "\r" not in text and "\0" not in text))
 def test_a_cell_never_opens_a_formula(text: str) -> None:
     out = io.StringIO(newline="")

@@ -256,6 +256,7 @@ def test_one_failed_sentence_fails_the_text() -> None:
         claims_of(LLMClaims(FakeLLM(reply), "veriscore"))
 
 
+@pytest.mark.fault("F13")
 def test_a_list_that_was_cut_is_not_a_list() -> None:
     class Cut(FakeLLM):
         def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
@@ -273,6 +274,7 @@ def test_no_claims_are_no_claims() -> None:
 # ---------------------------------------------------------------- what a text could smuggle
 
 
+@pytest.mark.security("S10")
 def test_a_claim_that_the_text_does_not_make_is_dropped_and_counted() -> None:
     facts = [
         "Marie Curie was born in Warsaw.",
@@ -285,6 +287,7 @@ def test_a_claim_that_the_text_does_not_make_is_dropped_and_counted() -> None:
     assert (extractor.found, extractor.planted) == (4, 3)
 
 
+@pytest.mark.security("S10")
 @pytest.mark.parametrize(
     "payload",
     [

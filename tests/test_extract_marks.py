@@ -179,11 +179,13 @@ NOT_SELF = [
 ]
 
 
+@pytest.mark.security("S10")
 @pytest.mark.parametrize("text", SELF)
 def test_what_speaks_of_itself(text: str) -> None:
     assert why_not(text) == "self"
 
 
+@pytest.mark.security("S10")
 @pytest.mark.parametrize("text", NOT_SELF)
 def test_what_speaks_of_the_world(text: str) -> None:
     assert why_not(text) is None

@@ -91,6 +91,7 @@ def test_what_is_public_is_explained(path: Path) -> None:
     assert list(undocumented(path.read_text("utf-8"))) == []
 
 
+@pytest.mark.security("S26")
 @each_file()
 def test_nothing_runs_data_or_swallows_errors(path: Path) -> None:
     # The boundary around the user's reward: what it catches becomes an error that names reward and sample.
@@ -187,6 +188,7 @@ def run(code: str, **environment: str) -> str:
 # The repository
 
 
+@pytest.mark.security("S48")
 def test_every_dependency_is_pinned() -> None:
     if sys.version_info < (3, 11):
         import tomli as tomllib

@@ -136,6 +136,7 @@ def test_a_topic_confines_the_search(index: Index, dense: Index) -> None:
 # S24: nothing in a query is an operator
 
 
+@pytest.mark.security("S24")
 @pytest.mark.parametrize(
     "query",
     [
@@ -155,6 +156,7 @@ def test_no_query_is_an_operator(index: Index, dense: Index, query: str) -> None
         assert known & set(words(f"{passage.title} {passage.text}"))
 
 
+@pytest.mark.security("S24")
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.text(max_size=200), st.text(max_size=20))
 def test_any_query(index: Index, query: str, topic: str) -> None:
@@ -163,6 +165,7 @@ def test_any_query(index: Index, query: str, topic: str) -> None:
     assert isinstance(index.titled(topic), list)
 
 
+@pytest.mark.security("S24")
 def test_a_query_without_end(index: Index) -> None:
     assert ids(index.search("Marie Curie Warsaw " + "word " * 200_000, k=1)) == ["c1"]
     assert index.search(" ".join(map(str, range(100_000)))) is not None

@@ -66,6 +66,7 @@ def kill_after_some_progress(folder: Path, sources: list[Path], wait: float) -> 
     return not finished
 
 
+@pytest.mark.fault("F20")
 def test_killed_again_and_again(tmp_path: Path) -> None:
     rng = random.Random(0)
     sources = []
@@ -103,6 +104,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert len(vectors[0]) == 4 * len(one)
 
 
+@pytest.mark.fault("F20")
 @pytest.mark.parametrize("survives", [True, False])
 def test_killed_around_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: bool) -> None:
     """The moment that matters: between the note of what is about to be committed and the commit."""

@@ -27,6 +27,7 @@ def test_rows_come_back_and_are_added_to(tmp_path: Path) -> None:
     assert keys(tmp_path / "new" / "j.jsonl") == ["a", "b"]
 
 
+@pytest.mark.fault("F20")
 def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
     with Journal(path, ABOUT) as journal:
@@ -63,6 +64,7 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
         Journal(path, ABOUT)
 
 
+@pytest.mark.security("S28")
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
     path.write_bytes(b'{"model": "m", "seed": 0, "sizes": [1, 2]}\n{"n": 1}\n{"key": "b"}\n')

@@ -63,6 +63,7 @@ def test_the_released_format_is_what_trying_all_cuts_finds() -> None:
     assert 0.2 < sum(found) / len(found) < 0.8
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize(
     "text",
     [

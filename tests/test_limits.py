@@ -22,6 +22,7 @@ QUICK = Trips(share=0.5, calls=4, window=10.0, probe_every=0.05)
 # ---------------------------------------------------------------- slots
 
 
+@pytest.mark.fault("F05")
 def test_a_refusal_halves_the_slots_once_per_round_trip() -> None:
     slots = Slots(64)
     slots.refused(began=1.0, now=2.0)
@@ -110,6 +111,7 @@ def test_no_allowance_is_no_limit() -> None:
 # ---------------------------------------------------------------- breaker
 
 
+@pytest.mark.fault("F01")
 def test_half_of_twenty_failures_in_ten_seconds_open_it() -> None:
     breaker = Breaker(Trips())
     for n in range(19):
@@ -192,6 +194,7 @@ def test_the_next_goes_when_one_comes_back_and_retries_go_first() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault("F32")
 def test_a_caller_who_gives_up_takes_no_slot_with_him() -> None:
     async def main() -> None:
         door = gate(max_concurrency=1)
@@ -210,6 +213,7 @@ def test_a_caller_who_gives_up_takes_no_slot_with_him() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault("F18")
 def test_callers_wait_while_the_server_is_down_and_one_probe_lets_them_go_on() -> None:
     async def main() -> None:
         door, probes = gate(max_concurrency=8), []
@@ -250,6 +254,7 @@ def test_only_one_probe_is_under_way() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault("F01")
 def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe() -> None:
     async def main() -> None:
         door = gate(pause=0.12, trips=Trips(calls=4, probe_every=1.0))
@@ -267,6 +272,7 @@ def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe() -> Non
     asyncio.run(main())
 
 
+@pytest.mark.fault("F06")
 def test_a_server_that_says_when_holds_everyone_and_is_not_down() -> None:
     async def main() -> None:
         door = gate()
@@ -283,6 +289,7 @@ def test_a_server_that_says_when_holds_everyone_and_is_not_down() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault("F06")
 def test_a_server_that_asks_for_too_long_counts_as_down() -> None:
     async def main() -> None:
         door = gate()

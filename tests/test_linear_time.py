@@ -98,17 +98,20 @@ READERS: list[Callable[[str], object]] = [
 ]
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize("parser", range(len(PARSERS)))
 def test_parsing_takes_linear_time(parser: int) -> None:
     assert not {unit: ratio for unit in HOSTILE if (ratio := slowdown(PARSERS[parser], unit, 1 << 17)) > 3.5}
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize("reader", range(len(READERS)))
 def test_reading_takes_linear_time(reader: int) -> None:
     size = MAX_PAYLOAD // 2
     assert not {unit: ratio for unit in HOSTILE if (ratio := slowdown(READERS[reader], unit, size)) > 3.5}
 
 
+@pytest.mark.security("S15", "S16")
 @pytest.mark.parametrize("reader", range(len(READERS)))
 def test_reading_stops_at_the_cap(reader: int) -> None:
     slow = {
@@ -149,6 +152,7 @@ def unbounded_pairs(pattern: str, flags: int = 0) -> int:
     return walk(parser.parse(pattern, flags), False)
 
 
+@pytest.mark.security("S15")
 def test_no_pattern_repeats_a_repetition() -> None:
     patterns = [
         value

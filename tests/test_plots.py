@@ -145,6 +145,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
         hallucination_vs_abstention(CURVES, tmp_path / "plot.png", title="t")
 
 
+@pytest.mark.security("S43")
 def test_csv_cells_do_not_run(tmp_path: Path) -> None:
     path = write_csv({"=HYPERLINK(1)": TERNARY[:1]}, tmp_path / "plot.csv")
     assert list(csv.reader(path.read_text(encoding="utf-8").splitlines()))[1][0] == "'=HYPERLINK(1)"

@@ -352,6 +352,7 @@ def test_asking_again_that_was_killed_goes_on(run: Run) -> None:
 # --- going on --------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault("F32")
 @pytest.mark.parametrize("stop_after", [0, 1, 3, 7])
 def test_a_probe_that_was_stopped_goes_on_and_finds_the_same(
     run: Run, stop_after: int, monkeypatch: pytest.MonkeyPatch
@@ -673,6 +674,7 @@ module.write_probed(Path(sys.argv[3]), [{{}} for _ in asked], found)
 """
 
 
+@pytest.mark.fault("F20")
 def test_killed_at_any_moment_it_repeats_one_part_at_most_and_finds_the_same(tmp_path: Path) -> None:
     def start(name: str) -> subprocess.Popen[bytes]:
         paths = [str(tmp_path / f"{name}.{end}") for end in ("journal", "calls", "jsonl")]

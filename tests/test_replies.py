@@ -61,6 +61,8 @@ def test_the_quote_is_kept() -> None:
     assert said == Said("supported", 'He said "no" \\ {1}.')
 
 
+@pytest.mark.security("S11")
+@pytest.mark.fault("F14")
 @pytest.mark.parametrize(
     ("second", "cause"),
     [
@@ -95,6 +97,8 @@ def test_a_claim_without_a_clear_verdict_has_none_and_the_others_keep_theirs(sec
         raise read_verdicts(reply, IDS)["c3d4"]  # type: ignore[misc]
 
 
+@pytest.mark.security("S11")
+@pytest.mark.fault("F14", "F17")
 @pytest.mark.parametrize(
     "extra",
     [
@@ -113,12 +117,16 @@ def test_a_verdict_on_another_claim_rejects_the_reply(extra: str) -> None:
     assert labels(extra) == [UNREADABLE] * 3
 
 
+@pytest.mark.security("S11")
+@pytest.mark.fault("F17")
 def test_the_reply_to_another_call_is_rejected() -> None:
     # The verdicts themselves are in order; only their ids belong elsewhere.
     reply = "\n".join(line(f"{n:04x}", "supported") for n in range(3))
     assert labels(reply) == [UNREADABLE] * 3
 
 
+@pytest.mark.security("S02")
+@pytest.mark.fault("F15")
 @pytest.mark.parametrize(
     ("reply", "cause"),
     [
@@ -160,6 +168,7 @@ BOMBS = [
 ]
 
 
+@pytest.mark.security("S19")
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb[:24])
 def test_a_json_bomb_is_no_verdict(bomb: str) -> None:
     started = time.thread_time()
@@ -167,6 +176,7 @@ def test_a_json_bomb_is_no_verdict(bomb: str) -> None:
     assert time.thread_time() - started < 1.0
 
 
+@pytest.mark.fault("F14")
 @given(
     st.lists(st.sampled_from(LABELS), min_size=1, max_size=6),
     st.randoms(),
@@ -179,6 +189,7 @@ def test_any_order_reads_the_same(verdicts: list[str], random: object, between: 
     assert labels(between.join(lines), ids) == verdicts
 
 
+@pytest.mark.security("S02")
 @given(st.text(max_size=300), st.sampled_from(ALL), st.text(max_size=300))
 def test_noise_never_changes_a_verdict_into_another(before: str, record: str, after: str) -> None:
     id_, verdict = json.loads(record)["id"], json.loads(record)["verdict"]
@@ -317,22 +328,26 @@ def test_supported_or_not(reply: str, label: str) -> None:
     assert read_supported(reply) == label
 
 
+@pytest.mark.fault("F15")
 @pytest.mark.parametrize("reply", [*NO_VERDICT, *NOT_TRUE_FALSE], ids=lambda reply: reply[:30])
 def test_neither_true_nor_false(reply: str) -> None:
     assert read(read_true_false, reply) == UNREADABLE
 
 
+@pytest.mark.fault("F15")
 @pytest.mark.parametrize("reply", [*NO_VERDICT, *NOT_SUPPORTED_OR_NOT], ids=lambda reply: reply[:30])
 def test_neither_supported_nor_not(reply: str) -> None:
     assert read(read_supported, reply) == UNREADABLE
 
 
+@pytest.mark.fault("F16")
 @pytest.mark.parametrize("reply", REFUSALS)
 @pytest.mark.parametrize("reader", [read_true_false, read_supported])
 def test_a_refusal_is_no_verdict(reader: Callable[[str], str], reply: str) -> None:
     assert read(reader, reply) == "judge_refusal"
 
 
+@pytest.mark.fault("F15")
 @given(st.text(max_size=200).filter(lambda text: "true" not in text.lower() and "false" not in text.lower()))
 def test_without_the_word_there_is_no_verdict(reply: str) -> None:
     assert read(read_true_false, reply) in (UNREADABLE, "judge_refusal")
@@ -405,6 +420,7 @@ READERS: list[Callable[[str], object]] = [
 ]
 
 
+@pytest.mark.security("S15")
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger or a coverage tool makes time meaningless")
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("reader", READERS, ids=["verdicts", "true_false", "supported"])
@@ -412,6 +428,7 @@ def test_reading_takes_linear_time(reader: Callable[[str], object], unit: str) -
     assert slowdown(reader, unit) < 3.0
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_reply_of_a_mebibyte_is_rejected_at_once(unit: str) -> None:
     reply = (unit * (1 << 20))[: 1 << 20]

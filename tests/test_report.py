@@ -117,6 +117,7 @@ def render(tmp_path: Path) -> Callable[..., Page]:
 # --- safety ------------------------------------------------------------------------------------
 
 
+@pytest.mark.security("S41")
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_no_text_adds_an_element_or_an_attribute(render: Callable[..., Page], payload: str) -> None:
     benign, hostile = render("x" * len(payload)), render(payload)
@@ -137,6 +138,7 @@ def test_every_text_field_reaches_the_page(render: Callable[..., Page]) -> None:
     assert "cause ⁂" in page.text
 
 
+@pytest.mark.security("S41")
 def test_unseen_characters_are_marked(render: Callable[..., Page]) -> None:
     page = render("a\u202eb")
     assert "\u202e" not in page.text
@@ -146,6 +148,7 @@ def test_unseen_characters_are_marked(render: Callable[..., Page]) -> None:
     assert "aU+202Eb" in page.text
 
 
+@pytest.mark.security("S41")
 @pytest.mark.parametrize(
     ("value", "linked"),
     [
@@ -169,6 +172,7 @@ def test_only_plain_web_addresses_become_links(render: Callable[..., Page], valu
     assert links == ([{"href": value, "rel": "noopener noreferrer"}] if linked else [])
 
 
+@pytest.mark.security("S41")
 def test_nothing_is_loaded_from_anywhere(render: Callable[..., Page], tmp_path: Path) -> None:
     page = render()
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -183,6 +187,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.security("S41")
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
 def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
     flags = [

@@ -169,6 +169,8 @@ def test_a_mask_without_a_sentence_still_says_something() -> None:
     assert returns(Unscored("no_evidence"))(CURIE, "x").detail == "no_evidence"
 
 
+@pytest.mark.security("S18")
+@pytest.mark.fault("F29")
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
@@ -278,6 +280,7 @@ def test_async_rewards_of_a_batch_run_side_by_side() -> None:
     assert len(meet.batch([CURIE] * THREADS, ["x"] * THREADS)) == THREADS
 
 
+@pytest.mark.fault("F30")
 def test_the_first_bug_ends_the_batch() -> None:
     count, calls = 20_000, []
 

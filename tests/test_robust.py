@@ -201,10 +201,12 @@ def test_a_false_claim_for_a_true_one_falls() -> None:  # R10 and R11
     assert value(FACTS.replace("was born in 1867", "was not born in 1867"), "Warsaw") < HONEST["know"]
 
 
+@pytest.mark.security("S14")
 def test_invisible_characters_change_nothing() -> None:  # R6
     assert value(FACTS.replace(". ", ".\r\n"), "War\u200bsaw ") == HONEST["know"]
 
 
+@pytest.mark.security("S17")
 @pytest.mark.parametrize(("answer", "outcome"), [("Lyon", -1), ("Warsaw", 1)])
 def test_an_added_refusal_does_not_make_an_abstention(answer: str, outcome: float) -> None:  # R13
     assert score("Hm.", f"{answer}. I don't know.").terms["outcome"] == outcome

@@ -56,6 +56,7 @@ def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> Non
     assert all(path.is_dir() for path in paths)
 
 
+@pytest.mark.security("S22")
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
@@ -77,6 +78,7 @@ def test_names_stay_inside_the_folder(tmp_path: Path, name: str, folder: str) ->
     assert path.name.rsplit("-", 2)[0] == folder
 
 
+@pytest.mark.security("S39")
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
 def test_only_the_owner_can_look_inside(tmp_path: Path) -> None:
     before = os.umask(0)
@@ -104,6 +106,7 @@ def test_opening_what_is_no_run(run: Run) -> None:
 # Secrets
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -130,6 +133,7 @@ def test_command_lines_are_recorded_without_keys(words: list[str], shown: list[s
     assert redact(words) == shown
 
 
+@pytest.mark.security("S37")
 def test_no_file_holds_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     canary = "sk-canary-0123456789"
     monkeypatch.setenv("OPENAI_API_KEY", canary)
@@ -163,6 +167,7 @@ def test_what_is_no_json_is_refused_before_anything_is_written(run: Run) -> None
     assert not run.metrics.exists()
 
 
+@pytest.mark.fault("F21")
 @pytest.mark.skipif(os.name == "nt", reason="needs a limit on the size of files")
 def test_a_full_disk_leaves_no_torn_line(run: Run) -> None:
     run.close()
@@ -179,6 +184,7 @@ def test_a_full_disk_leaves_no_torn_line(run: Run) -> None:
     assert run.metrics.read_text() == '{"step": 1}\n'
 
 
+@pytest.mark.fault("F20")
 @pytest.mark.parametrize("torn", [b'{"step": 3, "lo', b'{"step": 3}', b"\xff", b"\0\0\0"])
 def test_a_torn_last_line_is_dropped(run: Run, torn: bytes) -> None:
     run.log(1, {"loss": 1.0})
@@ -193,6 +199,7 @@ def test_a_torn_last_line_is_dropped(run: Run, torn: bytes) -> None:
     assert [line["step"] for line in read_metrics(run.path)] == [1, 2, 3]
 
 
+@pytest.mark.security("S28")
 @pytest.mark.parametrize("broken", ["{", "[]", "{}", '{"step": "1"}', "5", ""])
 def test_damage_in_the_middle_is_named_and_lets_the_lock_go(run: Run, broken: str) -> None:
     run.metrics.write_text(f'{{"step": 1}}\n{broken}\n{{"step": 3}}\n')
@@ -202,6 +209,7 @@ def test_damage_in_the_middle_is_named_and_lets_the_lock_go(run: Run, broken: st
             Run.open(run.path)
 
 
+@pytest.mark.fault("F20")
 def test_a_killed_process_loses_at_most_its_last_line(run: Run) -> None:
     run.close()
     code = (
@@ -260,6 +268,7 @@ def test_any_text_can_be_kept(run: Run, text: str) -> None:
     assert row["advantage"] is None
 
 
+@pytest.mark.fault("F21")
 def test_writing_a_step_again_replaces_it_and_a_failure_leaves_the_old(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +338,7 @@ def test_the_lock_of_a_process_that_nobody_waited_for_is_taken_over(run: Run) ->
         Run.open(run.path).close()
 
 
+@pytest.mark.fault("F20")
 def test_the_lock_of_a_killed_process_is_taken_over(run: Run) -> None:
     run.close()
     process = in_another_process("Run.open(sys.argv[1]); os._exit(9)", run.path)
@@ -361,6 +371,7 @@ def test_a_lock_that_cannot_be_judged_is_respected(run: Run, content: str) -> No
     assert (run.path / "lock").read_text() == content
 
 
+@pytest.mark.fault("F31")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_free_the_run(run: Run) -> None:
     child = os.fork()

@@ -71,6 +71,7 @@ def test_steps_are_marked_by_letter_and_by_line(run: Path) -> None:
     assert '<span class="step s0" title="contradicted"><i>C</i>' in text
 
 
+@pytest.mark.security("S41")
 def test_nothing_in_it_runs(run: Path, tmp_path: Path) -> None:
     page = Page(write_run_page(run, tmp_path / "page.html").read_text("utf-8"))
     known = {

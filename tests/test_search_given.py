@@ -161,6 +161,7 @@ def test_threads_may_add_and_ask() -> None:
     assert len(pool) == 400
 
 
+@pytest.mark.security("S24")
 @settings(max_examples=50)
 @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=60))
 def test_any_text(texts: list[str], claim: str) -> None:

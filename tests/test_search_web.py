@@ -55,6 +55,7 @@ def test_results_become_passages(servers: list[FaultServer]) -> None:
     assert "authorization" not in request.headers
 
 
+@pytest.mark.fault("F27")
 def test_nothing_found_is_an_empty_list(servers: list[FaultServer]) -> None:
     assert ask(servers, answers(200, {"organic": []})) == []
 
@@ -74,6 +75,8 @@ def test_a_result_without_a_snippet_says_nothing(servers: list[FaultServer]) -> 
 CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
 
 
+@pytest.mark.security("S21", "S23")
+@pytest.mark.fault("F27")
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -108,15 +111,18 @@ def test_a_failed_search_is_not_a_result(servers: list[FaultServer], fault: Faul
     assert "secret-key-1" not in str(caught.value)
 
 
+@pytest.mark.fault("F27")
 def test_a_bad_reply_is_asked_for_again(servers: list[FaultServer]) -> None:
     assert len(ask(servers, answers(200, CAPTCHA), answers(200, GOOD))) == 1
 
 
+@pytest.mark.fault("F27")
 def test_nobody_listens() -> None:
     with pytest.raises(Unscored, match="search_failed"):
         wait_for(WebSearch(closed_port(), "k", **LIMITS).search("x"))
 
 
+@pytest.mark.security("S37")
 def test_the_key_comes_from_the_environment(
     servers: list[FaultServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,11 +134,13 @@ def test_the_key_comes_from_the_environment(
     assert servers[0].requests[0].headers["x-api-key"] == "from-the-environment"
 
 
+@pytest.mark.security("S25")
 def test_nothing_is_sent_when_nothing_is_left(servers: list[FaultServer]) -> None:
     assert ask(servers, answers(200, GOOD), query=" ann.lee@example.org ") == []
     assert servers[0].requests == []
 
 
+@pytest.mark.security("S25")
 @pytest.mark.parametrize(
     "secret",
     [
@@ -154,6 +162,7 @@ def test_secrets_stay_here(servers: list[FaultServer], secret: str) -> None:
     assert sent.endswith("was born in 1867.")
 
 
+@pytest.mark.security("S25")
 @pytest.mark.parametrize(
     "query",
     [

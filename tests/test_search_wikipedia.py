@@ -94,6 +94,7 @@ def test_prose(wikitext: str, plain: str) -> None:
     assert plain_text(wikitext) == plain
 
 
+@pytest.mark.security("S15", "S23")
 @pytest.mark.parametrize(
     "piece",
     ["[[", "]]", "{{", "}}", "{|\n", "[[a|", "<ref>", "<ref", "<!--", "[http://a ", "==a", "( ", "&", "<a "],

@@ -182,11 +182,13 @@ UNITS = [
 ]
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize("unit", UNITS)
 def test_splitting_takes_linear_time(unit: str) -> None:
     assert slowdown(sentences, unit, 1 << 14) <= 3.0
 
 
+@pytest.mark.security("S15")
 @pytest.mark.parametrize("reader", [ClauseClaims(), SentenceClaims()], ids=["clauses", "sentences"])
 @pytest.mark.parametrize(
     "unit", [".", "He was born in 1900 and ", "X, who was, ", "a, ", "((", "[a](b) ", "- a\n", "中"]
@@ -195,11 +197,13 @@ def test_reading_claims_takes_linear_time(reader: ClauseClaims | SentenceClaims,
     assert slowdown(reader, unit, 1 << 12) <= 3.0
 
 
+@pytest.mark.security("S15")
 def test_a_megabyte_of_one_sign_is_nothing_to_fear() -> None:
     for unit in (" ", ".", "?!", "。", "<", "- ", "|", "😀"):
         assert len(sentences(unit * ((1 << 20) // len(unit)))) == 0
 
 
+@pytest.mark.security("S15")
 def test_no_pattern_repeats_a_repetition() -> None:
     places = [module, attribution, lives, marks, replies, statements, tokens]
     patterns = [value for place in places for value in vars(place).values() if isinstance(value, re.Pattern)]

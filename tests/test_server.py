@@ -88,6 +88,7 @@ WRONG_REQUESTS = {
 }
 
 
+@pytest.mark.security("S33", "S34")
 @pytest.mark.parametrize("case", WRONG_REQUESTS)
 def test_a_wrong_request_is_refused_by_field_and_its_text_is_not_repeated(make: Make, case: str) -> None:
     path, body, status, told = WRONG_REQUESTS[case]
@@ -97,6 +98,7 @@ def test_a_wrong_request_is_refused_by_field_and_its_text_is_not_repeated(make: 
     assert len(text) < 2000
 
 
+@pytest.mark.security("S33")
 def test_a_long_value_is_not_echoed(make: Make) -> None:
     code, answer = make().ask("/v1/score", request(RIGHT, ook="x" * 5000))
     assert (code, "xxx" in json.dumps(answer)) == (422, False)
@@ -119,6 +121,8 @@ def test_openrlhf_gets_numbers_and_never_one_for_what_was_not_graded(make: Make)
     assert (status, answer["detail"][:30]) == (503, "a sample could not be graded, ")
 
 
+@pytest.mark.security("S37")
+@pytest.mark.fault("F30")
 def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, monkeypatch: Any) -> None:
     @reward
     def broken(example: Example, completion: str) -> Any:
@@ -133,6 +137,8 @@ def test_a_broken_reward_is_the_servers_fault_and_keeps_its_secrets(make: Make, 
 # Sent again
 
 
+@pytest.mark.security("S35")
+@pytest.mark.fault("F19")
 def test_a_request_sent_again_is_answered_again_without_asking_the_judge(make: Make) -> None:
     judge = FakeLLM(["VERDICT: correct"])
     server, key = make(judge), {"Idempotency-Key": "k1"}
@@ -148,6 +154,8 @@ def test_a_request_sent_again_is_answered_again_without_asking_the_judge(make: M
     )
 
 
+@pytest.mark.security("S35")
+@pytest.mark.fault("F19")
 def test_the_same_request_at_the_same_time_is_worked_on_once(make: Make) -> None:
     def slow(_: Any) -> str:
         time.sleep(0.3)
@@ -163,6 +171,8 @@ def test_the_same_request_at_the_same_time_is_worked_on_once(make: Make) -> None
     assert len(judge.calls) <= 2  # locks are by process, and these two are one process
 
 
+@pytest.mark.security("S35")
+@pytest.mark.fault("F19")
 def test_an_outage_is_not_kept(make: Make) -> None:
     server, key = make(FakeLLM([LLMError("timeout", ""), "VERDICT: correct"])), {"Idempotency-Key": "k3"}
     states = [
@@ -237,6 +247,7 @@ LIES = {
 }
 
 
+@pytest.mark.security("S36")
 @pytest.mark.parametrize("lie", LIES)
 def test_what_the_server_should_not_say_is_masked(lie: str) -> None:
     body = LIES[lie] if isinstance(LIES[lie], bytes) else json.dumps(LIES[lie]).encode()
@@ -245,6 +256,7 @@ def test_what_the_server_should_not_say_is_masked(lie: str) -> None:
     assert (result.state, result.value, result.cause) == ("masked", None, "bad_body")
 
 
+@pytest.mark.security("S21", "S36")
 def test_a_redirect_is_not_followed_and_a_dead_server_masks() -> None:
     with FaultServer(lambda handler: handler.send(302, b"", location="http://127.0.0.1:1/")) as server:
         assert remote(server.url, "truthrl", max_attempts=1)(PARIS, RIGHT).cause == "redirect"
@@ -274,6 +286,7 @@ def test_the_description_that_is_checked_in_is_the_servers(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.security("S30")
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -292,6 +305,7 @@ def test_a_mistake_ends_it_before_it_listens(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.fault("F32")
 def test_sigterm_lets_what_is_under_way_finish(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

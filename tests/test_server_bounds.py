@@ -57,6 +57,7 @@ def test_the_special_tokens_that_end_a_turn_are_no_part_of_a_completion(make: Ma
     assert seen == ["It is <|im_end|> Paris."] * (count - 1) + ["It is <|im_end|> Paris.\n"]
 
 
+@pytest.mark.security("S15")
 def test_endings_are_found_in_one_pass(make: Make) -> None:
     hostile = ["x" + " " * 500_000 + "x", "</s>" * 100_000 + "x" + "</s> " * 100_000, "<|" * 200_000]
     body = {"query": hostile, "prompts": [""] * 3, "labels": ["Paris"] * 3}
@@ -65,6 +66,7 @@ def test_endings_are_found_in_one_pass(make: Make) -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.security("S33")
 @pytest.mark.parametrize(
     ("query", "label", "told"),
     [
@@ -87,6 +89,7 @@ def test_what_cannot_be_told_apart_is_refused(make: Make, query: str, label: str
 # Odd requests
 
 
+@pytest.mark.security("S33")
 def test_long_and_many_keys_are_not_repeated(make: Make) -> None:
     server = make()
     status, answer = server.ask("/v1/score", {**request(RIGHT), "k" * 100_000: 1})
@@ -110,6 +113,7 @@ def test_one_sample_that_is_refused_does_not_mask_the_others(make: Make) -> None
     assert [n for n, r in enumerate(results) if r.value == 1.0] == [0, 1, 3, 4, 5, 6, 8]
 
 
+@pytest.mark.security("S32")
 @pytest.mark.parametrize("pieces", [20, 60])
 def test_samples_that_are_too_large_together_are_sent_apart(make: Make, pieces: int) -> None:
     large = Example("Capital of France?", ("Paris",), evidence=(Passage("x" * 900_000),) * pieces)
@@ -132,6 +136,7 @@ ODD = {
 }
 
 
+@pytest.mark.security("S36")
 @pytest.mark.parametrize("odd", ODD)
 def test_an_odd_answer_is_masked_and_ends_no_run(odd: str) -> None:
     body = json.dumps({"results": [ODD[odd]]}).encode()
@@ -143,6 +148,7 @@ def test_an_odd_answer_is_masked_and_ends_no_run(odd: str) -> None:
 # Full queues
 
 
+@pytest.mark.security("S47")
 def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) -> None:
     go = threading.Event()
 
@@ -168,6 +174,7 @@ def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) 
         assert second.result().value == 1.0
 
 
+@pytest.mark.security("S47")
 def test_more_requests_than_anyio_has_threads_reach_the_back_pressure(make: Make) -> None:
     """60 requests of one sample where 50 samples may wait: 10 are turned away and none is held up unseen."""
     go = threading.Event()
@@ -187,6 +194,7 @@ def test_more_requests_than_anyio_has_threads_reach_the_back_pressure(make: Make
         assert sorted(one.result()[0] for one in waiting) == [200] * 50 + [429] * 10
 
 
+@pytest.mark.fault("F32")
 @pytest.mark.parametrize(("seconds", "ends_after"), [(0.2, 8.0), (20.0, 0.2)])
 def test_a_server_that_stops_turns_away_what_waits_and_waits_for_the_rest_but_not_for_ever(
     tmp_path: Path, seconds: float, ends_after: float
@@ -241,6 +249,7 @@ def test_a_deadlock_that_is_none_is_waited_out(tmp_path: Path, monkeypatch: pyte
     assert len(refused) == 2
 
 
+@pytest.mark.security("S35")
 def test_answers_are_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, now = Store(tmp_path / "a.db"), time.time()
     monkeypatch.setattr(time, "time", lambda: now)
@@ -253,6 +262,18 @@ def test_answers_are_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert store.size() == 2
 
 
+@pytest.mark.fault("F26")
+def test_a_clock_that_is_set_back_loses_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    ledger = Ledger(Store(tmp_path / "a.db"), {})
+    assert ledger.once("k", "b", lambda: {"a": 1}) == {"a": 1}
+    now -= 3600
+    for again in (ledger, Ledger(Store(tmp_path / "a.db"), {})):  # the same process, and a new one
+        assert again.once("k", "b", lambda: {"a": 2}) == {"a": 1}
+
+
+@pytest.mark.security("S35")
 def test_all_that_decides_an_answer_is_in_its_scope(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("from factrl import reward\n@reward\ndef mine(e, c):\n    return {'a': 1.0}\n", "utf-8")
@@ -285,6 +306,7 @@ def test_a_judge_is_asked_which_model_it_has(monkeypatch: pytest.MonkeyPatch) ->
 # The command
 
 
+@pytest.mark.security("S30", "S31")
 def test_an_address_is_that_of_the_connection_and_a_token_has_no_line_break(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

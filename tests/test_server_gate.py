@@ -25,6 +25,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         yield start
 
 
+@pytest.mark.security("S31")
 @pytest.mark.parametrize(
     "given",
     [{}, {"Authorization": ""}, {"Authorization": "Bearer sec"}, {"Authorization": "Bearer " + "x" * 9000}],
@@ -37,6 +38,7 @@ def test_without_the_token_nothing_is_done(make: Make, given: dict[str, str]) ->
     assert server.ask("/v1/score", request(RIGHT), headers={"Authorization": "Bearer secret"})[0] == 200
 
 
+@pytest.mark.security("S31")
 def test_guessing_tokens_is_stopped(make: Make) -> None:
     server = make(token="secret")
     statuses = [server.ask("/metrics", headers={"Authorization": f"Bearer {n}"})[0] for n in range(12)]
@@ -62,6 +64,7 @@ def raw(server: Running, *parts: bytes, pause: float = 0.0) -> bytes:
 HEAD = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
+@pytest.mark.security("S32")
 def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> None:
     server = make(limits={"body_limit": 100_000})
     assert b" 413 " in raw(server, HEAD + b"Content-Length: 99999999\r\n\r\n")
@@ -70,11 +73,13 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_come(make: Make) -> N
     assert server.ask("/health/live")[0] == 200
 
 
+@pytest.mark.security("S32")
 def test_a_body_that_never_ends_is_given_up(make: Make) -> None:
     server = make(limits={"body_seconds": 0.3})
     assert b" 408 " in raw(server, HEAD + b"Content-Length: 100\r\n\r\n", b"{", b" ", pause=0.1)
 
 
+@pytest.mark.security("S32")
 @pytest.mark.parametrize(
     "headers",
     [{"Content-Type": "application/octet-stream"}, {"Content-Encoding": "gzip"}, {"Content-Type": ""}],
@@ -83,6 +88,7 @@ def test_what_is_not_plain_json_is_refused_unread(make: Make, headers: dict[str,
     assert make().ask("/v1/score", b"\x80\x04", headers=headers)[0] == 415
 
 
+@pytest.mark.security("S47")
 def test_too_many_samples_at_once_are_turned_away_and_told_when_to_return(make: Make) -> None:
     go = threading.Event()
 
@@ -108,6 +114,7 @@ def test_ready_says_why_not(make: Make) -> None:
     assert (status, answer["status"], "nobody listens" in answer["detail"]) == (503, "not ready", True)
 
 
+@pytest.mark.security("S31")
 def test_the_token_is_no_use_in_part_twice_or_without_end(make: Make) -> None:
     server = make(token="secret")
     plain = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
@@ -120,6 +127,7 @@ def test_the_token_is_no_use_in_part_twice_or_without_end(make: Make) -> None:
     assert server.ask("/health/live")[0] == 200
 
 
+@pytest.mark.security("S32")
 def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
     """100 MB in chunks: what is held is the limit and not the flood, and nobody else is kept waiting."""
     server = make(limits={"body_limit": 8 << 20})
@@ -130,6 +138,7 @@ def test_a_flood_without_a_length_is_never_held_whole(make: Make) -> None:
     assert server.ask("/v1/score", request(RIGHT))[0] == 200
 
 
+@pytest.mark.security("S32")
 def test_slow_bodies_keep_nobody_waiting(make: Make) -> None:
     server = make(limits={"body_seconds": 60.0})
     slow = []
@@ -144,6 +153,7 @@ def test_slow_bodies_keep_nobody_waiting(make: Make) -> None:
             connection.close()
 
 
+@pytest.mark.security("S32")
 def test_a_length_that_is_no_length_is_refused(make: Make) -> None:
     server = make()
     for length in (b"-1", b"1e3", b"9" * 20, b"9" * 5000):
@@ -155,6 +165,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.security("S30")
 def test_it_listens_on_this_machine_alone_unless_it_is_told_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -65,6 +65,7 @@ def test_all_routes_are_tested(schema: Any) -> None:
     assert dict.fromkeys(ROUTES) == dict.fromkeys(schema.raw_schema["paths"])
 
 
+@pytest.mark.security("S33")
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_answer_is_as_described(schema: Any, client: Any, route: str, mode: str) -> None:

@@ -265,6 +265,7 @@ def test_an_undefined_ratio_is_a_dash(write: Write) -> None:
     assert "nan" not in got.lower()
 
 
+@pytest.mark.security("S42")
 def test_table_escapes_what_a_grader_says(write: Write) -> None:
     def hostile(
         question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None

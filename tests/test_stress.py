@@ -371,6 +371,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
 # What is written
 
 
+@pytest.mark.security("S41")
 def test_the_page_and_the_table_escape_what_policies_say(tmp_path: Path) -> None:
     outcome = small("truthrl", 1, ["D24", "D30"])
     page = write_page(tmp_path / "page.html", outcome).read_text("utf-8")

@@ -110,12 +110,14 @@ def test_an_outage_masks_every_sample_that_asked() -> None:
     assert [(result.state, result.cause) for result in results] == [("masked", "connection")] * 3
 
 
+@pytest.mark.fault("F30")
 @pytest.mark.parametrize("doubler", [Doubler(short=True), Doubler(ZeroDivisionError("oops"))])
 def test_a_bug_of_a_resource_ends_the_batch(doubler: Doubler) -> None:
     with pytest.raises(RewardBug, match=r"gave 2 answers to 3 calls|oops"):
         batch(doubled.with_(double=doubler), range(3))
 
 
+@pytest.mark.fault("F30")
 def test_a_bug_of_one_reward_lets_no_other_wait_for_ever() -> None:
     class Slow(Doubler):
         def answer_together(self, calls: Sequence[Call]) -> list[int]:

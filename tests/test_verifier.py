@@ -110,6 +110,7 @@ def test_a_score_with_missing_verdicts_is_an_interval_and_a_number_only_when_nar
     assert "between 0.38 and 0.50 (1 without a verdict)" in str(wide)
 
 
+@pytest.mark.security("S45")
 def test_equal_claims_of_one_question_are_judged_once_and_near_ones_are_not():
     search, judge = Echo(), Says()
     verifier = Verifier(per_line, search, judge)
@@ -140,6 +141,8 @@ def test_skipped_claims_cost_nothing():
     assert "skipped" in str(report)
 
 
+@pytest.mark.security("S45")
+@pytest.mark.fault("F28")
 def test_a_flood_of_claims_counts_against_the_text_and_is_not_judged():
     judge = Says()
     report = Verifier(per_line, Echo(), judge, max_claims=2)("\n".join(f"yes {i}" for i in range(5)))
@@ -148,6 +151,8 @@ def test_a_flood_of_claims_counts_against_the_text_and_is_not_judged():
     assert (len(judge.calls), report.precision) == (2, 0.4)
 
 
+@pytest.mark.security("S45")
+@pytest.mark.fault("F28")
 def test_an_over_long_text_is_floored_and_asks_nothing():
     search, judge = Echo(), Says()
     verifier = Verifier(per_line, search, judge, max_chars=100)
@@ -156,6 +161,7 @@ def test_an_over_long_text_is_floored_and_asks_nothing():
     assert len(judge.calls) == 1
 
 
+@pytest.mark.fault("F27")
 def test_no_evidence_is_unknown_and_a_failed_search_is_unjudged():
     class Broken:
         def search(self, query, k=5, *, topic=""):
@@ -197,6 +203,7 @@ def test_a_failed_extraction_is_a_failure_and_never_no_claims():
     assert "could not be checked" in str(bad)
 
 
+@pytest.mark.fault("F30")
 @pytest.mark.parametrize("error", [SetupError("fix me"), KeyError("bug")])
 def test_bugs_and_setup_errors_stop_the_batch(error):
     class Raises(Says):
@@ -207,6 +214,8 @@ def test_bugs_and_setup_errors_stop_the_batch(error):
         Verifier(per_line, Echo(), Raises()).batch(["yes", "no"])
 
 
+@pytest.mark.security("S11")
+@pytest.mark.fault("F14")
 def test_a_judge_that_loses_a_verdict_is_named():
     class Short(Says):
         def judge(self, pairs):
@@ -216,6 +225,7 @@ def test_a_judge_that_loses_a_verdict_is_named():
         Verifier(per_line, Echo(), Short(per_call=2))("yes\nno")
 
 
+@pytest.mark.fault("F09")
 def test_at_the_deadline_what_is_done_counts_and_the_rest_is_unjudged():
     """F09: one of 512 hangs."""
     cancelled = threading.Event()
@@ -240,6 +250,7 @@ def test_at_the_deadline_what_is_done_counts_and_the_rest_is_unjudged():
     assert cancelled.wait(5)
 
 
+@pytest.mark.fault("F09")
 def test_an_extraction_that_hangs_is_a_failure_at_the_deadline():
     async def extract(text, question="", topic=""):
         await asyncio.sleep(60)
@@ -270,6 +281,7 @@ def test_shared_evidence_searches_for_one_text_of_the_group():
     assert all(check.passages for report in reports for check in report.checks)
 
 
+@pytest.mark.fault("F27")
 def test_shared_evidence_that_could_not_be_searched_is_not_called_missing():
     class Down:
         def search(self, query, k=5, *, topic=""):
@@ -356,6 +368,8 @@ def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_p
     assert (verifier("yes").judge, store.size()) == ("served", 1)
 
 
+@pytest.mark.security("S11")
+@pytest.mark.fault("F17")
 def test_f17_a_verdict_of_another_call_is_not_used():
     """The judge answers with the ids of the call before."""
     seen = []
@@ -372,6 +386,8 @@ def test_f17_a_verdict_of_another_call_is_not_used():
     assert second.checks[0].verdict.cause == "judge_unreadable"
 
 
+@pytest.mark.security("S45")
+@pytest.mark.fault("F28")
 @pytest.mark.parametrize("extract", [SentenceClaims(), ClauseClaims()], ids=["sentences", "clauses"])
 def test_f28_one_flood_and_one_megabyte_leave_the_others_alone(extract):
     flood = " ".join(f"Town {number} has {number} houses." for number in range(900))

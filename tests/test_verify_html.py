@@ -80,6 +80,7 @@ def failed(text: str) -> Report:
 # Safety
 
 
+@pytest.mark.security("S41")
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_no_text_adds_an_element_or_an_attribute(payload: str) -> None:
     for make in (hostile, failed, lambda text: Report(text, floored=f"floored {text}")):
@@ -118,6 +119,7 @@ def test_every_text_field_reaches_the_page() -> None:
     assert "the text was not read (floored ⁂)" in Page(page(Report("t", floored="floored ⁂"))).text
 
 
+@pytest.mark.security("S41")
 @pytest.mark.parametrize(
     ("source", "linked"),
     [
@@ -143,6 +145,7 @@ def test_only_plain_web_addresses_become_links(source: str, linked: bool) -> Non
     assert links == [{"href": source, "rel": "noopener noreferrer"}] * 2 * linked
 
 
+@pytest.mark.security("S41")
 def test_unseen_characters_are_boxed() -> None:
     shown = Page(page(hostile("a\u202eb\u200bc\U000e0041")))
     names = {mark["title"] for mark in shown.by_class("mark")}
@@ -151,6 +154,7 @@ def test_unseen_characters_are_boxed() -> None:
     assert shown.text.count("aU+202EbU+200BcU+E0041") > 10
 
 
+@pytest.mark.security("S41")
 def test_nothing_but_its_own_style_is_allowed() -> None:
     html = page(report("supported"))
     policy = next(
@@ -165,6 +169,7 @@ def test_nothing_but_its_own_style_is_allowed() -> None:
     assert html == page(report("supported"))
 
 
+@pytest.mark.security("S41")
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
 def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
     def dom(html: str) -> str:

@@ -218,6 +218,7 @@ def test_a_server_that_is_not_there_is_said_before_anything_is_asked() -> None:
         open_writer(settings(f"{closed_port()}#m", judge={"timeout_attempt": 1.0}))
 
 
+@pytest.mark.security("S37")
 @pytest.mark.parametrize("url", ["http://sk-canary@host/v1#m", "https://host/v1?key=sk-canary#m"])
 def test_a_key_in_the_address_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError, match="FACTRL_POLICY_API_KEY") as caught:

@@ -149,6 +149,7 @@ def test_a_classifier_with_evidence_is_a_cross_encoder(base: Path, rows: Path, t
         open_truthfulness(tmp_path / "run" / "model")
 
 
+@pytest.mark.fault("F20")
 @pytest.mark.parametrize("stop", ["train", "score"])
 def test_a_run_that_was_killed_goes_on_and_ends_the_same(
     base: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str

@@ -387,6 +387,7 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
     assert {c.prefill for c in seen.values()} == {"<think>"}
 
 
+@pytest.mark.fault("F18")
 @pytest.mark.parametrize("loss", ["dapo", "reinforce++"])
 def test_a_judge_that_dies_in_the_middle_of_training(
     trainer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str

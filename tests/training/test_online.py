@@ -112,6 +112,7 @@ def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[bytes]) -> N
     raise AssertionError(f"nothing like {pattern} appeared")
 
 
+@pytest.mark.fault("F20")
 def test_a_run_killed_midway_goes_on_with_the_same_curve(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_run_killed_midway_goes_on_with_the_same_curve(
         assert found == pytest.approx(expected, abs=1e-6, nan_ok=True)
 
 
+@pytest.mark.fault("F32")
 def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "interrupted"
     process = _start(recipe, f"run.dir={folder}", "train.steps=500", "save_steps=500", "eval_steps=400")
@@ -150,6 +152,7 @@ def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path)
     assert not (run / "lock").exists()
 
 
+@pytest.mark.fault("F32")
 def test_an_interrupt_is_raised_with_the_way_back(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from factrl.train import callbacks
 
@@ -158,6 +161,7 @@ def test_an_interrupt_is_raised_with_the_way_back(recipe: Path, monkeypatch: pyt
         train(_plan(recipe))
 
 
+@pytest.mark.fault("F20")
 def test_a_checkpoint_that_was_not_finished_is_not_used(tmp_path: Path) -> None:
     for step, complete in ((2, True), (4, False)):
         folder = tmp_path / f"checkpoint-{step}"

@@ -65,6 +65,7 @@ def examples() -> list[Example]:
 # What the function makes of its arguments
 
 
+@pytest.mark.fault("F29")
 def test_values_in_order_and_none_for_masked() -> None:
     score = to_trl(watched)
     assert score.__name__ == "watched"

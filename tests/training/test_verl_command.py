@@ -145,7 +145,7 @@ def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
         **{"top_p": 0.5, "mask_truncated_completions": True, "gradient_checkpointing": False, "bf16": False},
         **{"save_steps": 2, "eval_steps": 3, "report_to": ("wandb",), "max_masked_share": 0.1},
     }
-    none = {"use_vllm", "vllm_mode"}  # verl always has vLLM
+    none = {"use_vllm", "vllm_mode", "vllm_server_base_url"}  # verl always has vLLM
     assert other.keys() | none == type(plain.train).model_fields.keys()
     for name, value in other.items():
         if plain.train.loss_type == value:
