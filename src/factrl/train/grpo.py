@@ -2,12 +2,12 @@
 
 What it adds: one composite reward with `None` for masked samples, which then take no part in the
 update; advantages from `factrl.train.advantages`, of shape (B,) or, for step-wise credit, (B, T);
-REINFORCE++; term, state and cause metrics and one row per completion in the run folder; and, where TRL
-has no fast path, exact shortcuts for small machines (`packed`, `sampling`).  Losses, clipping, KL,
-optimizer, PEFT, distributed training, vLLM, checkpoints and trackers stay TRL's.
+REINFORCE++; term, state and cause metrics and one row per completion in the run folder; exact shortcuts
+(`shortcuts`); and rewards that are worked out beside generation and training (`overlap`).  Losses, clipping,
+KL, optimizer, PEFT, distributed training, vLLM, checkpoints and trackers stay TRL's.
 
-Two private methods of TRL carry this, `_calculate_rewards` and `_generate_and_score_completions`, and
-three more the shortcuts; the dependency is pinned to the minor version they were tested with.
+Two private methods of TRL carry this, `_calculate_rewards` and `_generate_and_score_completions`, and four
+more the shortcuts and the overlap; the dependency is pinned to the minor version they were tested with.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import PreTrainedModel
 from trl.trainer.grpo_config import GRPOConfig
-from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from ..rewards import SUM, Reward
@@ -34,11 +33,9 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .certainty import self_certainty
 from .credit import TokenOffsets
 from .metrics import reward_metrics
-from .packed import use_packed_logprobs
+from .overlap import MEANS_OF_ROWS, OverlappedTrainer, replace_newest
 from .prompts import encode
-from .sampling import sample
 
-MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -58,11 +55,17 @@ class FactualGRPOConfig(GRPOConfig):
     shortcuts: bool = field(
         default=True, metadata={"help": "Share prompts and skip wasted work where TRL has no fast path."}
     )
+    overlap: bool = field(
+        default=True, metadata={"help": "Judge completions beside generation and training."}
+    )
+    sort_by_length: bool = field(
+        default=True, metadata={"help": "Micro-batches of completions of one length, cut to it."}
+    )
     chat: bool = field(default=True, metadata={"help": "Prompts hold chat markup, special tokens included."})
     prefill: str = field(default="", metadata={"help": "Text that every prompt ends with, e.g. <think>."})
 
 
-class FactualGRPOTrainer(GRPOTrainer):
+class FactualGRPOTrainer(OverlappedTrainer):
     """GRPO with a factrl reward.
 
     Args:
@@ -81,9 +84,7 @@ class FactualGRPOTrainer(GRPOTrainer):
     train_dataset: Any
     num_generations: int
     num_generations_eval: int
-    max_completion_length: int
     scale_rewards: Scale
-    eos_token_ids: list[int]
 
     def __init__(
         self,
@@ -104,9 +105,9 @@ class FactualGRPOTrainer(GRPOTrainer):
         self.steps_over_limit = 0
         self._results: list[Result] = []
         self._texts: list[tuple[int, str]] = []
+        self._credited: list[torch.Tensor] = []  # of `_credit`, until it is logged
         self._token_ids: list[list[int]] = []
         self._rewards = torch.empty(0)
-        self._flat_rows: torch.Tensor | None = None
         _quiet_none_warning()
         super().__init__(
             model,
@@ -124,12 +125,6 @@ class FactualGRPOTrainer(GRPOTrainer):
             own.data_source, own.mini_repeat_count, own.batch_size, own.repeat_count, own.shuffle, own.seed
         )
 
-    def _take_shortcuts(self) -> bool:
-        """Patch the model for the exact fast path; on a GPU TRL's own kernels are used."""
-        model: Any = self.accelerator.unwrap_model(self.model)
-        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-        return self.accelerator.device.type == "cpu" and use_packed_logprobs(inner, self.temperature)
-
     # --- rewards -----------------------------------------------------------------------------------
 
     def _composite(
@@ -142,20 +137,22 @@ class FactualGRPOTrainer(GRPOTrainer):
         **_: Any,
     ) -> list[float | None]:
         """The one reward function TRL sees: None where the sample is masked."""
-        ends = [*self.eos_token_ids, self._tokenizer.pad_token_id]
-        written = []
-        certain = self._certainties(prompts, completion_ids)
-        for text, ids, nats in zip(completions, completion_ids, certain, strict=True):
-            ended = bool(ids) and ids[-1] in ends
-            told = {"prefill": self.args.prefill, "truncated": not ended, "certainty": nats}
-            written.append(Completion(text, tokens=len(ids) - ended, **told))
-        self._results = self.reward.batch([self.examples[i] for i in example], written)
-        self._texts = list(zip(example, completions, strict=True))
-        self._token_ids = completion_ids
+        if self._judging is not None:
+            self._results = self._judging.results(range(len(completions)))
+            self._judging.close()
+        else:
+            certain = self._certainties(prompts, completion_ids)
+            written = list(map(self._completion, completions, completion_ids, certain))
+            self._results = self.reward.batch([self.examples[i] for i in example], written)
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
         return [result.value for result in self._results]
+
+    def _completion(self, text: str, ids: list[int], certainty: float | None = None) -> Completion:
+        ended = bool(ids) and ids[-1] in (*self.eos_token_ids, self._tokenizer.pad_token_id)
+        told = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
+        return Completion(text, tokens=len(ids) - ended, **told)
 
     def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float | None]:
         """The policy's certainty about each completion, for a reward that asks for it."""
@@ -169,15 +166,28 @@ class FactualGRPOTrainer(GRPOTrainer):
         model.train(training)
         return found
 
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        rewards = super()._calculate_rewards(*args, **kwargs)
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: list[str], completion_ids_list: list[list[int]]
+    ) -> torch.Tensor:
+        self._texts = [(row["example"], text) for row, text in zip(inputs, completions, strict=True)]
+        self._token_ids = completion_ids_list
+        if self._late:  # TRL goes on with zeros, which `_settle` corrects
+            nothing = torch.zeros(len(inputs), device=self.accelerator.device)
+            self._results, self._rewards = [], nothing + torch.nan
+            return nothing.unsqueeze(1)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards = rewards[:, 0]  # of all processes
         return rewards
 
     # --- advantages --------------------------------------------------------------------------------
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._begin(inputs)
         batch = super()._generate_and_score_completions(inputs)
+        batch["row"] = torch.arange(len(inputs), device=batch["completion_ids"].device)
+        self._cut_into_parts(batch, inputs)
+        if self._late:
+            return batch
         lengths = self.accelerator.gather(batch["completion_mask"].sum(dim=1))
         if self.args.advantage_estimator == "reinforce++":
             everyone = reinforce_pp_advantages(self._rewards, lengths)
@@ -190,12 +200,10 @@ class FactualGRPOTrainer(GRPOTrainer):
         mine = everyone[start : start + len(inputs)]
         self._leave_out_masked(batch, lengths)
         batch["advantages"] = self._credit(mine, self._results, batch)
+        self._log_credit()
         if self.model.training:
             self._keep(mine)
-        logged = self._logs["advantages"]  # holds one training batch, which an evaluation's may exceed
-        for _ in range(min(len(everyone), len(logged))):
-            logged.pop()
-        self._logs["advantages"].extend(everyone.tolist())
+        replace_newest(self._logs["advantages"], everyone)
         return batch
 
     def _credit(
@@ -206,30 +214,35 @@ class FactualGRPOTrainer(GRPOTrainer):
         Args:
             advantages: (B,) of this process.
             results: the B results, with their spans.
-            batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T).
+            batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T), and `row` says
+                which completions of the generation batch they are.
 
         Returns:
             (B, T) when the reward of any completion, of whatever process, has spans, else (B,).
         """
         signs = advantages.new_zeros(batch["completion_ids"].shape)
-        for row, result in enumerate(results):
+        for at, (row, result) in enumerate(zip(batch["row"].tolist(), results, strict=True)):
             if result.spans:
                 ids = self._token_ids[row]
                 found = self._offsets.signs(ids, self._texts[row][1], result.spans)
-                signs[row, : len(ids)] = torch.from_numpy(found).to(signs)
+                signs[at, : len(ids)] = torch.from_numpy(found).to(signs)
         kept = batch["completion_mask"].bool()
         flipped = signs * advantages.unsqueeze(1) < 0
         counts = [(part & kept).sum() for part in (signs > 0, signs < 0, flipped, kept)]
         spans = torch.tensor(sum(len(result.spans) for result in results), device=kept.device)
         everyone = self.accelerator.gather(torch.stack([*counts, spans])).view(-1, 5).sum(dim=0)
-        *shares, tokens, total = everyone.tolist()
+        self._credited.append(everyone)
+        return flip_advantages(advantages, signs) if everyone[-1] else advantages
+
+    def _log_credit(self) -> None:
+        *shares, tokens, total = sum(map(torch.Tensor.cpu, self._credited), start=torch.zeros(5)).tolist()
+        self._credited.clear()
         if not total:
-            return advantages
+            return
         for name, share in zip(("supported", "contradicted", "flipped"), shares, strict=True):
             self._metrics["train" if self.model.training else "eval"][f"credit/{name}"].append(
                 share / max(tokens, 1)
             )
-        return flip_advantages(advantages, signs)
 
     @functools.cached_property
     def _offsets(self) -> TokenOffsets:
@@ -267,54 +280,10 @@ class FactualGRPOTrainer(GRPOTrainer):
         if self.run is not None and self.accelerator.is_main_process:
             self.run.write_rollouts(self.state.global_step + 1, rows)
 
-    # --- shortcuts ---------------------------------------------------------------------------------
-
-    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[Any, Any, Any]:
-        return encode(prompts, self._tokenizer, chat=self.args.chat), None, {}
-
-    def _generate_single_turn(
-        self,
-        prompt_ids: list[list[int]],
-        images: Any,
-        multimodal_fields: Any,
-        num_generations: int,
-        has_tool_images: bool = False,
-    ) -> tuple[list[list[int]], Any]:
-        """Samples of one prompt are neighbours, so each prompt is run once."""
-        if not self._shortcuts or self.accelerator.num_processes > 1 or self.args.top_k:
-            return super()._generate_single_turn(
-                prompt_ids, images, multimodal_fields, num_generations, has_tool_images
-            )
-        model = self.accelerator.unwrap_model(self.model)
-        training = model.training
-        model.eval()
-        with self.accelerator.autocast():
-            groups = sample(
-                model,
-                prompt_ids[::num_generations],
-                num_samples=num_generations,
-                max_new_tokens=self.max_completion_length,
-                temperature=self.temperature,
-                top_p=self.top_p,
-                eos_ids=self.eos_token_ids,
-            )
-        model.train(training)
-        return [ids for group in groups for ids in group], None
+    # --- losses ------------------------------------------------------------------------------------
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        if (
-            self._shortcuts
-            and self.beta == 0
-            and self.num_iterations == 1
-            and not self._entropy_bonus_enabled
-            and self.top_entropy_quantile == 1.0
-        ):
-            advantages = inputs["advantages"]
-            self._flat_rows = (advantages == 0) if advantages.dim() == 1 else (advantages == 0).all(dim=1)
-        try:
-            loss = super()._compute_loss(model, inputs)
-        finally:
-            self._flat_rows = None
+        loss = super()._compute_loss(model, inputs)
         if self.loss_type in MEANS_OF_ROWS:
             return loss / inputs["graded_share"]
         return loss / inputs.get("graded_parts", 1.0)
@@ -330,31 +299,6 @@ class FactualGRPOTrainer(GRPOTrainer):
             for part in parts:
                 part["graded_parts"] = share
         return inputs
-
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        logits_to_keep: int,
-        **kwargs: Any,
-    ) -> tuple[torch.Tensor, Any, Any]:
-        """Rows whose advantage is 0 add nothing to loss or gradient, so they are not run."""
-        flat = self._flat_rows
-        if flat is None or not flat.any():
-            return super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, **kwargs
-            )
-        attention_mask = attention_mask.clone()
-        attention_mask[flat, -logits_to_keep:] = 0
-        logps, entropies, extra = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, **kwargs
-        )
-        run = attention_mask[:, -logits_to_keep:].bool()
-        if entropies is not None:  # the logged mean is of the rows that were run; NaN is left out of it
-            mean = entropies[run].mean().item() if run.any() else torch.nan
-            entropies = entropies.masked_fill(flat.unsqueeze(1), mean)
-        return logps, entropies, extra
 
 
 class _EpochOrder(RepeatSampler):

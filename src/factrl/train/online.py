@@ -17,6 +17,7 @@ from accelerate.utils import broadcast_object_list
 from transformers import PrinterCallback
 
 from ..config import dump_toml
+from ..detect import HeldOut, Watch, open_watch
 from ..errors import ConfigError, TooManyMasked
 from ..grading import Grader
 from ..llm import preflight
@@ -25,9 +26,11 @@ from ..progress import Progress
 from ..rewards import Reward
 from ..run import Run
 from ..run_page import write_run_page
-from ..settings import RunSettings
+from ..settings import LOCAL, RunSettings
+from ..spending import OverBudget, Spending, judge_meter, read_account
 from ..types import Example
 from .answering import evaluator, extraction
+from .budget import CountSpending
 from .callbacks import (
     EvaluateEvery,
     Interrupt,
@@ -41,6 +44,7 @@ from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import check_model, load_policy, lora_config, uses_bf16
 from .packed import restore_forward
 from .prompts import encode, render_prompts
+from .watching import RaiseAlarms, WatchedTrainer
 
 
 class Interrupted(KeyboardInterrupt):
@@ -58,6 +62,7 @@ def train(plan: Plan) -> Path:
         SetupError: something the user must change; nothing has been written.
         Interrupted: SIGINT or SIGTERM; a checkpoint was written.
         TooManyMasked: the judge failed too often; a checkpoint was written.
+        OverBudget: another step may cost more than `run.max_cost` leaves; a checkpoint was written.
     """
     settings = plan.settings
     check_model(settings.model.name)
@@ -66,12 +71,17 @@ def train(plan: Plan) -> Path:
         preflight(plan.judge)
     model, tokenizer = load_policy(settings.model)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
-    evaluate = None
+    evaluate = held_out = None
     if plan.held_out:
-        grader = Grader(plan.judge)
-        evaluate = evaluator(plan.held_out, tokenizer, settings, grader, extraction(plan.reward))
+        grader = Grader(plan.judge, probe=settings.judge.url == LOCAL)
+        where = extraction(plan.reward)
+        held_out = HeldOut(plan.reward, where, prefill=settings.data.prefill)
+        evaluate = evaluator(plan.held_out, tokenizer, settings, grader, where, held_out)
     with _run_folder(settings) as run:
-        trainer = optimise(settings, model, tokenizer, plan.reward, examples, prompts, run, evaluate)
+        spent = _spending(plan, run)
+        trainer = optimise(
+            settings, model, tokenizer, plan.reward, examples, prompts, run, evaluate, held_out, spent
+        )
         trainer.save_model(str(run.path / "model"))
         if trainer.accelerator.is_main_process:
             tokenizer.save_pretrained(str(run.path / "model"))
@@ -88,11 +98,19 @@ def optimise(
     prompts: Sequence[str],
     run: Run,
     evaluate: Callable[[Any, int], Mapping[str, float | None]] | None,
+    held_out: HeldOut | None = None,
+    spending: Spending | None = None,
 ) -> FactualGRPOTrainer:
-    """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
+    """The GRPO run itself, from step 0 or from the run's last complete checkpoint.
+
+    Args:
+        evaluate: of the policy and the step; what it returns is logged.
+        held_out: what `evaluate` compares reward and truth with.
+        spending: what the judge costs, and what it may.
+    """
     config = grpo_config(settings, run.checkpoints)
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
-    trainer = FactualGRPOTrainer(
+    trainer = WatchedTrainer(
         model,
         reward,
         examples,
@@ -109,29 +127,62 @@ def optimise(
         run.truncate_after(already)
     total = _total_steps(trainer)
     with Interrupt() as interrupt, Progress(f"train {reward.name}", total, already=already) as progress:
-        stop = StopWhen(lambda: interrupt.asked or trainer.steps_over_limit >= STEPS_OVER_LIMIT)
+        stop = StopWhen(lambda: interrupt.asked or _must_stop(trainer, spending))
         trainer.add_callback(ShowProgress(progress))
         trainer.add_callback(LogToRun(run))
+        main = trainer.accelerator.is_main_process
+        alarms = RaiseAlarms(open_watch(run, already) if main else Watch(), run)
+        trainer.watch = alarms.watch
+        trainer.add_callback(alarms)
         trainer.add_callback(MarkComplete())
         if evaluate is not None:
             policy = trainer.accelerator.unwrap_model(trainer.model)
             trainer.add_callback(
-                EvaluateEvery(lambda step: evaluate(policy, step), settings.train.eval_steps, run)
+                EvaluateEvery(
+                    alarms.evaluated(lambda step: evaluate(policy, step), held_out),
+                    settings.train.eval_steps,
+                    run,
+                )
             )
+        if spending is not None:
+            trainer.add_callback(CountSpending(spending, run))
         trainer.add_callback(stop)
         trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
     restore_forward(trainer.accelerator.unwrap_model(trainer.model))
-    if stop.stopped and trainer.steps_over_limit >= STEPS_OVER_LIMIT:
-        tally = ", ".join(f"{count} {cause}" for cause, count in trainer.masked_causes.most_common())
-        raise TooManyMasked(
-            f"step {trainer.state.global_step}: more than {config.max_masked_share:.0%} of the completions "
-            f"could not be graded for {STEPS_OVER_LIMIT} steps in a row ({tally}); a checkpoint was saved; "
-            f"mend the judge, then: "
-            f"factrl train --resume {run.path}"
-        )
     if stop.stopped:
-        raise Interrupted(run.path, trainer.state.global_step)
+        raise _why_it_stopped(trainer, run, spending)
     return trainer
+
+
+def _must_stop(trainer: FactualGRPOTrainer, spending: Spending | None) -> bool:
+    return trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and spending.over)
+
+
+def _why_it_stopped(
+    trainer: FactualGRPOTrainer, run: Run, spending: Spending | None
+) -> TooManyMasked | OverBudget | Interrupted:
+    step, resume = trainer.state.global_step, f"factrl train --resume {run.path}"
+    if trainer.steps_over_limit >= STEPS_OVER_LIMIT:
+        tally = ", ".join(f"{count} {cause}" for cause, count in trainer.masked_causes.most_common())
+        return TooManyMasked(
+            f"step {step}: more than {trainer.args.max_masked_share:.0%} of the completions "
+            f"could not be graded for {STEPS_OVER_LIMIT} steps in a row ({tally}); a checkpoint was saved; "
+            f"mend the judge, then: {resume}"
+        )
+    if spending is not None and spending.over:
+        return OverBudget(
+            f"step {step}: {spending.why()}; a checkpoint was saved; to go on: {resume} --max-cost MORE"
+        )
+    return Interrupted(run.path, step)
+
+
+def _spending(plan: Plan, run: Run) -> Spending | None:
+    """What counts for the judge; None where it is not paid for."""
+    meter = judge_meter(plan.judge)
+    if meter is None:
+        return None
+    told = plan.settings
+    return Spending(meter, price=told.judge.price, cap=told.run.max_cost, before=read_account(run.path))
 
 
 def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
@@ -177,7 +228,10 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         use_cpu=not torch.cuda.is_available(),
         use_vllm=told.use_vllm,
         vllm_mode=told.vllm_mode,
+        vllm_server_base_url=told.vllm_server_base_url,
         max_masked_share=told.max_masked_share,
+        # A judge in this process would take the cores from the policy; rules alone have nothing to wait for.
+        overlap=settings.judge.url not in (None, LOCAL),
         chat=settings.data.chat,
         prefill=settings.data.prefill,
         save_strategy="steps",
