@@ -410,6 +410,12 @@ def test_probing_every_verdict() -> None:
         ("Paris, Texas", ["Paris, France"], True),
         ("It has 12 of them", ["12 districts"], True),
         ("没有人知道它是巴黎", ["巴黎市"], True),
+        ("黄金", ["金"], True),
+        ("서울입니다", ["서울"], True),
+        ("Beyonce Knowles", ["Beyoncé"], True),
+        ("Łódź, in Poland", ["Lodz"], True),
+        ("5 million people", ["5,000,000"], True),
+        ("6 million people", ["5,000,000"], False),
         ("nobody", ["The Who"], True),  # the accepted answer has no word to share
         ("Paris or Lyon", ["Paris"], False),
         ("Lyon, or Paris", ["Paris"], False),

@@ -107,6 +107,18 @@ def test_unknown_token_counts_are_none(serve: Any) -> None:
     assert (reply.tokens_in, reply.tokens_out, reply.request_id, reply.model) == (None, None, "", "")
 
 
+def test_a_reply_that_cannot_be_read_is_paid_for(serve: Any) -> None:
+    """A reasoning model that was cut off has no content, but a bill."""
+    document = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 500})
+    document["choices"][0]["message"]["content"] = None
+    server = serve(answers(200, document))
+    paid = client(server, price=(1.0, 2.0), max_cost_usd=0.003)
+    with pytest.raises(LLMError, match=r"max_cost_usd = 0\.003 is used up"):
+        paid.complete(ASK)
+    assert len(server.requests) == 2
+    assert paid.usage.cost_usd == 0.004
+
+
 def test_text_can_always_be_written_to_a_file(serve: Any) -> None:
     server = serve(says("half \ud83d pair"))
     assert client(server).complete([{"role": "user", "content": "\udc00"}]).text.encode()

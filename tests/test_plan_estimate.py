@@ -46,12 +46,13 @@ def plan(*words: str, paper: str = "truthrl") -> Plan:
 def test_without_a_measurement_the_recipe_bounds_what_it_can() -> None:
     held_out = ["data.eval=q.jsonl", "train.eval_steps=2"]
     lines = estimate(plan(SERVER, *PRICES, *held_out))
-    assert lines["calls"] == "70 of the judge [recipe, at most]"  # 40 completions and 3 x 10 answers
+    # 40 completions, and 3 x 10 answers that the evaluation grades and the reward scores
+    assert lines["calls"] == "100 of the judge [recipe, at most]"
     assert "about 170 read, at most 2,000 written [recipe]" in lines["tokens"]
-    assert "35,840 written [recipe, at most]" in lines["tokens"]  # 70 replies of 512 tokens
+    assert "51,200 written [recipe, at most]" in lines["tokens"]  # 100 replies of 512 tokens
     assert lines["cost"].endswith("for the judge [recipe, at most]")
     read = int(lines["tokens"].split("judge: ")[1].split()[0].replace(",", ""))
-    assert lines["cost"].startswith(f"${(read + 2 * 35_840) / 1e6:.4g} ")
+    assert lines["cost"].startswith(f"${(read + 2 * 51_200) / 1e6:.4g} ")
     assert "on each GPU [formula, " in lines["memory"]
     assert "weights 1.98 GB, gradients 1.98 GB, optimizer 3.95 GB" in lines["memory"]
     assert lines["hours"].startswith("unknown: add --measure")

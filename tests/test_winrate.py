@@ -3,12 +3,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from factrl.bench.preferred import preferred
+from factrl.bench.preferred import preferred, written_in_both
 from factrl.bench.results import Output, read_output
 from factrl.bench.samples import Sample, write_samples
 from factrl.bench.winrate import Duel, WinRate, duel, llm_preference, summarise_duels, win_rate
@@ -215,6 +216,14 @@ def test_verdicts_on_two_evaluations_are_kept(tmp_path: Path) -> None:
     assert [one.score for one in again.duels] == [1.0, 0.5, 0.0, 1.0]
     preferred("simpleqa", before, after, prefer, "rank 2", workers=1)
     assert asked[paid + 12 :] == ["1?", "1?", "2?", "2?", "4?", "4?"], "another judge starts anew"
+
+
+def test_reasoning_that_the_prompt_began_and_that_does_not_end_is_no_answer(tmp_path: Path) -> None:
+    before, after = (evaluated(tmp_path / name, name, {"1": GOOD}) for name in ("a", "b"))
+    marked = [replace(one, marks={"prefill": "<think>"}) for one in after.samples["simpleqa"]]
+    write_samples(after.folder / "samples.jsonl", marked)
+    ((_, first, second),) = written_in_both("simpleqa", before, read_output(after.folder))
+    assert (first, second) == (GOOD, "")
 
 
 def test_report_asks_a_judge(

@@ -144,6 +144,13 @@ def _form(text: str) -> _Form:
     return _Form(text, _quantity(text), _date(text), _words(text), _marks(text))
 
 
+def unaccented(text: str) -> str:
+    """The cleaned text, casefolded, without accents and strokes: to look whether texts share a word."""
+    letters = unicodedata.normalize("NFD", clean(text).casefold())
+    bare = "".join(char for char in letters if not unicodedata.combining(char))
+    return unicodedata.normalize("NFC", bare).translate(_LETTERS)
+
+
 # Letters with a stroke or joined letters, which Unicode does not decompose.
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}

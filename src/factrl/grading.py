@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from factrl.abstention import abstains, asserted, says_invalid_question
-from factrl.answers import final_answer, is_contentless, matches
+from factrl.answers import SCALES, final_answer, is_contentless, matches, parse_number, unaccented
 from factrl.errors import DataError, LLMError, SetupError, Unscored
 from factrl.extract.marks import content_words
 from factrl.llm import LLM, Reply
@@ -303,10 +303,26 @@ def _is_refused(question: str, answer: str, gold: Sequence[str]) -> bool:
 
 
 def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
-    """Whether an answer shares a word with an accepted one; true where that is made of little words only."""
-    asked, said = content_words(question), content_words(answer)
-    words = [content_words(one) for one in gold]
-    return any(not one or (one - asked or one) & said for one in words)
+    """Whether an answer shares a word with an accepted one; true where that is made of little words only.
+
+    Accents make no difference, `5 million` is `5,000,000`, and a word outside of ASCII may be a part of a
+    longer one: Korean, for one, writes endings right behind it.
+    """
+    asked, said, text = _content(question), _content(answer), unaccented(answer)
+    for one in map(_content, gold):
+        own = one - asked or one
+        if not own or own & said or any(not word.isascii() and word in text for word in own):
+            return True
+    return False
+
+
+_SCALED = re.compile(rf"\d[\d.,]{{0,63}} (?:{'|'.join(SCALES)})")
+
+
+def _content(text: str) -> frozenset[str]:
+    text = unaccented(text)
+    numbers = (parse_number(match[0]) for match in _SCALED.finditer(text))
+    return content_words(text) | {f"{number:f}" for number in numbers if number is not None}
 
 
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:

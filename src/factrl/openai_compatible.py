@@ -152,7 +152,13 @@ class OpenAICompatible:
 
     async def _ask(self, request: dict[str, Any], call: Call) -> Reply:
         def read(document: Any) -> Reply:
-            reply = _read_reply(document)
+            try:
+                reply = _read_reply(document)
+            except Unreadable:  # it is paid for all the same
+                told_in, told_out = _tokens(document)
+                self.meter.tokens_in += told_in or 0
+                self.meter.tokens_out += told_out or 0
+                raise
             tokens_in, tokens_out = reply.tokens_in, reply.tokens_out
             if tokens_in is None:
                 tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
@@ -186,16 +192,23 @@ def _read_reply(document: Any) -> Reply:
         text = reason = None
     if not isinstance(text, str) or not isinstance(reason, str):
         raise Unreadable("answered something other than a chat completion with text")
-    model, request_id, usage = (document.get(key) for key in ("model", "id", "usage"))
-    counts = usage if isinstance(usage, Mapping) else {}
+    model, request_id = (document.get(key) for key in ("model", "id"))
+    tokens_in, tokens_out = _tokens(document)
     return Reply(
         text.encode("utf-8", "replace").decode(),  # JSON can spell half a surrogate pair, files cannot
         finish_reason=reason,
         model=model if isinstance(model, str) else "",
-        tokens_in=_count(counts.get("prompt_tokens")),
-        tokens_out=_count(counts.get("completion_tokens")),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
         request_id=one_line(request_id) if isinstance(request_id, str) else "",
     )
+
+
+def _tokens(document: Any) -> tuple[int | None, int | None]:
+    """Of the prompt and of the reply, as the server counts them."""
+    usage = document.get("usage") if isinstance(document, Mapping) else None
+    counts = usage if isinstance(usage, Mapping) else {}
+    return _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens"))
 
 
 def _count(value: Any) -> int | None:

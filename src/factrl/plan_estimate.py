@@ -16,6 +16,7 @@ import os
 from dataclasses import dataclass
 
 from .data import render_prompt
+from .detect.held_out import FIRST
 from .grading import GRADE_PROMPT, REASONING_PROMPT
 from .plan import Plan
 from .plan_memory import find_shape, memory_of
@@ -89,6 +90,12 @@ def _evaluated(plan: Plan) -> int:
     return len(plan.held_out) * (1 + ((plan.steps - 1) // every if every else 0))
 
 
+def _scored(plan: Plan) -> int:
+    """Held-out answers that the reward scores too, at each evaluation at most."""
+    held_out = len(plan.held_out)
+    return _evaluated(plan) // held_out * min(held_out, FIRST) if held_out else 0
+
+
 def _prompt_bytes(plan: Plan) -> list[int]:
     data = plan.settings.data
     around = len(f"{data.system or ''}{data.prefill}".encode())
@@ -111,18 +118,21 @@ def _policy_tokens(plan: Plan, measured: Measured | None) -> str:
 
 def _judged(plan: Plan, measured: Measured | None) -> _Judged:
     url = plan.settings.judge.url
-    needed = set(plan.reward.missing) - set(_LOCAL)
+    needed = (
+        set(plan.reward.missing) - set(_LOCAL) - ({"rate"} if plan.settings.judge.reward_model else set())
+    )
     if not url or url == LOCAL or not (needed or _evaluated(plan)):
         return _Judged(Spent(), "recipe")
     answers = _bound(plan, "grade", _evaluated(plan))
     if measured is not None:
-        scale, one = plan.completions / measured.completions, measured.spent
+        scale, one = (plan.completions + _scored(plan)) / measured.completions, measured.spent
         trained = Spent(*(round(n * scale) for n in (one.calls, one.tokens_in, one.tokens_out)))
         source = f"measured on {measured.completions} completions"
         return _Judged(trained + answers, source + (", evaluation at most: recipe" if answers.calls else ""))
-    if needed - _PROMPTS.keys() or ("rate" in needed and plan.settings.judge.reward_model):
+    if needed - _PROMPTS.keys():
         return _Judged(None, "")
-    return _Judged(sum((_bound(plan, name, plan.completions) for name in needed), answers), "recipe, at most")
+    rewarded = plan.completions + _scored(plan)
+    return _Judged(sum((_bound(plan, name, rewarded) for name in needed), answers), "recipe, at most")
 
 
 _PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}

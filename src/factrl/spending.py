@@ -5,6 +5,7 @@ all processes and all sessions of the run.  A step that was killed halfway is no
 
 A run stops after the last step behind which another one still fits, taken to cost as much as the dearest so
 far; what that guess misses is held back by the client itself, which asks no more once the cap is reached.
+Each process has an equal share of what is left, dealt anew after each step.
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ class Spending:
         self._meter, self._price, self._cap = meter, price, cap
         self._before = (before or Account()).total
         self.account = before or Account()
+        self._shares: list[float] = []  # what each process may have spent by the end of its next step
+        self._used_up = False  # a process has spent its share
 
     def here(self) -> Spent:
         """What this process has spent in this session."""
@@ -126,11 +129,12 @@ class Spending:
         step = total - self.account.total
         dearest = max(self.account.dearest, step, key=self._weight)
         self.account = Account(total, dearest)
+        self._deal([one.cost(self._price or (0.0, 0.0)) for one in everyone])
 
     @property
     def over(self) -> bool:
         """Whether another step may cost more than is left."""
-        return bool(overdraft(self.account, self._price, self._cap))
+        return bool(self.why())
 
     def told(self) -> str:
         """What was spent, for a person."""
@@ -140,12 +144,34 @@ class Spending:
 
     def why(self) -> str:
         """Why the run stops; empty while it does not."""
-        return overdraft(self.account, self._price, self._cap)
+        why = overdraft(self.account, self._price, self._cap)
+        if why or not self._used_up:
+            return why
+        return (
+            f"one of {len(self._shares)} processes has used up its share of run.max_cost = ${self._cap:g}, "
+            f"of which the judge has cost {self.told().rpartition(', ')[2]}"
+        )
 
     def save(self, run: Path) -> None:
         """Write the account into the run folder."""
         told = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
         write_whole(run / FILE, json.dumps(told).encode())
+
+    def _deal(self, costs: Sequence[float]) -> None:
+        """Give every process an equal share of what is left.
+
+        Args:
+            costs: US dollars that each has spent in this session.
+        """
+        count = len(costs)
+        first = allowance(Account(self._before), self._price, self._cap, count)
+        left = allowance(self.account, self._price, self._cap, count)
+        if first is None or left is None:
+            return
+        shares = self._shares or [first] * count
+        self._used_up = any(cost >= share for cost, share in zip(costs, shares, strict=True))
+        self._shares = [cost + left for cost in costs]
+        self._meter.allow(self.here().cost(self._price or (0.0, 0.0)) + left)
 
     def _weight(self, spent: Spent) -> float:
         return spent.cost(self._price or (1.0, 1.0))

@@ -82,6 +82,10 @@ class Meter:
             return None
         return (self.tokens_in * self._price[0] + self.tokens_out * self._price[1]) / 1e6
 
+    def allow(self, max_cost_usd: float) -> None:
+        """Another `max_cost_usd`, of which what was spent so far is a part."""
+        self._max_cost = max_cost_usd
+
     def no_more_calls(self) -> str:
         """Why no further call may be made; empty when one may."""
         if self._max_calls is not None and self.calls >= self._max_calls:

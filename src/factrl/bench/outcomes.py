@@ -169,6 +169,8 @@ def sample_of(
         marks["false_premise"] = example.false_premise
     if "right" in example.meta:
         marks["chance"] = sum(example.meta["right"]) / len(example.meta["right"])
+    if wrote is not None and wrote.prefill:
+        marks["prefill"] = wrote.prefill
     return Sample(
         benchmark=benchmark.name,
         id=example.id,

@@ -10,7 +10,7 @@ from factrl.bench.results import Output
 from factrl.bench.samples import Sample, by_question
 from factrl.bench.winrate import Duel, Prefer, WinRate, duel, summarise_duels
 from factrl.journal import Journal
-from factrl.types import Example
+from factrl.types import Completion, Example
 from factrl.writers import digest_of
 
 FOLDER = "preferences"  # of the later evaluation
@@ -76,5 +76,7 @@ def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Exam
     return found
 
 
-def _text(group: Sequence[Sample]) -> str | None:
-    return group[0].completion if group else None
+def _text(group: Sequence[Sample]) -> Completion | None:
+    if not group or group[0].completion is None:
+        return None
+    return Completion(group[0].completion, prefill=group[0].marks.get("prefill", ""))

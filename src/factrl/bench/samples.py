@@ -26,7 +26,8 @@ class Sample:
         answer, how, floored, why: as in `Grade`.
         confidence: how sure the model said it is, 0 to 1; None when it was not asked or did not say.
         values: other numbers of this answer, such as `mc2`.
-        marks: what is known of the question: `answerable`, `false_premise`, `chance`.
+        marks: what is known of the question: `answerable`, `false_premise`, `chance`; and `prefill`, with
+            which the prompt began the completion.
     """
 
     benchmark: str

@@ -14,7 +14,7 @@ from ..escape import one_line
 from ..plan import Plan, make_plan, run_settings
 from ..plan_estimate import estimate
 from ..run_page import PAGE
-from ..settings import TrainSettings
+from ..settings import RunSettings, TrainSettings
 from ..spending import OverBudget
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import complain, say, tell
@@ -123,7 +123,7 @@ def _train(args: argparse.Namespace) -> int:
     except OverBudget as error:
         complain(str(error))
         return _OVER_BUDGET
-    tell(_what_next(folder))
+    tell(_what_next(folder, settings))
     say(str(folder))
     return 0
 
@@ -207,10 +207,17 @@ def _estimated(plan: Plan) -> dict[str, str]:
         return estimate(plan, why_not=str(error))
 
 
-def _what_next(folder: Path) -> str:
+def _what_next(folder: Path, settings: RunSettings) -> str:
     model, recipe = shlex.quote(str(folder / "model")), shlex.quote(str(folder / "config.toml"))
+    told = settings.train
+    apart = ""  # what vLLM cannot load in one process: a server of TRL's, an adapter without its base
+    if told.use_vllm and (told.vllm_mode == "server" or settings.model.lora):
+        apart = " train.use_vllm=false" + (
+            " train.vllm_server_base_url=" if told.vllm_server_base_url else ""
+        )
     return (
         f"look at it: {shlex.quote(str(folder / PAGE))}\n"
-        f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after.json\n"
+        f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} "
+        f"--output after.json{apart}\n"
         f"train on:   factrl train --resume {shlex.quote(str(folder))} --steps MORE"
     )

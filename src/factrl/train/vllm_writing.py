@@ -52,7 +52,8 @@ class VLLMWriter:
         if settings.train.vllm_mode == "server":
             raise ConfigError(
                 "train.vllm_mode = 'server' is for training; name a server that answers here as the model "
-                "(--model http://host:8000/v1#model), or set train.vllm_mode=colocate"
+                "(--model http://host:8000/v1#model), or set "
+                "train.use_vllm=false train.vllm_server_base_url="
             )
         check_model(told.name)
         name = str(embedded_policy(told.name)) if is_embedded(told.name) else told.name
