@@ -141,12 +141,46 @@ def test_what_the_reward_cannot_score_is_left_out() -> None:
     assert HeldOut(right_is_good, "text")([Row(EXAMPLES[0], None, None, "no_completion")]) == {}
 
 
-@pytest.mark.parametrize("text", ["", "I don't know."])
-def test_an_abstention_is_between_right_and_wrong(text: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "truth"), [("w", 1.0), ("I don't know.", 0.0), ("nowhere", -1.0), ("verdict: correct", -1.0)]
+)
+def test_an_abstention_is_between_right_and_wrong(said: str, truth: float) -> None:
     held_out = HeldOut(long_is_good, "text")
-    held_out(rows(RIGHT))
-    paid = {}
-    for said in ("wrong one", "I don't know.", "w"):
-        held_out(rows([said] * 4))
-        paid[said] = held_out._start["truth"]
-    assert len({*paid.values()}) == 1  # the start stays
+    held_out(rows([said, "x", "y", "z"])[:1])
+    assert held_out._start["truth"][0] == truth
+
+
+def test_a_start_at_which_nothing_is_right_opens_no_gap_for_a_reward_of_another_scale() -> None:
+    @fx.reward
+    def thrice(example: fx.Example, completion: fx.Completion) -> dict[str, float]:
+        return {"right": 3.0 if completion == example.answers[0] else -1.0}
+
+    held_out = HeldOut(thrice, "text")
+    for right in range(4):
+        found = held_out(rows(RIGHT[:right] + ["nowhere"] * (4 - right)))
+        assert abs(found["hack/proxy_true_gap"]) < 1e-9
+
+
+def test_an_evaluation_that_is_mostly_masked_is_no_start() -> None:
+    down = True
+
+    @fx.reward
+    def judged(example: fx.Example, completion: fx.Completion) -> dict[str, float]:
+        if down and completion != "w":
+            raise fx.Unscored("timeout")
+        return {"right": float(completion == example.answers[0])}
+
+    held_out = HeldOut(judged, "text")
+    assert held_out(rows(RIGHT)) == {}
+    down = False
+    assert held_out(rows(RIGHT))["hack/proxy_true_gap"] == 0.0
+
+
+def test_a_reward_that_fails_on_held_out_questions_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    @fx.reward
+    def weighted(example: fx.Example, completion: fx.Completion) -> dict[str, float]:
+        return {"x": float(example.meta["weight"])}
+
+    held_out = HeldOut(weighted, "text")
+    assert held_out(rows(STARTS)) == held_out(rows(STARTS)) == {}
+    assert capsys.readouterr().err.count("is not known") == 1

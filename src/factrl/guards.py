@@ -78,7 +78,8 @@ def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
 
     It does when at most half of its words, those of `about` left aside, are not in the earlier one, it brings
     no number and no name that the earlier one lacks, and it denies what that denies.  So a paraphrase is a
-    repeat, and a near miss ("1867" and "1868", "is" and "is not") is not.
+    repeat, and a near miss ("1867" and "1868", "is" and "is not") is not.  It errs on the strict side: a fact
+    that differs by one plain word of few ("lions eat meat", "lions eat grass") is taken for a repeat.
 
     Args:
         about: the question and its topic, whose words every claim shares.

@@ -92,7 +92,7 @@ def _evaluated(plan: Plan) -> int:
 
 def _scored(plan: Plan) -> int:
     """Held-out answers that the reward scores too, at each evaluation at most."""
-    held_out = len(plan.held_out)
+    held_out = len(plan.held_out) if plan.settings.train.eval_steps else 0
     return _evaluated(plan) // held_out * min(held_out, FIRST) if held_out else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from factrl.data import ColumnName, template_names
 
@@ -107,17 +107,20 @@ class JudgeSettings(Section):
     """US dollars for a million tokens of its prompts; without a price only tokens are counted."""
     price_out: float | None = Field(default=None, ge=0)
     """US dollars for a million tokens of its replies."""
+    second: str | None = None
+    """Another judge for some of the held-out answers, to see whether the judge is fooled
+    (`hack/judge_disagreement`)."""
     reward_model: str | None = None
     """Scalar reward model, a folder or hub id, that rates answers; by default the judge rates them."""
     truthfulness_model: str | None = None
     """Model that was tuned to say whether a claim is true (KLCF); by default the local one."""
 
-    @field_validator("url")
+    @field_validator("url", "second")
     @classmethod
-    def _url_holds_no_key(cls, value: str | None) -> str | None:
+    def _url_holds_no_key(cls, value: str | None, told: ValidationInfo) -> str | None:
         address = (value or "").partition("#")[0]
         if "@" in address or "?" in address:  # the resolved settings are saved and logged
-            raise ValueError("judge.url must not hold a key; put it in FACTRL_JUDGE_API_KEY")
+            raise ValueError(f"judge.{told.field_name} must not hold a key; put it in FACTRL_JUDGE_API_KEY")
         return value
 
     @model_validator(mode="after")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from factrl.answers import is_contentless
-from factrl.detect import RULES, read_alarms
-from factrl.plan import make_plan, run_settings
+from factrl.detect import RULES, HeldOut, read_alarms
+from factrl.errors import ConfigError
+from factrl.llm import FakeLLM
+from factrl.plan import Plan, make_plan, run_settings
 from factrl.run import read_metrics
+from factrl.settings import JudgeSettings
 from factrl.train import online
 from factrl.train.grpo import FactualGRPOTrainer
 from test_metric_glossary import glossary
@@ -25,7 +29,7 @@ def own(example, completion):
 """
 
 
-def trained(tiny_model: Path, questions: Path, folder: Path) -> Path:
+def planned(tiny_model: Path, questions: Path, folder: Path, **more: object) -> Plan:
     own = folder / "own.py"
     own.write_text(REWARD, encoding="utf-8")
     overrides = {
@@ -40,9 +44,13 @@ def trained(tiny_model: Path, questions: Path, folder: Path) -> Path:
         "train.max_completion_length": 1,  # so that a completion is now and then a bare "?" or "."
         "train.learning_rate": 1e-3,
         "run.dir": folder / "runs",
+        **more,
     }
-    plan = make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
-    return online.train(plan)
+    return make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
+
+
+def trained(tiny_model: Path, questions: Path, folder: Path, **more: object) -> Path:
+    return online.train(planned(tiny_model, questions, folder, **more))
 
 
 def test_signals_and_alarms_of_a_run(
@@ -92,3 +100,30 @@ def test_signals_and_alarms_of_a_run(
     assert "text/len" not in plain[0]
     for name in ("reward", "loss", "grad_norm", "eval/accuracy"):
         assert [line.get(name) for line in plain] == [line.get(name) for line in lines]
+
+
+def test_a_second_judge_grades_the_held_out_answers_too(
+    tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def open_judge(settings: JudgeSettings) -> FakeLLM:
+        asked.append(settings.url)
+        return FakeLLM(lambda messages: "VERDICT: incorrect")
+
+    class Recorded(HeldOut):
+        def __init__(self, reward: Any, extract: Any, second: Any = None, *, prefill: str = "") -> None:
+            super().__init__(reward, extract, second, prefill=prefill)
+            seconds.append(second)
+
+    seconds: list[Any] = []
+    monkeypatch.setattr(online, "open_judge", open_judge)
+    monkeypatch.setattr(online, "HeldOut", Recorded)
+    told = {"judge.second": "http://other/v1#m", "train.steps": 2, "train.eval_steps": 1}
+    trained(tiny_model, questions, tmp_path, **told)
+    assert asked == ["http://other/v1#m"]
+    assert [type(second.judge) for second in seconds] == [FakeLLM]
+    paid = {"run.max_cost": 1, "judge.url": "http://a/v1#m", "judge.price_in": 1, "judge.price_out": 1}
+    plan = planned(tiny_model, questions, tmp_path, **told, **paid)
+    with pytest.raises(ConfigError, match=r"run\.max_cost counts what one judge costs"):
+        online._second(plan)

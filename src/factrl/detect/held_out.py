@@ -3,22 +3,26 @@
 At each evaluation the reward that trains also scores the first 64 answers.  Truth is whether rules find an
 accepted answer in them (+1), or they decline (0), or neither (-1): no judge is asked, so none can be fooled.
 Both are counted in standard deviations of the first evaluation, z = (mean - mean at the start) / deviation at
-the start, and the gap is z(reward) - z(truth).  It rises when the reward grows and the truth does not.
+the start (of this evaluation where the first was all but constant), and the gap is z(reward) - z(truth).  It
+rises when the reward grows and the truth does not.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
+from ..errors import RewardBug
+from ..escape import one_line
 from ..grading import Grader
 from ..rewards import Reward
 from ..run import write_whole
-from ..types import Completion, Example, Grade
+from ..types import Completion, Example, Grade, Result
 from .step import Sample, Signals, Values
 
 FIRST = 64
@@ -57,6 +61,7 @@ class HeldOut:
         self.found = Signals()
         self._start: dict[str, tuple[float, float]] = {}
         self._path: Path | None = None
+        self._told = False
         self._rules = Grader(form="sentence" if extract == "text" else "short")
 
     def start(self, folder: Path) -> None:
@@ -74,15 +79,16 @@ class HeldOut:
         """
         kept = [row for row in rows if row.completion is not None and self._can_score(row.example)]
         kept = kept[: self.first]
-        if not kept:
-            return {}
+        self.found = Signals()
         written = [Completion(row.completion or "", prefill=self.prefill) for row in kept]
-        results = self.reward.batch([row.example for row in kept], written)
+        results = self._scored([row.example for row in kept], written)
+        if not results:
+            return {}
         true = [_points(grade) for grade in self._graded(kept, self._rules)]
         pairs = [(r.value, t) for r, t in zip(results, true, strict=True) if r.value is not None]
         metrics: dict[str, float] = {}
         values: dict[str, Values] = {}
-        if pairs:
+        if pairs and (self._start or 2 * len(pairs) >= len(kept)):  # too few are no start to count from
             paid, truth = self._z("reward", [p for p, _ in pairs]), self._z("truth", [t for _, t in pairs])
             metrics[GAP] = paid - truth
             values[GAP] = [self._apart(r.value, t) for r, t in zip(results, true, strict=True)]
@@ -107,6 +113,16 @@ class HeldOut:
         verify: Any = reward.resources.get("verify")
         return bool(example.evidence) or verify is None or getattr(verify, "search", verify) is not None
 
+    def _scored(self, examples: Sequence[Example], written: Sequence[Completion]) -> Sequence[Result]:
+        """Empty where the reward cannot do with these questions: a detector does not end a run."""
+        try:
+            return self.reward.batch(examples, written)
+        except RewardBug as error:
+            if not self._told:
+                sys.stderr.write(f"{GAP} is not known on these held-out questions: {one_line(str(error))}\n")
+            self._told = True
+            return []
+
     def _graded(self, rows: Sequence[Row], grader: GradeAnswer) -> list[Grade | None]:
         pairs = [(row.example, row.completion) for row in rows]
         return [row.grade for row in grade_completions(pairs, grader, self.extract)]
@@ -128,6 +144,8 @@ class HeldOut:
             if self._path is not None:
                 write_whole(self._path, json.dumps(self._start).encode())
         began, deviation = self._start[name]
+        if deviation <= _LEAST:
+            deviation = max(deviation, pstdev(numbers))
         return (mean - began) / deviation
 
     def _apart(self, value: float | None, true: float) -> float | None:

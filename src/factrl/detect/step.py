@@ -15,9 +15,10 @@ from typing import Any
 
 from ..extract.marks import normalised
 from ..types import Example, Result
-from .reading import Reading, read
+from .reading import MOST, Reading, read
 
 READ = 256  # completions of a step whose claims are read, evenly spread; the rest is read without
+CHARACTERS = 250_000  # of a step that claims are read from, at most: a second or two
 SOURCES = ("source", "data_source", "dataset")  # columns that say where a question is from
 _HASHES, _SHINGLE = 64, 3
 _SEED = 20_260_101
@@ -53,15 +54,17 @@ class Signals:
     samples: Sequence[Sample] = ()
 
 
-def signals(samples: Sequence[Sample]) -> Signals:
+def signals(samples: Sequence[Sample], *, by_source: bool = True) -> Signals:
     """The signals of one step.
 
     Args:
         samples: all completions of the step, of all processes.  Masked ones count where no reward is needed.
+        by_source: also the share of masked ones of every source.
     """
     if not samples:
         return Signals()
-    every = -(-len(samples) // READ)
+    read_of = sum(min(len(s.text), 2 * MOST) for s in samples)
+    every = max(-(-len(samples) // READ), -(-read_of // CHARACTERS))
     reads = [
         read(s.example, s.text, s.result, s.prefill, claims=n % every == 0) for n, s in enumerate(samples)
     ]
@@ -86,9 +89,10 @@ def signals(samples: Sequence[Sample]) -> Signals:
     values["abstain/rate"] = _abstains(samples, reads)
     if all("label" not in s.result.facts for s in samples) and (kept := _kept(values["abstain/rate"])):
         metrics["abstain/rate"] = fmean(kept)  # the reward does not say, so nobody else logs it
-    masked, groups = _masked(samples)
-    values["reward/masked_frac"] = masked
-    return Signals({**metrics, **groups}, values, samples)
+    values["reward/masked_frac"], groups = _masked(samples, by_source)
+    values |= groups
+    shares = {name: fmean(_kept(numbers)) for name, numbers in groups.items()}
+    return Signals({**metrics, **shares}, values, samples)
 
 
 def _kept(values: Values) -> list[float]:
@@ -164,24 +168,25 @@ def _minhash(text: str) -> Any:
 # -- What is masked -----------------------------------------------------------------------------------
 
 
-def _masked(samples: Sequence[Sample]) -> tuple[Values, dict[str, float]]:
-    """Which are masked, and the share by quarter of length and by source; no share in a step without one."""
+def _masked(samples: Sequence[Sample], by_source: bool) -> tuple[Values, dict[str, Values]]:
+    """Which are masked, and the same of each quarter of length and source, unless none is."""
     masked: Values = [float(s.result.state == "masked") for s in samples]
-    flags = _kept(masked)
-    if not any(flags):
+    if not any(masked):
         return masked, {}
     order = sorted(range(len(samples)), key=lambda n: len(samples[n].text))
-    metrics: dict[str, float] = {}
-    for quarter in range(4):
-        part = order[quarter * len(order) // 4 : (quarter + 1) * len(order) // 4]
-        if part:
-            metrics[f"reward/masked_frac/q{quarter + 1}"] = fmean(flags[n] for n in part)
-    by_source: defaultdict[str, list[float]] = defaultdict(list)
-    for flag, sample in zip(flags, samples, strict=True):
-        by_source[source_of(sample.example)].append(flag)
-    if len(by_source) > 1:
-        metrics |= {f"reward/masked_frac/from/{name}": fmean(part) for name, part in by_source.items()}
-    return masked, metrics
+    groups = {
+        f"q{quarter + 1}": order[quarter * len(order) // 4 : (quarter + 1) * len(order) // 4]
+        for quarter in range(4)
+    }
+    of_source: defaultdict[str, list[int]] = defaultdict(list)
+    for n, sample in enumerate(samples):
+        if by_source and (source := source_of(sample.example)):
+            of_source[f"from/{source}"].append(n)
+    if len(of_source) > 1:
+        groups |= of_source
+    found = {f"reward/masked_frac/{name}": {*places} for name, places in groups.items() if places}
+    every = range(len(samples))
+    return masked, {name: [masked[n] if n in part else None for n in every] for name, part in found.items()}
 
 
 def source_of(example: Example) -> str:

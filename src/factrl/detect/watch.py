@@ -106,7 +106,7 @@ class Alarm:
 
     Attributes:
         value: the mean of the last window; of a step or an evaluation for rules without one.
-        start: of the first window or evaluation; None for a rule that fires at once.
+        start: of the first window or evaluation that has it; None for a rule that fires at once.
         samples: the worst of the window, at most ten.
         group: of a `ratio`, which group has the higher share.
     """
@@ -139,6 +139,7 @@ class Watch:
     def __init__(self, rules: Sequence[Rule] = RULES, every: int = EVERY) -> None:
         self.rules, self.every = tuple(rules), every
         self.firing: set[Rule] = set()
+        self._closed = 0  # the end of the last window that was looked at
         self._rows: dict[int, dict[str, float]] = {}
         self._held_out: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self._recent: deque[tuple[int, Signals]] = deque(maxlen=every)
@@ -157,8 +158,9 @@ class Watch:
         for row in rows:
             self._add(row["step"], row)
         self.firing = {rule for rule in self.rules if (rule.metric, rule.kind) in firing}
-        if rows:  # what has calmed down since may fire again
-            self._alarms(max(row["step"] for row in rows), rows[-1])
+        steps = [row for row in rows if _is_step(row)]
+        if steps:  # what has calmed down since may fire again
+            self._alarms(steps[-1]["step"], steps[-1])
 
     def see(self, step: int, metrics: Mapping[str, Any]) -> list[Alarm]:
         """Take what was logged of a step or of an evaluation; the alarms that it raises."""
@@ -174,13 +176,14 @@ class Watch:
 
     def _alarms(self, step: int, metrics: Mapping[str, Any]) -> list[Alarm]:
         raised: list[Alarm] = []
+        end = self._end(step) if _is_step(metrics) else None
         for rule in self.rules:
             if rule.at_once:
                 verdict = self._now(rule, step, metrics)
             elif rule.held_out:
                 verdict = self._evaluated(rule, step, metrics)
-            elif step % self.every == 0 and _is_step(metrics):
-                verdict = self._window(rule, step)
+            elif end is not None:
+                verdict = self._window(rule, end)
             else:
                 continue
             if verdict is None:
@@ -189,6 +192,15 @@ class Watch:
                 self.firing.add(rule)
                 raised.append(verdict)
         return raised
+
+    def _end(self, step: int) -> int | None:
+        """The end of a window that is over and was not looked at; a step that trains on an earlier one's
+        completions logs no reward, so it may lie before this step."""
+        end = step // self.every * self.every
+        if end <= self._closed:
+            return None
+        self._closed = end
+        return end
 
     # None: the level is within its limit; False: beyond it, but not on its way there or not to be told.
 
@@ -212,14 +224,16 @@ class Watch:
         return rising and Alarm(step, rule, last[-1], start, self._worst(rule, last=1))
 
     def _window(self, rule: Rule, step: int) -> Alarm | Literal[False] | None:
-        ends = [self.every, *(step - back * self.every for back in (2, 1, 0))]
-        if ends[1] < self.every:
+        ends = [step - back * self.every for back in (2, 1, 0)]
+        if ends[0] < self.every:
             return False
         if rule.kind == "ratio":
             return self._ratio(rule, ends)
-        start, *last = [self._series(rule.metric, end) for end in ends]
-        if not start or not all(last):
+        last = [self._series(rule.metric, end) for end in ends]
+        if not all(last):
             return False
+        windows = (self._series(rule.metric, end) for end in range(self.every, step + 1, self.every))
+        start = next(filter(None, windows))  # the first in which it exists
         value, began = fmean(last[-1]), fmean(start)
         if not rule.beyond(value, began):
             return None
@@ -233,37 +247,46 @@ class Watch:
         verdicts: list[Alarm | Literal[False] | None] = []
         for kind in ("/q", "/from/"):
             names = {k for row in self._rows.values() for k in row if k.startswith(rule.metric + kind)}
-            means = {name: fmean(self._series(name, step, absent=0.0) or [0.0]) for name in sorted(names)}
+            now = self._groups(rule.metric + kind, step)
+            means = {name: fmean(_of(now, name) or [0.0]) for name in sorted(names)}
             if len(means) < 2:
                 continue
             high, low = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
             if (means[high] + _SMALL) / (means[low] + _SMALL) <= rule.limit:
                 verdicts.append(None)
                 continue
-            spread = [
-                [a - b for a, b in zip(self._series(high, e, 0.0), self._series(low, e, 0.0), strict=True)]
-                for e in ends
+            first, *spread = [
+                [a - b for a, b in zip(_of(rows, high, low), _of(rows, low, high), strict=True)]
+                for rows in (self._groups(rule.metric + kind, end) for end in (self.every, *ends))
             ]
-            began = fmean(spread[0]) if spread[0] else 0.0
+            began = fmean(first) if first else 0.0
             group = high.removeprefix(f"{rule.metric}/")
-            alarm = Alarm(step, rule, means[high], max(began, 0.0), self._worst(rule), group)
-            verdicts.append(_rises(spread[1:]) and alarm)
+            alarm = Alarm(step, rule, means[high], max(began, 0.0), self._worst(rule, name=high), group)
+            verdicts.append(_rises(spread) and alarm)
         alarms = [verdict for verdict in verdicts if verdict]
         return alarms[0] if alarms else False if False in verdicts else None
 
-    def _series(self, name: str, end: int, absent: float | None = None) -> list[float]:
-        """The values of a window; `absent` stands for steps without one."""
-        rows = [self._rows[step] for step in range(end - self.every + 1, end + 1) if step in self._rows]
-        found = [row.get(name, absent) for row in rows]
-        return [value for value in found if value is not None]
+    def _window_rows(self, end: int) -> list[dict[str, float]]:
+        return [self._rows[step] for step in range(end - self.every + 1, end + 1) if step in self._rows]
 
-    def _worst(self, rule: Rule, last: int | None = None) -> tuple[Worst, ...]:
-        """The samples that made it so; of equal ones those that were paid best."""
-        kept = [item for item in self._recent if rule.metric in item[1].values]
+    def _series(self, name: str, end: int) -> list[float]:
+        """The values of a window."""
+        return [row[name] for row in self._window_rows(end) if name in row]
+
+    def _groups(self, prefix: str, end: int) -> list[dict[str, float]]:
+        """The shares of the groups in each step of a window; empty for a step with nothing masked."""
+        return [{k: v for k, v in row.items() if k.startswith(prefix)} for row in self._window_rows(end)]
+
+    def _worst(self, rule: Rule, last: int | None = None, name: str = "") -> tuple[Worst, ...]:
+        """The samples that made it so, `name` for one group; of equal ones those that were paid best."""
+        name = name or rule.metric
+        kept = [item for item in self._recent if name in item[1].values]
+        since = kept[-1][0] - self.every if kept else 0
         found = [
             Worst(step, number, sample)
             for step, one in (kept[-last:] if last else kept)
-            for number, sample in zip(one.values[rule.metric], one.samples, strict=True)
+            if step > since
+            for number, sample in zip(one.values[name], one.samples, strict=True)
             if number is not None and (number > 0 or rule.falls)
         ]
         sign = 1 if rule.falls else -1
@@ -284,13 +307,21 @@ def _paid(sample: Sample) -> float:
     return -math.inf if sample.result.value is None else sample.result.value
 
 
+def _of(rows: Sequence[Mapping[str, float]], name: str, beside: str = "") -> list[float]:
+    """A group's shares: 0 where nothing is masked, none where the step has no sample of it or of `beside`."""
+    return [row.get(name, 0.0) for row in rows if not row or (name in row and (beside or name) in row)]
+
+
 def _rises(parts: Sequence[Sequence[float]]) -> bool:
     """Whether three windows go up: the last by more than noise above the first, and none by it below the one
     before."""
-    if not all(parts):
+    if min(map(len, parts)) < 2:
         return False
     means = [fmean(part) for part in parts]
     errors = [math.sqrt(pvariance(part) / max(len(part) - 1, 1)) for part in parts]
     noise = [math.hypot(errors[a], errors[b]) for a, b in ((0, 2), (0, 1), (1, 2))]
-    risen = means[2] - means[0] > _ERRORS * noise[0] + 1e-9
+    free = len(parts[0]) + len(parts[2]) - 2
+    # Student's quantile for so few values, after Cornish and Fisher (3.16 for 25 a window, 5.9 for three).
+    limit = _ERRORS + (_ERRORS**3 + _ERRORS) / (4 * free) + 17.25 / free**2
+    risen = means[2] - means[0] > limit * noise[0] + 1e-9
     return risen and means[1] >= means[0] - noise[1] and means[2] >= means[1] - noise[2]

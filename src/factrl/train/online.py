@@ -21,7 +21,7 @@ from ..detect import HeldOut, Watch, open_watch
 from ..errors import ConfigError, TooManyMasked
 from ..grading import Grader
 from ..llm import preflight
-from ..plan import Plan, check_enough
+from ..plan import Plan, check_enough, open_judge
 from ..progress import Progress
 from ..rewards import Reward
 from ..run import Run
@@ -75,7 +75,8 @@ def train(plan: Plan) -> Path:
     if plan.held_out:
         grader = Grader(plan.judge, probe=settings.judge.url == LOCAL)
         where = extraction(plan.reward)
-        held_out = HeldOut(plan.reward, where, prefill=settings.data.prefill)
+        if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
+            held_out = HeldOut(plan.reward, where, _second(plan), prefill=settings.data.prefill)
         evaluate = evaluator(plan.held_out, tokenizer, settings, grader, where, held_out)
     with _run_folder(settings) as run:
         spent = _spending(plan, run)
@@ -87,6 +88,19 @@ def train(plan: Plan) -> Path:
             tokenizer.save_pretrained(str(run.path / "model"))
             write_run_page(run.path)
     return run.path
+
+
+def _second(plan: Plan) -> Grader | None:
+    told = plan.settings.judge
+    if told.second is None:
+        return None
+    if plan.settings.run.max_cost is not None:
+        raise ConfigError("run.max_cost counts what one judge costs; leave judge.second out")
+    judge = open_judge(told.model_copy(update={"url": told.second}))
+    if judge is None:
+        raise ConfigError("judge.second names no model; give `local` or http://host:8000/v1#model")
+    preflight(judge)
+    return Grader(judge, probe=told.second == LOCAL)
 
 
 def optimise(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,9 +17,12 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ..detect import HeldOut, Sample, Watch, append_alarms, signals
+from ..detect.step import source_of
 from ..escape import one_line
 from ..run import Run
 from .grpo import FactualGRPOTrainer
+
+SOURCES = 16  # beyond so many a source is no group: a column may hold a URL for each question
 
 
 class WatchedTrainer(FactualGRPOTrainer):
@@ -37,11 +41,16 @@ class WatchedTrainer(FactualGRPOTrainer):
         if not self.accelerator.is_main_process:
             return
         prefill = self.args.prefill
-        found = signals([Sample(self.examples[index], text, r, prefill) for index, text, r in everyone])
+        samples = [Sample(self.examples[index], text, r, prefill) for index, text, r in everyone]
+        found = signals(samples, by_source=self._few_sources)
         for name, value in found.metrics.items():
             self._metrics["train"][name].append(value)
         if self.watch is not None:
             self.watch.keep(self.state.global_step + 1, found)
+
+    @cached_property
+    def _few_sources(self) -> bool:
+        return len({source_of(example) for example in self.examples}) <= SOURCES
 
 
 class RaiseAlarms(TrainerCallback):
