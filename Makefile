@@ -6,7 +6,7 @@ INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-faults test-security check docs bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-faults test-security test-mutations check docs bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml
 test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml, with a line for each
 	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
 	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
+
+test-mutations: $(VENV)/.dev ## each guard and invariant switched off once: a test must notice (five minutes)
+	$(VENV)/bin/python benchmarks/mutations.py
 
 check: $(VENV)/.dev ## lint, formatting and types
 	$(VENV)/bin/ruff check .

@@ -142,3 +142,11 @@ def test_no_evidence_at_all_is_an_error_of_the_call():
 
 def test_judges_by_name():
     assert open_judge("weak").weak
+
+
+def test_controls_are_for_a_server_that_is_asked_in_words(curie):
+    assert open_verifier(docs=[curie], llm=FakeLLM([]), controls=True).judge.controls
+    assert not open_verifier(docs=[curie], llm=FakeLLM([])).judge.controls
+    for named in ({}, {"llm": FakeLLM([]), "judge": "weak"}, {"llm": FakeLLM([]), "preset": "factscore"}):
+        with pytest.raises(ConfigError, match="controls are for a server"):
+            open_verifier(docs=[curie], controls=True, **named)

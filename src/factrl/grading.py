@@ -12,17 +12,18 @@ all accepted answers, and in words of our own.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from factrl.abstention import abstains, asserted, says_invalid_question
-from factrl.answers import SCALES, final_answer, is_contentless, matches, parse_number, unaccented
+from factrl.answers import final_answer, is_contentless, matches
 from factrl.errors import DataError, LLMError, SetupError, Unscored
-from factrl.extract.marks import content_words
 from factrl.llm import LLM, Reply
 from factrl.mentions import MAX_MENTIONS, mentions
 from factrl.quoting import forges, quoted_message
+from factrl.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 from factrl.types import Grade, Label
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
@@ -36,7 +37,6 @@ Form = Literal["short", "sentence"]
 _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
-_OR = re.compile(r",?\s+or\s+|\s*(?:/|或者|还是|或)\s*", re.I)
 _DECOY = "Ysolde Tarquin-Obregast of Vehm"  # nobody's answer to anything
 
 GRADE_PROMPT = """\
@@ -127,6 +127,8 @@ class Grader:
             "or" another.  And it is asked again after each `correct`, with a made-up accepted answer: one
             that still says `correct` did not look at the accepted answers.  An answer that imitates our
             format or a chat template is asked about again in any case.
+        brief: ask in a few lines and read one letter.  A judge of 1.5 billion parameters says `correct` of
+            nearly everything to the long prompt, and the probe then masks right answers (docs/results.md).
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class Grader:
         form: Form = "short",
         max_answer_chars: int | None = None,
         probe: bool = False,
+        brief: bool = False,
     ) -> None:
         if form not in _LIMITS:
             raise SetupError(f"form is one of {', '.join(map(repr, _LIMITS))}, not {form!r}")
@@ -143,6 +146,7 @@ class Grader:
         self.form = form
         self.max_answer_chars = _LIMITS[form] if max_answer_chars is None else max_answer_chars
         self.probe = probe
+        self._ask = ask_briefly if brief else _ask_grade
 
     def __call__(
         self,
@@ -185,16 +189,18 @@ class Grader:
             return Grade("correct" if right else "incorrect", answer, how="rules")
         if len(answer) > max(self.max_answer_chars, *map(len, gold)):
             return _floored("oversize_answer", answer)
-        if self.judge is None or (self.probe and not false_premise and _is_refused(question, answer, gold)):
+        if self.judge is None or (
+            self.probe and not false_premise and names_no_answer(question, answer, gold)
+        ):
             return Grade("incorrect", answer, how="rules")
         return self._judged(self.judge, question, answer, gold)
 
     def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> Grade:
         forged = forges(answer)
         try:
-            verdict, why = _ask_grade(judge, question, answer, gold)
+            verdict, why = self._ask(judge, question, answer, gold)
             if verdict == "correct" and (self.probe or forged):
-                _probe(judge, question, answer)
+                self._swap(judge, question, answer)
         except LLMError:
             raise
         except Unscored:
@@ -203,10 +209,23 @@ class Grader:
             raise
         return Grade(_VERDICTS[verdict], answer, how="judge", why=why)
 
+    def _swap(self, judge: LLM, question: str, answer: str) -> None:
+        if self._ask(judge, question, answer, [_DECOY])[0] == "correct":
+            detail = f"the judge accepts {answer!r} for a made-up accepted answer as well"
+            raise Unscored("judge_ignores_gold", detail, stage="judge")
+
+
+def graded_by(judge: LLM | None) -> str:
+    """What decides grades, for whatever keeps them: rules alone, or a judge and how it is asked."""
+    if judge is None:
+        return "rules"
+    prompts = hashlib.sha256((GRADE_PROMPT + BRIEF_PROMPT).encode()).hexdigest()[:16]
+    return f"{getattr(judge, 'identity', repr(judge))} {prompts}"
+
 
 def has_grade(reply: Reply) -> bool:
-    """Whether a judge's reply to `GRADE_PROMPT` can be read, and so may be kept."""
-    return _readable(reply, _VERDICTS)
+    """Whether a judge's reply to `GRADE_PROMPT` or `BRIEF_PROMPT` can be read, and so may be kept."""
+    return _readable(reply, _VERDICTS) or is_letter(reply)
 
 
 def has_rating(reply: Reply) -> bool:
@@ -294,47 +313,10 @@ def _readable(reply: Reply, words: Mapping[str, Any]) -> bool:
     return True
 
 
-def _is_refused(question: str, answer: str, gold: Sequence[str]) -> bool:
-    """Whether an answer is wrong without asking a small judge: it names nothing accepted, or hedges."""
-    if not _near(question, answer, gold):
-        return True
-    right = [matches(part, gold) is not None for part in _OR.split(answer) if part.strip()]
-    return any(right) and not all(right)
-
-
-def _near(question: str, answer: str, gold: Sequence[str]) -> bool:
-    """Whether an answer shares a word with an accepted one; true where that is made of little words only.
-
-    Accents make no difference, `5 million` is `5,000,000`, and a word outside of ASCII may be a part of a
-    longer one: Korean, for one, writes endings right behind it.
-    """
-    asked, said, text = _content(question), _content(answer), unaccented(answer)
-    for one in map(_content, gold):
-        own = one - asked or one
-        if not own or own & said or any(not word.isascii() and word in text for word in own):
-            return True
-    return False
-
-
-_SCALED = re.compile(rf"\d[\d.,]{{0,63}} (?:{'|'.join(SCALES)})")
-
-
-def _content(text: str) -> frozenset[str]:
-    text = unaccented(text)
-    numbers = (parse_number(match[0]) for match in _SCALED.finditer(text))
-    return content_words(text) | {f"{number:f}" for number in numbers if number is not None}
-
-
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:
     # The accepted answers come before the answer: a weak judge was fooled more often the other way round.
     data = {"question": question, "accepted_answers": list(gold), "answer": answer}
     return _ask(judge, GRADE_PROMPT, data, _VERDICTS)
-
-
-def _probe(judge: LLM, question: str, answer: str) -> None:
-    if _ask_grade(judge, question, answer, [_DECOY])[0] == "correct":
-        detail = f"the judge accepts {answer!r} for a made-up accepted answer as well"
-        raise Unscored("judge_ignores_gold", detail, stage="judge")
 
 
 def _ask(llm: LLM, prompt: str, data: Mapping[str, Any], words: Mapping[str, Any]) -> tuple[str, str]:

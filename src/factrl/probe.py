@@ -25,7 +25,7 @@ from factrl.bench.metrics import wilson
 from factrl.bench.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.bench.shortqa import Row as Graded
 from factrl.errors import ConfigError, Unscored
-from factrl.grading import GRADE_PROMPT
+from factrl.grading import graded_by
 from factrl.journal import Journal
 from factrl.llm import LLM
 from factrl.progress import Progress
@@ -187,10 +187,9 @@ def job(
     writer: Writer, judge: LLM | None, *, temperature: float, top_p: float, seed: int, extract: Extract
 ) -> Mapping[str, Any]:
     """What decides the samples of a question and their grades, for the head of a journal."""
-    rules = "rules" if judge is None else f"{getattr(judge, 'identity', judge)!s} {digest_of(GRADE_PROMPT)}"
     return {
         "model": writer.identity,
-        "grader": rules,
+        "grader": graded_by(judge),
         "extract": extract,
         "temperature": temperature,
         "top_p": top_p,

@@ -45,7 +45,8 @@ class Supplier:
 
     def grade(self) -> Grader:
         judge = self._kept(self.judge, has_grade)
-        return Grader(judge, probe=self.models.url == LOCAL)  # a small model too often says yes
+        small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
+        return Grader(judge, probe=small, brief=small)
 
     def reason(self) -> Any:
         return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))

@@ -161,6 +161,8 @@ class VerifierSettings(Section):
     """Serper-compatible search server, for questions that come without evidence."""
     judge: str | None = None
     """Instead of the preset's own: `local`, `weak`, `nli:NAME` of any cross-encoder, or `own:FOLDER`."""
+    controls: bool = False
+    """Put a true and a false claim of ours into every call; what gets one wrong is masked. Needs a server."""
     k: Positive | None = None
     """Passages for a claim instead of the preset's number."""
     max_claims: Positive | None = None

@@ -190,10 +190,11 @@ def _eval_file(args: argparse.Namespace) -> int:
             preflight(judge)
     if judge is None:
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    small = args.judge == LOCAL
     with Progress("grade", len(answered)) as progress:
         rows = grade_completions(
             answered,
-            Grader(judge, form=args.form or "short", probe=args.judge == LOCAL),
+            Grader(judge, form=args.form or "short", probe=small, brief=small),
             extract,
             on_row=progress.advance,
         )

@@ -24,7 +24,7 @@ from ..bench.stored import known_questions, stored_texts
 from ..bench.suite import How, Result, evaluate
 from ..config import load_settings, peek
 from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
-from ..grading import GRADE_PROMPT, Form, Grader
+from ..grading import Form, Grader, graded_by
 from ..llm import LLM, preflight
 from ..papers import settings_of
 from ..plan import open_judge, run_settings
@@ -54,9 +54,10 @@ def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) ->
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
     extract: Extract = args.extract or extract_of(settings.paper, settings.reward)
     folder = Path(args.output)
+    small = settings.judge.url == LOCAL
     with Mathematician() as mathematician:
         tools = Tools(
-            Grader(judge, form=_form(args, extract), probe=settings.judge.url == LOCAL),
+            Grader(judge, form=_form(args, extract), probe=small, brief=small),
             mathematician,
             extract,
             args.confidence,
@@ -161,7 +162,7 @@ def _evaluate(
             how,
             folder,
             tools,
-            f"{_judge_identity(judge)} {_form(args, tools.extract)} {tools.extract}",
+            f"{graded_by(judge)} {_form(args, tools.extract)} {tools.extract}",
             model=model,
             stored=stored,
             checker=checker,
@@ -182,12 +183,6 @@ def _quality(path: str) -> JudgeQuality:
         raise ConfigError(f"--judge-quality {path}: {error}") from error
 
 
-def _judge_identity(judge: LLM | None) -> str:
-    if judge is None:
-        return "rules"
-    return f"{getattr(judge, 'identity', repr(judge))} {digest_of(GRADE_PROMPT)}"
-
-
 def _form(args: argparse.Namespace, extract: Extract) -> Form:
     """What rules expect an answer to be: a text that is graded whole is sentences."""
     return args.form or ("sentence" if extract == "text" else "short")
@@ -201,7 +196,7 @@ def _about(
         "factrl": __version__,
         "model": args.model or settings.model.name,
         "completions": args.completions,
-        "judge": _judge_identity(judge),
+        "judge": graded_by(judge),
         "seed": settings.run.seed,
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,

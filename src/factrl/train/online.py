@@ -73,7 +73,8 @@ def train(plan: Plan) -> Path:
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
     evaluate = held_out = None
     if plan.held_out:
-        grader = Grader(plan.judge, probe=settings.judge.url == LOCAL)
+        small = settings.judge.url == LOCAL
+        grader = Grader(plan.judge, probe=small, brief=small)
         where = extraction(plan.reward)
         if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
             held_out = HeldOut(plan.reward, where, _second(plan), prefill=settings.data.prefill)
@@ -100,7 +101,7 @@ def _second(plan: Plan) -> Grader | None:
     if judge is None:
         raise ConfigError("judge.second names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
-    return Grader(judge, probe=told.second == LOCAL)
+    return Grader(judge, probe=told.second == LOCAL, brief=told.second == LOCAL)
 
 
 def optimise(

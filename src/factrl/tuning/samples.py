@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ..bench.shortqa import grade_completions
 from ..errors import TooManyMasked, Unscored
-from ..grading import GRADE_PROMPT
+from ..grading import graded_by
 from ..journal import Journal
 from ..progress import Progress
 from ..resources import supply
@@ -148,7 +148,7 @@ def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
             for text, row in zip(texts, rows, strict=True)
         ]
 
-    return grade, {"measure": "grade", "judge": _judge(plan), "extract": extract}
+    return grade, {"measure": "grade", "judge": graded_by(plan.judge), "extract": extract}
 
 
 def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
@@ -161,7 +161,7 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
         return grading(plan)
     models = plan.settings.judge.model_dump(include={"reward_model", "truthfulness_model"})
     told = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
-    about = {"measure": plan.settings.measure, "judge": _judge(plan), "settings": told}
+    about = {"measure": plan.settings.measure, "judge": graded_by(plan.judge), "settings": told}
     if plan.reward is None:
         return _precision(plan), about
     reward = supply(plan.reward, supplier=plan.supplier())
@@ -207,12 +207,6 @@ def _value(report: Report) -> Mapping[str, Any]:
 
 def _ours(cause: str | None) -> bool:
     return cause is not None and cause not in THEIR_OWN
-
-
-def _judge(plan: TunePlan) -> str:
-    if plan.judge is None:
-        return "rules alone"
-    return f"{getattr(plan.judge, 'identity', repr(plan.judge))} {digest_of(GRADE_PROMPT)}"
 
 
 def _plain(written: Completion | Unscored) -> Mapping[str, Any]:

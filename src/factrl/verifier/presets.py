@@ -37,6 +37,7 @@ class _Asked:
     llm: LLM | None
     judge: str | Judge | None
     store: Store | None
+    controls: bool = False
 
     def server(self, preset: str) -> LLM:
         if self.llm is None:
@@ -78,6 +79,7 @@ def open_verifier(
     web: str | WebSearch | None = None,
     llm: LLM | None = None,
     judge: str | Judge | None = None,
+    controls: bool = False,
     k: int | None = None,
     max_claims: int | None = None,
     max_chars: int | None = None,
@@ -91,6 +93,8 @@ def open_verifier(
             One of the three, or none where evidence comes with every text.
         llm: finds the claims and judges; the published presets need it where they ask one.
         judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, `own:FOLDER`.
+        controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
+            preset `local` asks a server.
         k: passages for a claim instead of the preset's number.
         max_claims, max_chars: limits of `Verifier`.
         store: keeps verdicts and claims.
@@ -103,7 +107,9 @@ def open_verifier(
         raise ConfigError(
             f"unknown preset {preset!r}{nearest(preset, _PRESETS)} (there are: {', '.join(_PRESETS)})"
         )
-    asked = _Asked(_open_search(docs, index, web), llm, judge, store)
+    if controls and (preset != "local" or llm is None or judge is not None):
+        raise ConfigError("controls are for a server that the preset local asks: give llm and no judge")
+    asked = _Asked(_open_search(docs, index, web), llm, judge, store, controls)
     extract, chosen, settings = _PRESETS[preset](asked)
     limits = {"k": k, "max_claims": max_claims, "max_chars": max_chars}
     settings.update({name: value for name, value in limits.items() if value is not None})
@@ -163,7 +169,8 @@ def open_judge(name: str) -> Judge:
 def _local(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
     llm = asked.llm
     if llm is not None:
-        return asked.claims(llm, "factscore"), asked.judge_or(lambda: LLMJudge(llm)), {}
+        judge = asked.judge_or(lambda: LLMJudge(llm, controls=asked.controls))
+        return asked.claims(llm, "factscore"), judge, {}
     return ClauseClaims(), asked.judge_or(_best_here), {}
 
 
