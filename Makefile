@@ -6,7 +6,7 @@ INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-faults test-security test-mutations check docs bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-faults test-security test-mutations check docs bench bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,19 @@ check: $(VENV)/.dev ## lint, formatting and types
 
 docs: $(VENV)/.docs ## the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build
+
+bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (FACTRL_DATA)
+	$(VENV)/bin/python benchmarks/step.py 3
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/overlap.py
+	$(VENV)/bin/python benchmarks/scaling.py
+	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
+	$(VENV)/bin/python benchmarks/lab.py
+	$(VENV)/bin/python benchmarks/grader.py
+	$(VENV)/bin/python benchmarks/search.py
+	$(VENV)/bin/python benchmarks/sentences.py $(FACTRL_DATA)/factscore_human/responses.jsonl
+	$(VENV)/bin/python benchmarks/client.py
+	$(VENV)/bin/python benchmarks/serve.py --completions 2000
+	$(VENV)/bin/python benchmarks/twenty.py local
 
 bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, on public data (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/verifier.py
