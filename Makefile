@@ -15,7 +15,7 @@ demo: $(VENV)/.demo ## teach a small real model to say when it does not know (te
 	$(VENV)/bin/factrl demo
 
 test: $(VENV)-core/.test $(VENV)/.dev ## every test: without torch first, then those that train
-	$(VENV)-core/bin/python -m pytest -m "not torch"
+	$(VENV)-core/bin/python -m pytest -n logical --dist loadfile -m "not torch"
 	$(VENV)/bin/python -m pytest -m torch
 
 test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml, with a line for each
