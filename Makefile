@@ -6,7 +6,7 @@ INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-faults test-security test-mutations check docs bench bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-slow test-faults test-security test-mutations check docs bench bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,9 +14,12 @@ help: ## this list
 demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes, any laptop)
 	$(VENV)/bin/factrl demo
 
-test: $(VENV)-core/.test $(VENV)/.dev ## every test: without torch first, then those that train
-	$(VENV)-core/bin/python -m pytest -n logical --dist loadfile -m "not torch"
+test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
+	$(VENV)-core/bin/python -m pytest -m "not torch and not slow"
 	$(VENV)/bin/python -m pytest -m torch
+
+test-slow: $(VENV)-core/.test ## the few tests that take a minute and more each
+	$(VENV)-core/bin/python -m pytest -m slow
 
 test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml, with a line for each
 	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"

@@ -22,6 +22,7 @@ from factrl.stress.policies import WAYS, battery
 from factrl.stress.prompts import example_of, prompts
 from factrl.types import Example, Result
 
+pytestmark = pytest.mark.slow
 QUESTIONS, GROUP = 8, 4
 HONEST = {"know": 0.6, "partial": 0.15, "abstain": 0.15, "wrong": 0.1}
 LABELS = {"know": "correct", "wrong": "incorrect", "D05": "incorrect"}

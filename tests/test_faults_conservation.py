@@ -80,6 +80,7 @@ def says_what_it_is_asked(messages: Sequence[Message]) -> str | Exception:
     return JUDGE[messages[-1]["content"].rpartition(" ")[0]][0]
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F07", "F10", "F13", "F15", "F16", "F28")
 def test_of_a_hundred_thousand_samples_none_is_lost_and_none_has_a_number_of_its_own(tmp_path: Path) -> None:
     kinds = Random(0).choices([*JUDGE, *WRITTEN], k=SAMPLES)

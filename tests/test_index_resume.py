@@ -66,6 +66,7 @@ def kill_after_some_progress(folder: Path, sources: list[Path], wait: float) -> 
     return not finished
 
 
+@pytest.mark.slow
 @pytest.mark.fault("F20")
 def test_killed_again_and_again(tmp_path: Path) -> None:
     rng = random.Random(0)
