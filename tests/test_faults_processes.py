@@ -104,7 +104,7 @@ def test_a_killed_process_goes_on_and_asks_nothing_that_was_judged(
             assert process.wait(30) == -ending
         until(lambda: judge.active == 0)  # and no request of its goes on
         judged, lost = Store(tmp_path / "torn.db").size(), len(judge.requests)
-        assert 0 < judged <= lost <= judged + number * AT_ONCE
+        assert 0 < judged <= lost <= judged + number * 4 * AT_ONCE  # in flight, or not yet written
     before = len(judge.requests)
     with start("torn.db") as again:
         assert again.communicate(timeout=120)[0] == results  # to the last byte
