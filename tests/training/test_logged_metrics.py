@@ -42,6 +42,7 @@ def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_pat
         "data.train": questions,
         "data.eval": questions,
         "train.steps": 2,
+        "train.eval_steps": 1,
         "train.prompts_per_step": 4,
         "train.num_generations": 2,
         "train.max_completion_length": 3,
