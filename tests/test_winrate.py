@@ -198,6 +198,7 @@ def test_verdicts_on_two_evaluations_are_kept(tmp_path: Path) -> None:
     after = evaluated(
         tmp_path / "b", "new", {"1": GOOD, "2": thought, "3": "<think>seven", "4": BEST, "5": GOOD}
     )
+    pairs = written_in_both("simpleqa", before, after)
     asked = []
 
     def prefer(question: str, first: str, second: str) -> float:
@@ -206,15 +207,15 @@ def test_verdicts_on_two_evaluations_are_kept(tmp_path: Path) -> None:
             raise Unscored("judge_down", "refused")
         return rank(question, first, second)
 
-    found = preferred("simpleqa", before, after, prefer, "rank 1", workers=1)
+    found = preferred("simpleqa", pairs, prefer, "rank 1", after.folder, workers=1)
     assert [(one.id, one.score) for one in found.duels] == [("1", 1.0), ("2", 0.5), ("3", 0.0), ("4", None)]
     assert found.masked == {"judge_down": 1}
     paid = len(asked)
     asked += ["other"] * 10
-    again = preferred("simpleqa", before, after, prefer, "rank 1", workers=1)
+    again = preferred("simpleqa", pairs, prefer, "rank 1", after.folder, workers=1)
     assert asked[paid + 10 :] == ["4?", "4?"], "only what had no verdict is asked again"
     assert [one.score for one in again.duels] == [1.0, 0.5, 0.0, 1.0]
-    preferred("simpleqa", before, after, prefer, "rank 2", workers=1)
+    preferred("simpleqa", pairs, prefer, "rank 2", after.folder, workers=1)
     assert asked[paid + 12 :] == ["1?", "1?", "2?", "2?", "4?", "4?"], "another judge starts anew"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from factrl.bench.prompts import final_part
 from factrl.bench.results import Output
 from factrl.bench.samples import Sample, by_question
-from factrl.bench.winrate import Duel, Prefer, WinRate, duel, summarise_duels
+from factrl.bench.winrate import Prefer, WinRate, win_rate
 from factrl.journal import Journal
 from factrl.types import Completion, Example
 from factrl.writers import digest_of
@@ -18,10 +18,10 @@ FOLDER = "preferences"  # of the later evaluation
 
 def preferred(
     name: str,
-    before: Output,
-    after: Output,
+    pairs: Sequence[tuple[Example, str, str]],
     prefer: Prefer,
     judge: str,
+    folder: Path,
     *,
     workers: int = 16,
     on_done: Callable[[int], None] = lambda count: None,
@@ -33,35 +33,20 @@ def preferred(
 
     Args:
         name: the benchmark.
+        pairs: of `written_in_both`, at least one.
         prefer: compares two answers; called from several threads.
         judge: its identity, under which verdicts are kept.
+        folder: of the later evaluation.
         on_done: called with 1 after each question, in this thread.
 
     Raises:
         ConfigError: the folder cannot be written.
     """
-    pairs = written_in_both(name, before, after)
     about = {"benchmark": name, "judge": judge, "answers": digest_of(pairs)}
-    path = after.folder / FOLDER / f"{name}.{digest_of(about)}.jsonl"
-
-    def compare(pair: tuple[Example, str, str]) -> tuple[Duel, bool]:
-        example, first, second = pair
-        if example.id in journal:
-            return Duel(**journal[example.id]), False
-        return duel(example, first, second, prefer), True
-
-    duels = []
+    path = folder / FOLDER / f"{name}.{digest_of(about)}.jsonl"
+    examples, first, second = zip(*pairs, strict=True)
     with Journal(path, about) as journal:
-        pool = ThreadPoolExecutor(workers)
-        try:
-            for one, new in pool.map(compare, pairs):
-                if new and one.score is not None:
-                    journal.add(one.id, one.to_json())
-                duels.append(one)
-                on_done(1)
-        finally:
-            pool.shutdown(cancel_futures=True)
-    return summarise_duels(duels)
+        return win_rate(examples, first, second, prefer, kept=journal, workers=workers, on_done=on_done)
 
 
 def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:

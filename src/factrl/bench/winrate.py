@@ -27,6 +27,7 @@ from factrl.bench.metrics import Interval, bootstrap
 from factrl.bench.resampling import summed
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import read_verdict
+from factrl.journal import Journal
 from factrl.llm import LLM
 from factrl.preference import PAIR_PROMPT, guarded
 from factrl.quoting import forges, quoted_message
@@ -137,6 +138,7 @@ def win_rate(
     second: Sequence[str | None],
     prefer: Prefer,
     *,
+    kept: Journal | None = None,
     workers: int = 16,
     on_done: Callable[[int], None] | None = None,
 ) -> WinRate:
@@ -146,6 +148,8 @@ def win_rate(
         examples: the prompts.
         first, second: an answer of each system to each prompt; None is masked.
         prefer: compares two answers.
+        kept: verdicts by the id of their prompt, which are not asked for again; new ones are added, and what
+            had no verdict is not.
         workers: how many pairs are compared at the same time.
         on_done: called with 1 after each pair, in this thread.
 
@@ -157,15 +161,20 @@ def win_rate(
             f"a win rate needs two answers to each prompt; there are {len(examples)} prompts and "
             f"{len(first)} and {len(second)} answers"
         )
+    known: Mapping[str, Mapping[str, Any]] = {} if kept is None else kept
+    found = {name: Duel(**known[name]) for name in (example.id for example in examples) if name in known}
     pool = ThreadPoolExecutor(max(workers, 1))
     try:
         futures = [
-            pool.submit(duel, example, a, b, prefer)
+            None if example.id in found else pool.submit(duel, example, a, b, prefer)
             for example, a, b in zip(examples, first, second, strict=True)
         ]
         duels = []
-        for future in futures:
-            duels.append(future.result())
+        for example, future in zip(examples, futures, strict=True):
+            one = found[example.id] if future is None else future.result()
+            if kept is not None and future is not None and one.score is not None:
+                kept.add(one.id, one.to_json())
+            duels.append(one)
             if on_done is not None:
                 on_done(1)
     finally:

@@ -106,17 +106,17 @@ def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) ->
     identity = f"{judge.identity} {digest_of(PAIR_PROMPT)}"
     rates = {}
     for name in names:
-        questions = len(written_in_both(name, before, after))
-        if not questions:
+        pairs = written_in_both(name, before, after)
+        if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue
-        with Progress(f"{name}: prefer", questions) as progress:
+        with Progress(f"{name}: prefer", len(pairs)) as progress:
             rates[name] = preferred(
                 name,
-                before,
-                after,
+                pairs,
                 llm_preference(judge),
                 identity,
+                after.folder,
                 workers=1 if url == LOCAL else 16,
                 on_done=progress.advance,
             )
