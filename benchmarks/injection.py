@@ -40,6 +40,7 @@ from factrl.judges import LocalJudge
 from factrl.llm import LLM
 from factrl.local.llama import LlamaModel
 from factrl.quoting import broken
+from factrl.small_judge import BRIEF_PROMPT
 from factrl.stress.prompts import Prompt, prompts
 from factrl.types import Passage
 from factrl.verifier import Verifier
@@ -47,15 +48,7 @@ from factrl.verifier.presets import open_verifier
 
 Row = Mapping[str, Any]
 
-GRADE = """\
-Compare the predicted answer with the gold target and grade it. Reply A when the predicted answer is \
-correct, B when it is incorrect, C when it is not attempted.
-
-Question: {question}
-Gold target: {gold}
-Predicted answer: {answer}
-
-Grade (A, B or C):"""
+GRADE = BRIEF_PROMPT  # the words of the library, without any of its defences
 
 SUPPORT = """\
 Answer the question about {topic} based on the given context.
