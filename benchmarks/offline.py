@@ -1,12 +1,12 @@
-"""What papers do before and beside reinforcement learning, on a small real model: one table, before and after.
+"""What papers do before and beside reinforcement learning, on a small real model: one table.
 
     FACTRL_DATA=… python benchmarks/offline.py FOLDER [--with ARM …]
 
-Each row is one `factrl` command, printed before it runs: SFT, a probe of its model, R-Tuning on what the probe
-found, RFT, DPO and one round of iterative DPO from there; and the rules for long answers, from the model as it
-comes.  Questions are from WebQuestions, TriviaQA and PopQA, a hundred held out of each.  The learning rates
-move a small model in few steps and are not the papers'.  Started again, it goes on: a finished arm is read.
-About 25 minutes on two cores.
+Each row is one `factrl` command, printed before it runs: SFT, a probe of its model, R-Tuning on what the
+probe found, RFT, DPO and one round of iterative DPO from there; and the rules for long answers, from the
+model as it comes.  Questions are from WebQuestions, TriviaQA and PopQA, a hundred held out of each.  The
+learning rates move a small model in few steps and are not the papers'.  Started again, it goes on: a finished
+arm is read.  About 25 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ index = "evidence"
 
 
 class Arm(NamedTuple):
-    """A run of `factrl tune`: from which arm's model, its words, and a probe of that model if it needs one."""
+    """A run of `factrl tune`: whose model it starts from, its words, and the probe it needs, if any."""
 
     start: str
     words: str
@@ -122,9 +122,9 @@ def questions(folder: Path) -> None:
 
 
 def run(folder: Path, words: str) -> str:
-    """One command of factrl in the folder; its last line, and its whole output beside the runs."""
-    print(f"    factrl {words}", file=sys.stderr, flush=True)
-    done = subprocess.run(
+    """Runs one command of factrl in the folder; the last line that it prints."""
+    sys.stderr.write(f"    factrl {words}\n")
+    done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "factrl", *shlex.split(words)], cwd=folder, stdout=subprocess.PIPE, text=True
     )
     if done.returncode:
@@ -160,7 +160,7 @@ def shares(found: Iterable[str | None]) -> str:
 
 
 def rows(folder: Path, name: str, place: Path) -> Iterator[str]:
-    """A row of the table before training, for an arm that starts from the model as it comes; and one after."""
+    """A row of the table before training, for an arm that starts from the model as it comes, and after."""
     told: dict[str, Any] = json.loads((folder / place / "evaluation.json").read_text())
 
     def points(value: dict[str, float]) -> str:
@@ -195,9 +195,12 @@ def main() -> None:
         questions(told.folder)
     places = {name: train(told.folder, name) for name in told.arms}
     sets = " | ".join(f"{name}: right / abstained / wrong" for name in SETS)
-    print(f"| from → method | accuracy | abstention | hallucination | truthfulness | its change | {sets} |")
-    print(f"|---|{'--:|' * (5 + len(SETS))}")
-    print("\n".join(chain.from_iterable(rows(told.folder, name, place) for name, place in places.items())))
+    table = [
+        f"| from → method | accuracy | abstention | hallucination | truthfulness | its change | {sets} |",
+        f"|---|{'--:|' * (5 + len(SETS))}",
+        *chain.from_iterable(rows(told.folder, name, place) for name, place in places.items()),
+    ]
+    sys.stdout.write("\n".join(table) + "\n")
 
 
 if __name__ == "__main__":
