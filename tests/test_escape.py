@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from factrl.escape import attribute, cell, markup, one_line, visible
+from factrl.escape import attribute, cell, markdown, markup, one_line, visible
 
 TEXTS = st.text(st.characters(), max_size=60)  # lone surrogates included
 
@@ -105,3 +107,25 @@ def test_a_cell_never_opens_a_formula(text: str) -> None:
     (got,) = next(csv.reader(io.StringIO(out.getvalue(), newline=""))) or [""]
     assert not got.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
     assert got.removeprefix("'") == text.removeprefix("'")
+
+
+@pytest.mark.security("S41")
+@given(TEXTS)
+@example("&lt;b&gt; &#60;i&#62; &amp; &copy;")
+@example("a|b `c` *d* __e__ [f](g) ![h](i) <j> ~~k~~ \\ \\|")
+def test_markdown_reads_as_the_text_and_as_nothing_else(text: str) -> None:
+    reader = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    tokens = reader.parse(f"| a | b |\n| --- | --- |\n| x{markdown(text)}x | y |\n")
+    assert [token.type for token in tokens].count("tr_open") == 2
+    cells = [token for token in tokens if token.type == "inline"]
+    assert len(cells) == 4
+    assert {child.type for child in cells[2].children or []} <= {"text", "text_special"}
+    assert "".join(child.content for child in cells[2].children or []) == f"x{one_line(text)}x"
+
+
+@pytest.mark.security("S41")
+@pytest.mark.parametrize(
+    "text", ["https://evil.example", "FTP://x", "www.evil.example", "WWW.x.org", "me@evil.example"]
+)
+def test_markdown_makes_no_links_unasked(text: str) -> None:
+    assert not re.search(r"(?<!\\)://|www\.|(?<!\\)@", markdown(text), re.I)

@@ -7,6 +7,7 @@ bidirectional marks, zero-width and tag characters, lone surrogates), appear as 
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 from urllib.parse import urlsplit
 
@@ -14,6 +15,10 @@ from urllib.parse import urlsplit
 _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0}
 _BLANK.update(range(0xFE00, 0xFE0F), range(0xE0100, 0xE01F0), range(0xFDD0, 0xFDF0))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_MARKDOWN = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{sign: f"\\{sign}" for sign in "\\`*_[]|~#$@"}}
+)
+_ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.I)  # would become a link unasked
 
 
 def visible(text: str) -> str:
@@ -39,6 +44,11 @@ def markup(text: str) -> str:
         else:
             parts.append(html.escape(char))
     return "".join(parts)
+
+
+def markdown(text: str) -> str:
+    """Inside a line or a table cell of Markdown: no markup, no HTML, no link and no line of its own."""
+    return _ADDRESS.sub(r"\\\g<0>", one_line(text).translate(_MARKDOWN))
 
 
 def attribute(text: str) -> str:

@@ -6,6 +6,7 @@
     rollouts/step_000001.parquet   one row per completion of that step
     checkpoints/                   the trainer's
     spent.json                     what the judge has cost, over all sessions
+    model/                         the trained model, with its card in README.md
     lock                           which process writes here
 
 Only one process writes: rank 0 of a training job.  A run survives being killed at any moment: files
@@ -26,6 +27,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -213,6 +215,17 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
         DataError: a line in the middle is not a JSON object with a step.
     """
     return [json.loads(line) for line in _whole_lines(Path(path) / "metrics.jsonl")]
+
+
+def count_states(path: Path | str) -> Counter[tuple[str, str]]:
+    """How many completions of a run ended in which state and for which cause, which is empty when scored."""
+    import pyarrow.parquet
+
+    counts: Counter[tuple[str, str]] = Counter()
+    for file in (Path(path) / "rollouts").glob("step_*.parquet"):
+        columns = pyarrow.parquet.read_table(file, columns=["state", "cause"]).to_pydict()
+        counts.update(zip(columns["state"], (cause or "" for cause in columns["cause"]), strict=True))
+    return counts
 
 
 def redact(words: Sequence[str]) -> list[str]:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from transformers import TrainerCallback
+from transformers.integrations import integration_utils
 
 from factrl.plan import make_plan, run_settings
 from factrl.run import read_metrics
 from factrl.train.online import train
 from test_metric_glossary import glossary
+
+TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
+
+
+class Recorder(TrainerCallback):
+    """Stands where a tracker stands: transformers makes it because `report_to` names it."""
+
+    got: ClassVar[dict[int, dict[str, float]]] = {}
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        named = integration_utils.rewrite_logs(logs or {})
+        self.got.setdefault(state.global_step, {}).update(named)
+
 
 REWARD = """
 import factrl
@@ -33,7 +54,12 @@ NOT_HERE = {
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.01])
-def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_path: Path, beta: float) -> None:
+def test_every_logged_name_is_defined(
+    tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beta: float
+) -> None:
+    tracker = "tensorboard" if beta and TENSORBOARD else "recorder"
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "recorder", Recorder)
+    monkeypatch.setattr(Recorder, "got", {})
     own = tmp_path / "own.py"
     own.write_text(REWARD, encoding="utf-8")
     overrides = {
@@ -47,10 +73,13 @@ def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_pat
         "train.num_generations": 2,
         "train.max_completion_length": 3,
         "train.beta": beta,
+        "train.report_to": f'["{tracker}"]',
         "run.dir": tmp_path,
     }
     plan = make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
-    logged = {name for line in read_metrics(train(plan)) for name in line} - {"step"}
+    run = train(plan)
+    check_tracker(run, Recorder.got if tracker == "recorder" else from_tensorboard(run))
+    logged = {name for line in read_metrics(run) for name in line} - {"step"}
     defined = {
         name.replace("<term>", "own").replace("<cause>", cause)
         for name in glossary(*SECTIONS)
@@ -60,3 +89,37 @@ def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_pat
     unlogged = {"aux_loss", "masked/wrong", "floored/no_evidence"} | ({"kl"} if beta == 0 else set())
     unlogged |= NOT_HERE
     assert {name for name in defined - logged if not name.startswith("sampling/")} == unlogged
+
+
+def check_tracker(run: Path, got: Mapping[int, Mapping[str, float]]) -> None:
+    """A tracker has every number of every step, under the name of the glossary behind `train/`."""
+    steps = [line for line in read_metrics(run) if "reward" in line]
+    assert [line["step"] for line in steps] == [1, 2]
+    for line in steps:
+        sent = {name: value for name, value in line.items() if name != "step" and value is not None}
+        assert {
+            "rewards/own/mean",
+            "reward/masked_frac",
+            "masked/no_evidence",
+            "abstain/rate",
+            "text/len",
+        } <= {*sent}
+        found = {name: got[line["step"]][f"train/{name}"] for name in sent}
+        assert found == pytest.approx(sent, rel=1e-5, nan_ok=True)
+    names = {name for row in got.values() for name in row}
+    assert not any("eval/" in name for name in names)  # as docs/metrics.md says
+
+
+def from_tensorboard(run: Path) -> Mapping[int, Mapping[str, float]]:
+    """What TensorBoard would draw."""
+    from tensorboard.backend.event_processing import (  # pyright: ignore[reportMissingImports]
+        event_accumulator,
+    )
+
+    [folder] = (run / "checkpoints" / "runs").iterdir()
+    events = event_accumulator.EventAccumulator(str(folder)).Reload()
+    got: dict[int, dict[str, float]] = defaultdict(dict)
+    for name in events.Tags()["scalars"]:
+        for event in events.Scalars(name):
+            got[event.step][name] = event.value
+    return got

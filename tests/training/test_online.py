@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from factrl import progress
-from factrl.errors import DataError, ModelError, TooManyMasked
+from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.plan import Plan, make_plan, run_settings
 from factrl.run import read_metrics
 from factrl.train.callbacks import last_checkpoint
@@ -83,6 +83,12 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> 
     AutoModelForCausalLM.from_pretrained(run / "model")
     AutoTokenizer.from_pretrained(run / "model")
     assert run_settings(run / "config.toml", []) == _plan(recipe).settings
+    card = (run / "model" / "README.md").read_text("utf-8")
+    assert f"| steps | {STEPS} of 2 questions with 4 completions |" in card
+    assert "| metric | step 15 | step 30 |" in card
+    assert "| `train.learning_rate` | 1e-06 | 0.001 |" in card
+    assert "## Known ways to cheat" in card
+    assert "On the way" in (run / "report.html").read_text("utf-8")
     assert not (run / "lock").exists()
 
 
@@ -195,6 +201,9 @@ def test_lora_trains_only_its_adapter(recipe: Path, lora: bool) -> None:
         _plan(recipe, f"model.lora={str(lora).lower()}", "train.steps=2", "eval_steps=2", "save_steps=2")
     )
     assert (run / "model" / "adapter_config.json").exists() is lora
+    card = (run / "model" / "README.md").read_text("utf-8")  # PEFT leaves one of its own
+    assert f'library_name: "{"peft" if lora else "transformers"}"' in card
+    assert ", trained by GRPO" in card
 
 
 def test_frozen_embeddings_stay_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:
@@ -221,6 +230,8 @@ def test_frozen_embeddings_stay_and_the_rest_moves(recipe: Path, tiny_model: Pat
     [
         ("model.name=/no/such/folder", ModelError, "there is no such folder"),
         ("data.train=nothing.jsonl", DataError, "nothing.jsonl"),
+        ('report_to=["wandbb"]', ConfigError, "names 'wandbb', which is no tracker; did you mean 'wandb'"),
+        ('report_to=["clearml"]', ConfigError, "which is not installed; run: pip install clearml"),
         ("train.max_prompt_length=1", DataError, "0 of 8 questions can be used"),
     ],
 )

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations import integration_utils
 
+from ..errors import ConfigError, nearest
 from ..progress import Progress
 from ..run import Run
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse a tracker that there is not, before a run folder exists.
+
+    Args:
+        names: `train.report_to`.
+
+    Raises:
+        ConfigError: transformers does not know it, or its package is not installed.
+    """
+    known = (*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none")
+    for name in names:
+        if name not in known:
+            close = nearest(name, known) or f" (there are: {', '.join(known)})"
+            raise ConfigError(f"train.report_to names {name!r}, which is no tracker{close}")
+        installed = getattr(integration_utils, f"is_{name}_available", lambda: True)
+        if not installed():
+            raise ConfigError(
+                f"train.report_to names {name!r}, which is not installed; run: pip install {name}"
+            )
 
 
 class LogToRun(TrainerCallback):

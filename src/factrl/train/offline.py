@@ -27,6 +27,7 @@ from ..config import dump_toml
 from ..errors import ConfigError, DataError
 from ..llm import preflight
 from ..run import Run, write_whole
+from ..run_card import write_tuning_cards
 from ..settings import ModelSettings
 from ..tuning.outcome import Outcome
 from ..tuning.pairs import Limits, Sample, rule_of
@@ -35,6 +36,7 @@ from ..tuning.samples import check_masked, floored, grading, measure_samples, me
 from ..tuning.settings import TUNE
 from ..tuning.targets import SOURCES, Form
 from ..types import Example
+from .callbacks import check_trackers
 from .model import check_model
 from .offline_trl import TrainingRow, learn
 from .prompts import encode, render_prompts
@@ -59,6 +61,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("factrl tune runs in one process; start it without accelerate or torchrun")
     check_model(settings.model.name)
+    check_trackers(settings.train.report_to)
     if plan.judge is not None:
         preflight(plan.judge)
     with _run_folder(plan) as run:
@@ -66,6 +69,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
         for number in range(1, settings.tune.rounds + 1):
             done = _round(plan, run, number, done, tell)
         outcome = _outcome(plan, run) if plan.held_out else None
+        write_tuning_cards(plan, run.path, outcome)
     return run.path, outcome
 
 

@@ -25,6 +25,7 @@ from ..plan import Plan, check_enough, open_judge
 from ..progress import Progress
 from ..rewards import Reward
 from ..run import Run
+from ..run_card import write_training_card
 from ..run_page import write_run_page
 from ..settings import LOCAL, RunSettings
 from ..spending import OverBudget, Spending, judge_meter, read_account
@@ -38,6 +39,7 @@ from .callbacks import (
     MarkComplete,
     ShowProgress,
     StopWhen,
+    check_trackers,
     last_checkpoint,
 )
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
@@ -66,6 +68,7 @@ def train(plan: Plan) -> Path:
     """
     settings = plan.settings
     check_model(settings.model.name)
+    check_trackers(settings.train.report_to)
     grpo_config(settings, Path(settings.run.dir))  # raises where the numbers do not fit the processes
     if plan.judge is not None:
         preflight(plan.judge)
@@ -88,6 +91,7 @@ def train(plan: Plan) -> Path:
         if trainer.accelerator.is_main_process:
             tokenizer.save_pretrained(str(run.path / "model"))
             write_run_page(run.path)
+            write_training_card(plan, run.path)  # over what a library wrote there
     return run.path
 
 

@@ -64,7 +64,8 @@ class VLLMWriter:
             engine = vllm.LLM(model=name, dtype=dtype, **options)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise ModelError(
-                f"model.name = {told.name!r} cannot be loaded by vLLM: {str(error).partition(chr(10))[0]}; "
+                f"model.name = {told.name!r} cannot be loaded by vLLM: "
+                f"{str(error).partition(chr(10))[0].rstrip('.')}; "
                 "check the name and the memory, or set train.use_vllm=false"
             ) from error
         named = told.name + (f"@{told.revision}" if told.revision else "")

