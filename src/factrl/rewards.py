@@ -61,6 +61,12 @@ class Reward:
     unused: Unused | None = field(default=None, repr=False)
     searches: bool = field(default=False, repr=False)
 
+    def __repr__(self) -> str:
+        """Its name, its knobs and what it still needs."""
+        knobs = ", ".join(f"{name}={value!r}" for name, value in self.knobs.items())
+        needs = f"; needs {', '.join(self.missing)}" if self.missing else ""
+        return f"<Reward {self.name}({knobs}){needs}>"
+
     def with_(self, **values: Any) -> Reward:
         """The same reward with other knobs or with resources supplied.
 

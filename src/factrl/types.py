@@ -166,6 +166,12 @@ class Result:
         if (self.value is None) != (self.state == "masked"):
             raise ValueError(f"a {self.state} sample cannot have the value {self.value!r}")
 
+    def __repr__(self) -> str:
+        """What there is; empty fields are left out."""
+        told = {name: getattr(self, name) for name in ("terms", "spans", "cause", "detail", "facts")}
+        shown = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in told.items() if v]
+        return f"Result({', '.join([repr(self.state), repr(self.value), *shown])})"
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:

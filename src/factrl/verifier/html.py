@@ -34,7 +34,7 @@ def page(report: Report, *, recall_at: int | None = None) -> str:
     Raises:
         ConfigError: K is below 1.
     """
-    title = _headline(report)
+    title = headline(report)
     head = f'<p class="eyebrow">{_eyebrow(report.weak)}</p><h1>{title}</h1>'
     return _document(title, [head, _one(report, recall_at)])
 
@@ -54,7 +54,7 @@ def pages(reports: Sequence[Report], *, recall_at: int | None = None) -> str:
     title = f"{supported} of {claims} in {_count(len(reports), 'text')} {_said(weak)}"
     body = [f'<p class="eyebrow">{_eyebrow(weak)}</p><h1>{title}</h1>', _contents(reports)]
     for number, report in enumerate(reports, start=1):
-        head = f'<p class="eyebrow">text {number}</p><h2 class="headline">{_headline(report)}</h2>'
+        head = f'<p class="eyebrow">text {number}</p><h2 class="headline">{headline(report)}</h2>'
         inside = _one(report, recall_at, f"text-{number}-", level=3)
         body.append(f'<div class="one" id="text-{number}">{head}{inside}</div>')
     return _document(title, body)
@@ -85,7 +85,8 @@ def _eyebrow(weak: bool) -> str:
     return "factrl comparison by words" if weak else "factrl verification report"
 
 
-def _headline(report: Report) -> str:
+def headline(report: Report) -> str:
+    """What came of it, in a few words of ours."""
     if report.failure is not None:
         return "The text could not be checked"
     if report.floored:

@@ -169,6 +169,17 @@ class Report:
         target.write_text(page(self), encoding="utf-8")
         return target
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from .notebook import notebook
+
+        return notebook(self)
+
+    def __repr__(self) -> str:
+        """The counts and the score, in one line; `print` has the claims."""
+        told = "; ".join(self.summary())
+        return f"<Report: {told}; judge {one_line(self.judge) or 'none'}>"
+
     def __str__(self) -> str:
         """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
         lines = [line for check in self.checks for line in _lines(check)]
