@@ -106,3 +106,75 @@ def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, run: Path) -> None:
     (run / "metrics.jsonl").write_text(json.dumps({"step": 0, "eval/accuracy": 1.0}) + "\n", "utf-8")
     with pytest.raises(DataError, match="no step was logged yet"):
         write_run_page(run)
+
+
+def test_held_out_questions_are_drawn_where_the_run_asked_some(run: Path) -> None:
+    assert "On the way" not in write_run_page(run).read_text("utf-8")
+    with Run.open(run) as more:
+        for step, right in ((2, 0.25), (4, 0.5)):
+            shares = {"accuracy": right, "abstention": 0.25, "hallucination": 0.75 - right}
+            more.log(step, {f"eval/{name}": value for name, value in shares.items()})
+        more.log(5, {f"eval/{name}": None for name in ("accuracy", "abstention", "hallucination")})
+    text = write_run_page(run).read_text("utf-8")
+    assert "On the way" in text
+    assert "fspo, step 4: accuracy 50.0, abstention 25.0, hallucination 25.0, truthfulness 25.0" in text
+    assert "hallucination 50.0 at step 2" in text
+
+
+def test_the_worst_and_the_best_are_shown(tmp_path: Path) -> None:
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        for step in range(1, 14):
+            values = {f"text {n} of step {step}": step + n / 10 for n in range(4)}
+            rows = [
+                Rollout(
+                    "q", "?", text, Result("scored", value, {"x": value}, facts={"label": "<b>", "n": 3}), 0.0
+                )
+                for text, value in values.items()
+            ]
+            run.write_rollouts(
+                step, [*rows, Rollout("q", "?", "none", Result("masked", None, cause="x"), None)]
+            )
+            run.log(step, {"reward": 0.0})
+        text = write_run_page(run.path).read_text("utf-8")
+    part = text.partition("<h2>Worst and best</h2>")[2].partition("</section>")[0]
+    assert re.findall(r"text (\d) of step (\d+)", part) == [
+        *(("0", "4"), ("1", "4"), ("2", "4")),  # the worst of the last ten steps
+        *(("3", "13"), ("2", "13"), ("1", "13")),
+    ]
+    assert "label &lt;b&gt;, n 3" in part
+
+
+def test_equal_rewards_have_no_worst(run: Path) -> None:
+    assert "Worst and best" not in write_run_page(run).read_text("utf-8")
+
+
+def test_a_long_run_is_drawn_as_means_and_a_colour_that_comes_again_is_dashed(tmp_path: Path) -> None:
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        for step in range(1, 91):
+            run.log(step, {"reward": 0.0, **{f"rewards/t{n}/mean": float(step) for n in range(6)}})
+        text = write_run_page(run.path).read_text("utf-8")
+    assert re.findall(r"t0 ([\d.]+) at step (\d+)", text)[:2] == [("2", "3"), ("5", "6")]
+    assert len(re.findall(r"t0 [\d.]+ at step", text)) == 30
+    assert text.count('class="line a0 again"') == 1
+    assert "means of neighbouring steps" in text
+
+
+def test_what_scrolls_can_be_reached_by_keyboard(tmp_path: Path) -> None:
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        row = Rollout("q", "?", "word " * 200, Result("scored", 1.0, {"x": 1.0}), 0.0)
+        run.write_rollouts(1, [row])
+        run.log(1, {"reward": 0.0})
+        run.log(1, {"eval/accuracy": 0.5, "eval/abstention": 0.5, "eval/hallucination": 0.0})
+        worst = {"step": 1, "number": 1.0, "id": "q", "question": "?", "completion": "x", "characters": 1}
+        alarm = {
+            "step": 1,
+            "told": "alarm",
+            "worst": [{**worst, "state": "scored", "cause": None, "reward": 1.0}],
+        }
+        (run.path / "alarms.jsonl").write_text(json.dumps(alarm) + "\n", "utf-8")
+        page = Page(write_run_page(run.path).read_text("utf-8"))
+    scrolling = [*page.by_class("scroll"), *page.by_class("tall")]
+    assert len(scrolling) == 3 + 3  # a completion, one of an alarm, the settings
+    for attrs in scrolling:
+        assert (attrs.get("tabindex"), attrs.get("role")) == ("0", "region"), attrs
+        assert attrs["aria-label"]

@@ -25,6 +25,8 @@ from factrl.plots import (
 
 _WIDTH, _HEIGHT = 400.0, 320.0
 _TOP, _BOTTOM, _LEFT = 30.0, 42.0, 34.0
+_COLOURS = 5
+MOST = 30  # points of a line; of more steps, means of as many as it takes
 _CHARACTER = (6.9, 16.0)  # of the 12 px bold labels
 
 
@@ -114,10 +116,13 @@ def steps_chart(arm: str, points: Sequence[Point]) -> str:
 def series_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     """Several quantities over the steps, each line with its own marker and its name and last value.
 
+    Where there are more points than can be told apart, means of neighbours stand for them.
+
     Args:
         title: what the numbers are, with their unit.
         lines: name -> (step, value) in the order of steps; none of them empty.
     """
+    lines = {name: _thinned(points) for name, points in lines.items()}
     values = [value for points in lines.values() for _, value in points]
     steps = [step for points in lines.values() for step, _ in points]
     low, high = min(0.0, *values), max(0.0, *values)
@@ -126,13 +131,14 @@ def series_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]])
     parts = panel.frame("step", title, _ticks(*panel.x_range))
     heights = spread([panel.y(points[-1][1]) for points in lines.values()], 18)
     for index, ((name, points), height) in enumerate(zip(lines.items(), heights, strict=True)):
-        parts.append(panel.line(_arm_class(index), points))
+        again = " again" if index >= _COLOURS else ""
+        parts.append(panel.line(_arm_class(index) + again, points))
         for step, value in points:
             x, y = panel.x(step), panel.y(value)
             mark = _marker(arm_style(index)[1], x, y, 3.5)
             parts.append(_hover(_arm_class(index), mark, x, y, f"{name} {value:.3g} at step {step:g}"))
         told = f"{name} {points[-1][1]:.3g}".replace("-", "−")
-        parts.append(_text(f"name {_arm_class(index)}", panel.right + 12, height + 4, told))
+        parts.append(_text(f"name {_arm_class(index)}", panel.right + 16, height + 4, told))
     return _svg(title, parts)
 
 
@@ -187,7 +193,14 @@ def _told(arm: str, point: Point) -> str:
 
 
 def _arm_class(index: int) -> str:
-    return f"a{index % 5}"  # the style sheet has a0 to a4
+    return f"a{index % _COLOURS}"  # the style sheet has a0 to a4
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most `MOST` points: the last step of every few neighbours, with the mean of their values."""
+    size = -(-len(points) // MOST)
+    groups = [points[at : at + size] for at in range(0, len(points), size)]
+    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
 
 
 def _ticks(low: float, high: float, *, whole: bool = True) -> list[float]:

@@ -73,7 +73,7 @@ def write_training_report(
         f'<p class="eyebrow">factrl training report</p><h1>{markup(title)}</h1>{facts_list(short)}',
         overview(table),
         changes_table(table),
-        _curves(curves, main) if curves else "",
+        curves_section(curves, main) if curves else "",
         _examples(examples),
         _masked(masked),
         _notes(notes),
@@ -153,7 +153,12 @@ _FOOTER = (
 # Curves and examples
 
 
-def _curves(curves: Curves, main: str) -> str:
+def curves_section(curves: Curves, main: str) -> str:
+    """Held-out questions while a run went on: the two charts, and the numbers behind.
+
+    Args:
+        main: the arm whose outcomes are drawn over the steps.
+    """
     rows = "".join(
         f'<tr><th scope="row">{markup(arm)}</th><td>{point.step}</td>'
         + "".join(f"<td>{as_points(getattr(point, name))}</td>" for name in OUTCOMES)
@@ -167,7 +172,8 @@ def _curves(curves: Curves, main: str) -> str:
         "answers become abstentions at equal accuracy; across the lines to the right, right answers are lost "
         "too.</p>"
         f'<div class="charts">{charts.path_chart(curves)}{charts.steps_chart(main, curves[main])}</div>'
-        f'<details><summary>The numbers behind</summary><div class="scroll"><table><thead><tr>{names}</tr>'
+        f'<details><summary>The numbers behind</summary><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="numbers"><table><thead><tr>{names}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div></details></section>"
     )
 

@@ -1,7 +1,7 @@
 """The folder of a training run as one HTML page: its curves by step, and what the policy wrote on the way.
 
-It is made from the folder alone, also while the run goes on, and says nothing of held-out questions: that is
-`factrl eval`.  Like every page of factrl it runs no script, and every text in it is escaped.
+It is made from the folder alone, also while the run goes on.  Of held-out questions it has those that the
+run asked on its way.  Like every page of factrl it runs no script, and every text in it is escaped.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from .charts import series_chart
+from .charts import MOST, series_chart
 from .config import read_toml
 from .detect.alarms import alarms_section
 from .errors import DataError
 from .escape import attribute, markup
-from .report import facts_list, html_page
-from .run import read_metrics
+from .plots import Point
+from .report import curves_section, facts_list, html_page
+from .run import count_states, read_metrics
 
 PAGE = "report.html"
 _SHOWN_STEPS, _SHOWN_GROUPS = 3, 2
+_LAST_STEPS, _ENDS = 10, 3  # where the worst and the best are looked for, and how many of each are shown
 _SIGNS = {1: ("S", "supported"), -1: ("C", "contradicted"), 0: ("N", "neutral")}
 
 
@@ -75,7 +77,8 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
         raise DataError(f"{folder} is not a run folder (no config.toml); give one that factrl train made")
-    metrics = [row for row in read_metrics(folder) if "reward" in row]
+    logged = read_metrics(folder)
+    metrics = [row for row in logged if "reward" in row]
     if not metrics:
         raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
     settings = read_toml(folder / "config.toml")
@@ -87,10 +90,13 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
             f'<p class="eyebrow">factrl run report</p><h1>{markup(title)}</h1>',
             facts_list(_facts(settings, metrics)),
             _curves(metrics),
+            _held_out(str(settings["paper"]), logged),
             alarms_section(folder, metrics),
-            _masked(rollouts),
+            _masked(folder),
+            _ends(rollouts),
             *(_step(file) for file in _first_middle_last(rollouts)),
-            f'<section><h2>Settings</h2><pre class="text tall">{told}</pre></section>',
+            f'<section><h2>Settings</h2><pre class="text tall" tabindex="0" role="region" '
+            f'aria-label="settings">{told}</pre></section>',
         ]
     except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"{folder} is damaged, or not what factrl train wrote: {error!r}") from error
@@ -124,6 +130,7 @@ def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
         lines = dict(_lines(chart, metrics))
         if lines:
             drawn.append(f"<div>{series_chart(chart.title, lines)}</div>")
+    few = " Points of a long run are means of neighbouring steps." if len(metrics) > MOST else ""
     names = [name for name in dict.fromkeys(key for row in metrics for key in row) if name != "step"]
     head = "".join(f"<th>{markup(name)}</th>" for name in ("step", *names))
     rows = "".join(
@@ -131,10 +138,10 @@ def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
         for row in metrics
     )
     return (
-        "<section><h2>By step</h2><p>Means over the completions of a step, on what it trained on.</p>"
+        f"<section><h2>By step</h2><p>Means over the completions of a step, on what it trained on.{few}</p>"
         f'<div class="charts">{"".join(drawn)}</div><details><summary>Every logged number</summary>'
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-        "</details></section>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="numbers"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details></section>"
     )
 
 
@@ -159,6 +166,14 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else markup(str(value))
 
 
+def _held_out(name: str, logged: Sequence[Mapping[str, Any]]) -> str:
+    """What the run asked on its way; empty where it asked nothing."""
+    shares = ("accuracy", "abstention", "hallucination")
+    rows = [row for row in logged if all(row.get(f"eval/{share}") is not None for share in shares)]
+    points = [Point(row["step"], *(row[f"eval/{share}"] for share in shares)) for row in rows]
+    return curves_section({name: points}, name) if points else ""
+
+
 # -- Rollouts -----------------------------------------------------------------------------------------
 
 
@@ -168,23 +183,39 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     return pyarrow.parquet.read_table(file).to_pylist()
 
 
-def _masked(rollouts: Sequence[Path]) -> str:
-    import pyarrow.parquet
-
-    columns = [pyarrow.parquet.read_table(file, columns=["state", "cause"]).to_pylist() for file in rollouts]
-    rows = [row for column in columns for row in column]
-    causes = Counter((row["state"], row["cause"]) for row in rows if row["state"] != "scored")
+def _masked(folder: Path) -> str:
+    states = count_states(folder)
+    causes = Counter({key: count for key, count in states.items() if key[0] != "scored"})
     if not causes:
-        return f"<section><h2>Not scored</h2><p>All {len(rows)} completions were scored.</p></section>"
+        return f"<section><h2>Not scored</h2><p>All {states.total()} completions were scored.</p></section>"
     lines = "".join(
-        f'<tr><th scope="row">{markup(state)}</th><td>{markup(cause or "")}</td><td>{count}</td></tr>'
+        f'<tr><th scope="row">{markup(state)}</th><td>{markup(cause)}</td><td>{count}</td></tr>'
         for (state, cause), count in causes.most_common()
     )
     return (
-        f"<section><h2>Not scored: {sum(causes.values())} of {len(rows)} completions</h2><p>Masked: our side "
+        f"<section><h2>Not scored: {causes.total()} of {states.total()} completions</h2><p>Masked: our side "
         "failed, and the completion took no part in the update. Floored: its own text was ungradable.</p>"
         '<table class="causes"><thead><tr><th>state</th><th>cause</th><th>completions</th></tr></thead>'
         f"<tbody>{lines}</tbody></table></section>"
+    )
+
+
+def _ends(rollouts: Sequence[Path]) -> str:
+    """The completions that earned least and most towards the end of the run."""
+    rows = [row for file in rollouts[-_LAST_STEPS:] for row in _rows(file) if row["value"] is not None]
+    ranked = sorted(
+        {(row["id"], row["completion"]): row for row in rows}.values(), key=lambda row: row["value"]
+    )
+    if len({row["value"] for row in ranked}) < 2:
+        return ""
+    count = min(_ENDS, len(ranked) // 2)
+    worst, best = (
+        "".join(_group([row]) for row in part) for part in (ranked[:count], ranked[: -count - 1 : -1])
+    )
+    return (
+        f"<section><h2>Worst and best</h2><p>Of the last {len(rollouts[-_LAST_STEPS:])} steps, by reward.</p>"
+        f"<details open><summary>earned least</summary>{worst}</details>"
+        f"<details><summary>earned most</summary>{best}</details></section>"
     )
 
 
@@ -221,12 +252,20 @@ def _completion(row: Mapping[str, Any]) -> str:
     value = "no reward" if row["value"] is None else f"{row['value']:+.3g}"
     advantage = "" if row["advantage"] is None else f"advantage {row['advantage']:+.2f}"
     told = ", ".join(filter(None, (row["state"], row["cause"])))
-    tall = " tall" if len(row["completion"]) > 600 else ""
+    tall = len(row["completion"]) > 600
+    scrolls = ' tabindex="0" role="region" aria-label="completion"' if tall else ""
+    facts = json.loads(row.get("facts") or "{}").items()
+    found = ", ".join(f"{markup(name)} {_number(fact)}" for name, fact in facts if _is_short(fact))
     return (
         f'<div class="answer edge-{edge}"><header><span>{markup(told)}</span><b>{value}</b>'
-        f"<span>{markup(terms)}</span><span>{advantage}</span></header>"
-        f'<div class="text{tall}" dir="auto">{_credited(row)}</div></div>'
+        f"<span>{markup(terms)}</span><span>{advantage}</span>"
+        f'<span class="muted">{found}</span></header>'
+        f'<div class="text{" tall" if tall else ""}" dir="auto"{scrolls}>{_credited(row)}</div></div>'
     )
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, str) and 0 < len(value) <= 60)
 
 
 def _credited(row: Mapping[str, Any]) -> str:

@@ -89,7 +89,8 @@ def _table(alarm: Mapping[str, Any]) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("step", "number", "reward", "question", "completion"))
     rows = "".join(_sample(worst) for worst in alarm["worst"])
     body = (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="worst samples"><table class="samples">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         if rows
         else "<p>The samples behind it were not kept.</p>"
     )
@@ -101,5 +102,6 @@ def _sample(worst: Mapping[str, Any]) -> str:
     cut = "…" if worst["characters"] > len(worst["completion"]) else ""
     cells = (str(worst["step"]), f"{worst['number']:.3g}", paid, worst["question"])
     plain = "".join(f'<td dir="auto">{markup(cell)}</td>' for cell in cells)
-    said = f'<pre class="text tall">{markup(worst["completion"])}{cut}</pre>'
+    scrolls = 'tabindex="0" role="region" aria-label="completion"'
+    said = f'<pre class="text tall" {scrolls}>{markup(worst["completion"])}{cut}</pre>'
     return f"<tr>{plain}<td>{said}</td></tr>"
