@@ -319,6 +319,11 @@ def test_an_address_is_that_of_the_connection_and_a_token_has_no_line_break(
     assert main(["serve", "truthrl", "--host", "0.0.0.0"]) == 2  # noqa: S104
 
 
+def test_a_reward_that_only_a_trainer_can_compute_is_not_served(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "truthrl", "intuitor"]) == 2
+    assert "'intuitor' cannot be served: how certain a policy was" in capsys.readouterr().err
+
+
 def test_a_token_may_end_in_a_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from factrl.server import app
 

@@ -147,6 +147,12 @@ _MAKERS: Mapping[str, Callable[[Supplier], Any]] = {
 }
 
 
+ONLY_IN_TRAINING = (
+    "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
+    "completions: use it with factrl train"
+)
+
+
 def written_certainty(completion: Completion) -> float:
     """The certainty that the trainer wrote beside a completion, because the reward names this resource.
 
@@ -155,10 +161,7 @@ def written_certainty(completion: Completion) -> float:
         Unscored: `no_tokens`: a completion without tokens has no mean over them.
     """
     if completion.certainty is None:
-        raise ConfigError(
-            "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
-            "completions: use it with factrl train"
-        )
+        raise ConfigError(ONLY_IN_TRAINING)
     if math.isnan(completion.certainty):
         raise Unscored("no_tokens", "the policy wrote no token to be certain of", stage="certainty")
     return completion.certainty

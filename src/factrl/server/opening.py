@@ -15,7 +15,7 @@ from ..errors import ConfigError, LLMError
 from ..models import cache_folder
 from ..papers import split_spec
 from ..plan import bare_reward, open_judge, run_settings
-from ..resources import Supplier, check_resources, supply
+from ..resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
 from ..rewards import Reward
 from ..settings import RunSettings
 from .service import Service
@@ -38,7 +38,8 @@ def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
             raise ConfigError(f"the reward {spec!r} is named twice")
         needed = ["data.train=none", "model.name=none", f"paper={spec}"]  # neither is used here
         settings = run_settings(told["config"], [*told["overrides"], *needed])
-        bare_reward(settings)
+        if "certainty" in bare_reward(settings).missing:
+            raise ConfigError(f"the reward {spec!r} cannot be served: {ONLY_IN_TRAINING}")
         found[spec] = settings
     return found
 
