@@ -14,8 +14,8 @@
     └── OverBudget               the judge has cost what the run may spend (factrl.spending)
 
 Every message says what is wrong, with which value, and what fixes it.  `SetupError` is printed by
-the command line as one line without a traceback.  `Unscored` is caught in exactly one place,
-`factrl.rewards`; anything a reward raises beside it is a bug and stops the run.
+the command line as one line without a traceback.  `Unscored` becomes a masked sample in exactly
+one place, `factrl.rewards`; anything a reward raises beside it is a bug and stops the run.
 """
 
 from __future__ import annotations

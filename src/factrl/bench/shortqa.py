@@ -165,10 +165,14 @@ def load_completions(
     present = dict.fromkeys(name for example in examples for name in example.meta)
     chosen = column or next((name for name in _COLUMNS if name in present), "")
     if chosen not in present:
+        told = "its rows hold only questions and what is known about them; add a column `completion`"
+        if present:
+            told = (
+                f"columns beside the question: {', '.join(present)}; name the right one with --column NAME "
+                "(column=... in Python)"
+            )
         raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; "
-            f"columns beside the question: {', '.join(present) or 'none'}; name the completions with "
-            "--column NAME (column=... in Python)"
+            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {told}"
         )
     for number, example in enumerate(examples, start=1):
         if not isinstance(example.meta.get(chosen), (str, NoneType)):

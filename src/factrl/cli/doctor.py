@@ -23,7 +23,7 @@ from .options import Verbs, add_verb
 from .terminal import say
 
 State = Literal["ok", "missing", "warning", "wrong"]
-_FOR_DEVELOPERS = {"dev", "test"}
+_FOR_DEVELOPERS = {"dev", "docs", "test"}
 _WAL_FIXED = (3, 51, 3)  # https://sqlite.org/wal.html#walresetbug
 _TORCH_FIXED = (2, 10)  # CVE-2026-24747: a weights_only checkpoint can still run code
 _VARIABLES = (

@@ -76,7 +76,7 @@ def snapshot(name: HubName, *, offline: bool) -> Path:
     except OSError as error:  # what the hub's client makes of refusals, and full disks
         first = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"{label} could not be downloaded: {first[0]}; try again, or give a folder"
+            f"{label} could not be downloaded: {first[0].rstrip('.')}; try again, or give a folder"
         ) from error
 
 
