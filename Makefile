@@ -6,7 +6,7 @@ INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-slow test-faults test-security test-mutations check docs bench bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-slow test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,14 +40,26 @@ check: $(VENV)/.dev ## lint, formatting and types
 docs: $(VENV)/.docs ## the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build
 
+wheel: ## the wheel, in dist/; and a text checked with it in a new environment without extras
+	rm -rf $(VENV)-wheel dist/factrl-*.whl
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip wheel -qq --no-deps -w dist .
+	$(VENV)-wheel/bin/python $(INSTALL) dist/factrl-*.whl
+	$(VENV)-wheel/bin/factrl --version
+	echo "Marie Curie was born in Warsaw in 1867." > dist/curie.txt
+	$(VENV)-wheel/bin/factrl verify "Marie Curie was born in Warsaw in 1868." --docs dist/curie.txt --no-cache
+
 bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (FACTRL_DATA)
-	$(VENV)/bin/python benchmarks/step.py 3
-	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/overlap.py
+	$(VENV)/bin/python benchmarks/step.py 2
+	$(VENV)/bin/python benchmarks/step.py 1 --long
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/overlap.py --rounds 2
 	$(VENV)/bin/python benchmarks/scaling.py
-	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
+	$(VENV)/bin/python benchmarks/engine.py --rounds 2 --veriscore-venv $(VENV)-veriscore
+	$(VENV)/bin/python benchmarks/savings.py --rounds 1 --claims 0
 	$(VENV)/bin/python benchmarks/lab.py
 	$(VENV)/bin/python benchmarks/grader.py
-	$(VENV)/bin/python benchmarks/search.py
+	$(VENV)/bin/python benchmarks/search.py --questions 100 --packages $(VENV)-search
+	$(VENV)/bin/python benchmarks/titled.py --packages $(VENV)-search
 	$(VENV)/bin/python benchmarks/sentences.py $(FACTRL_DATA)/factscore_human/responses.jsonl
 	$(VENV)/bin/python benchmarks/client.py
 	$(VENV)/bin/python benchmarks/serve.py --completions 2000
@@ -63,7 +75,7 @@ bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriSco
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
 
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-veriscore build dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-wheel $(VENV)-veriscore $(VENV)-search build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes

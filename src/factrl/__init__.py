@@ -109,15 +109,27 @@ __all__ = [
     "to_trl",
     "verify",
 ]
-__version__ = "0.1.0"
+__version__: str  # of the installed package, which has it from the git tag
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name == "__version__":
+        value = _version()
+    elif name in _HOME:
+        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    else:
         raise AttributeError(f"module 'factrl' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(__name__)
+    except metadata.PackageNotFoundError:  # it runs from a folder
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

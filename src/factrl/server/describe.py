@@ -12,10 +12,13 @@ from ..cache import Store
 from .app import make_api
 from .service import Service
 
+ROUTES = "1"  # their version, as in /v1/score; a server at work says which factrl it is instead
+
 
 def description(folder: Path) -> dict[str, Any]:
     """What the routes take and give; nothing is served, but a store needs a folder."""
-    return make_api(Service({}, None, None, Store(folder / "answers.db"))).openapi()
+    found = make_api(Service({}, None, None, Store(folder / "answers.db"))).openapi()
+    return {**found, "info": {**found["info"], "version": ROUTES}}
 
 
 if __name__ == "__main__":
