@@ -209,8 +209,7 @@ def header(text: str) -> dict[str, Any]:
     return {name: json.loads(value) for name, value in (line.split(": ", 1) for line in lines)}
 
 
-@pytest.mark.security("S44")
-@pytest.mark.security("S41")
+@pytest.mark.security("S41", "S44")
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_no_text_of_others_is_read_as_markdown(tmp_path: Path, bad: str) -> None:
     def of(text: str) -> str:
