@@ -7,6 +7,9 @@ first and the rest are made of their words.  Every engine builds in one process 
 that each peak of memory is its own.  A hit is an accepted answer that occurs, as whole words, in one of the
 first five passages.  Latency is CPU time of the searching process, passages included, over claims of
 `factscore_human`.
+
+Other people's packages are installed into a folder of their own, `--packages`, when one of their engines is
+asked for.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.answers import normalize_answer
-from factrl.search import Index
+from factrl.search import Index, fusion
 from factrl.search.words import words
 
 SETS = {
@@ -98,6 +101,31 @@ def numbered(path: Path) -> Iterator[tuple[int, str, str]]:
         yield number, row["title"], row["text"]
 
 
+# Other people's packages
+
+# Without their dependencies: what they need beside these is in the environment of `make bench`.
+PINS = (
+    "bm25s==0.3.16",
+    "rank-bm25==0.2.2",
+    "factscore==0.2.0",
+    "lancedb==0.40.0",
+    "lance-namespace==0.13.0",
+    "lance-namespace-urllib3-client==0.13.0",
+    "deprecation==2.1.0",
+    "overrides==7.7.0",
+)
+
+
+def with_packages(folder: Path) -> dict[str, str]:
+    """An environment in which they can be imported; they are installed into `folder` the first time."""
+    stamp = folder / "pins.txt"
+    if not stamp.exists() or stamp.read_text("utf-8") != "\n".join(PINS):
+        install = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--upgrade"]
+        subprocess.run([*install, "--target", str(folder), *PINS], check=True)  # noqa: S603
+        stamp.write_text("\n".join(PINS), "utf-8")
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
 # The engines: build(passages, folder), then open(folder) -> search
 
 
@@ -156,6 +184,29 @@ class BM25S:
             return [entry["text"] for entry in found[0]]
 
         return search
+
+
+class RankBM25:
+    """rank_bm25, on lower-case words; it keeps no index, so what is built is a pickle of its object."""
+
+    def build(self, passages: Path, folder: Path) -> None:
+        """All passages in memory, as it wants them."""
+        import pickle
+
+        from rank_bm25 import BM25Okapi  # pyright: ignore[reportMissingImports]
+
+        texts = [f"{title} {text}" for _, title, text in numbered(passages)]
+        engine = BM25Okapi([text.lower().split() for text in texts])
+        with (folder / "engine.pickle").open("wb") as file:
+            pickle.dump((engine, texts), file, protocol=pickle.HIGHEST_PROTOCOL)
+
+    def open(self, folder: Path) -> Search:
+        """Every passage is scored for every query."""
+        import pickle
+
+        with (folder / "engine.pickle").open("rb") as file:
+            engine, texts = pickle.load(file)  # noqa: S301
+        return lambda query: engine.get_top_n(query.lower().split(), texts, n=5)
 
 
 class Tantivy:
@@ -254,6 +305,7 @@ class Ours:
 ENGINES: dict[str, Callable[[], Any]] = {
     "fts5": FTS5,
     "bm25s": BM25S,
+    "rank_bm25": RankBM25,
     "tantivy": Tantivy,
     "lancedb": LanceDB,
     "index": Ours,
@@ -261,6 +313,10 @@ ENGINES: dict[str, Callable[[], Any]] = {
     "index-hybrid": partial(Ours, "hybrid"),
     "index-hybrid-minilm": partial(Ours, "hybrid", rerank=True),
 }
+
+
+OTHERS = {"bm25s", "rank_bm25", "lancedb"}
+SLOW = "index-hybrid-minilm"  # 0.7 s a search: only when it is named
 
 
 # Measuring
@@ -331,13 +387,16 @@ def peak_mb() -> float:
 def main() -> None:
     """One line of JSON per engine."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", nargs="*", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--engine", nargs="*", choices=ENGINES, default=[e for e in ENGINES if e != SLOW])
     parser.add_argument("--passages", type=int)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "factrl-bench-search")
+    parser.add_argument("--packages", type=Path, default=Path(".venv-search"), help="made when missing")
+    parser.add_argument("--fusion", type=int, default=fusion.K, help="the constant of rank fusion")
     parser.add_argument("--step", choices=["build", "search"], help="used by the benchmark itself")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
+    fusion.K = args.fusion
     passages = corpus(args.folder, args.passages)
     for engine in args.engine:
         folder = args.folder / engine
@@ -349,11 +408,13 @@ def main() -> None:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             report = {"engine": engine, "passages": args.passages or "real"}
+            environment = with_packages(args.packages.resolve()) if engine in OTHERS else None
             for step in ("build", "search"):
                 told = ["--engine", engine, "--questions", str(args.questions), "--folder", str(args.folder)]
+                told += ["--fusion", str(args.fusion)]
                 told += ["--passages", str(args.passages)] if args.passages else []
                 command = [sys.executable, __file__, *told, "--step", step]
-                done = subprocess.run(command, stdout=subprocess.PIPE, check=True)  # noqa: S603
+                done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)  # noqa: S603
                 report |= json.loads(done.stdout)
             shutil.rmtree(folder)
         short = {key: round(value, 3) if isinstance(value, float) else value for key, value in report.items()}

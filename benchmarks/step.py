@@ -1,34 +1,50 @@
-"""One GRPO step on the demo's questions: TRL's own path against factrl's shortcuts, in CPU seconds.
+"""One GRPO step: TRL's own path against factrl's shortcuts, in CPU seconds.
 
-    python benchmarks/step.py [STEPS]
+    python benchmarks/step.py [ROUNDS]                    the demo's step: 128 completions of a few words
+    python benchmarks/step.py [ROUNDS] --long             4 completions of 512 tokens to a prompt of 1,024
 
-Both start from the same weights and alternate step by step, so that a machine that slows down slows both.
-The shortcuts are exact (tests/training/test_packed.py, test_grpo.py); this says what they save.
+Both start from the same weights and take turns, so that a machine that slows down slows both.  The shortcuts
+are exact (tests/training/test_packed.py, test_grpo.py); this says what they save.
+
+On the demo's questions the second of two steps counts, as the first warms up.  The long step is a minute and
+counts alone; both sides write 512 tokens four times and are then given the same completions, and the reward
+is a number made of the text, so that no advantage is 0 and no row is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import tempfile
 import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from factrl.demo.questions import build_questions
 from factrl.demo.settings import demo_settings
 from factrl.papers import load_reward
 from factrl.resources import supply
+from factrl.rewards import reward
+from factrl.train import packed
 from factrl.train.embedded import SMALLEST
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
 from factrl.train.prompts import render_prompts
 from factrl.train.quiet import quiet_libraries
+from factrl.types import Completion, Example
+
+PROMPT, SIZE, LONGEST = 1024, 4, 512  # of the long step
+Seconds = dict[str, float]
 
 
-def seconds_per_step(shortcuts: bool, folder: Path) -> float:
-    """CPU seconds of the second of two steps, generation to gradient; the first warms up."""
+def demo_step(shortcuts: bool, folder: Path) -> Seconds:
+    """CPU seconds of the second of two steps, generation to gradient."""
     settings = demo_settings([f"model.name={SMALLEST}", "train.steps=2"], "truthrl:ternary")
     model, tokenizer = load_policy(settings.model)
     questions = build_questions(0).train
@@ -43,28 +59,81 @@ def seconds_per_step(shortcuts: bool, folder: Path) -> float:
             times.append(time.process_time() - started)
             return loss
 
-    reward = supply(load_reward(settings.paper).with_(**settings.reward), None)
+    ternary = supply(load_reward(settings.paper).with_(**settings.reward), None)
     prompts = render_prompts(questions, tokenizer, settings.data)
-    Timed(model, reward, questions, prompts, config, processing_class=tokenizer).train()
-    return times[-1]
+    Timed(model, ternary, questions, prompts, config, processing_class=tokenizer).train()
+    return {"step": times[-1]}
+
+
+@reward
+def numbered(example: Example, completion: Completion) -> dict[str, float]:
+    """0 to 9, of the text alone."""
+    return {"number": float(zlib.crc32(completion.encode()) % 10)}
+
+
+def long_step(shortcuts: bool, folder: Path) -> Seconds:
+    """CPU seconds of one step, and those of its generation."""
+    told = [f"model.name={SMALLEST}", "train.steps=1", "train.prompts_per_step=1"]
+    told += [f"train.num_generations={SIZE}", f"train.micro_batch_size={SIZE}"]
+    settings = demo_settings([*told, f"train.max_completion_length={LONGEST}"], "truthrl:ternary")
+    model, tokenizer = load_policy(settings.model)
+    known = " ".join(f"{each.question} {each.answers[0]}" for each in build_questions(0).train)
+    prompt = tokenizer.decode(tokenizer(known)["input_ids"][:PROMPT])
+    config = grpo_config(settings, folder)
+    config.shortcuts, config.save_strategy = shortcuts, "no"
+    drawn = torch.randint(1_000, 40_000, (SIZE, LONGEST), generator=torch.Generator().manual_seed(0))
+    unused = len(tokenizer) - 1  # as the end of a completion: none ends early
+    took: Seconds = {}
+
+    class Timed(FactualGRPOTrainer):
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            started = time.process_time()
+            loss = super().training_step(*args, **kwargs)
+            took["step"] = time.process_time() - started
+            return loss
+
+        def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+            self.eos_token_ids = self.generation_config.eos_token_id = [unused]
+            started = time.process_time()
+            ids, more = super()._generate_single_turn(*args, **kwargs)
+            took["generation"] = time.process_time() - started
+            assert {len(row) for row in ids} == {LONGEST}  # noqa: S101
+            return drawn.tolist(), more
+
+    Timed(model, numbered, [Example(prompt)], [prompt], config, processing_class=tokenizer).train()
+    return {**took, "update": took["step"] - took["generation"]}
+
+
+def compared(step: Callable[[bool, Path], Seconds], rounds: int) -> str:
+    """Medians, and the ratio of every pair, of each part of a step."""
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [(step(False, Path(folder)), step(True, Path(folder))) for _ in range(rounds)]
+    lines = ["part         TRL's own path  shortcuts  ratio (least to most)\n"]
+    for part in pairs[0][0]:
+        theirs, ours = zip(*((one[part], other[part]) for one, other in pairs), strict=True)
+        ratios = sorted(a / b for a, b in zip(theirs, ours, strict=True))
+        middle = [statistics.median(values) for values in (theirs, ours, ratios)]
+        lines.append(
+            f"{part:12} {middle[0]:14.1f} {middle[1]:10.1f}  {middle[2]:5.2f} "
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f})\n"
+        )
+    return "".join(lines)
 
 
 def main() -> None:
-    """Print the medians and the ratio of every pair."""
+    """Print CPU seconds of both, and the ratios."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("rounds", type=int, nargs="?", default=3)
+    parser.add_argument("--long", action="store_true", help="one long prompt, long completions")
+    parser.add_argument("--pack", type=int, default=packed.TOKENS_PER_PACK, help="tokens of a pack, at most")
+    options = parser.parse_args()
     quiet_libraries()
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    with tempfile.TemporaryDirectory() as folder:
-        pairs = [
-            (seconds_per_step(False, Path(folder)), seconds_per_step(True, Path(folder)))
-            for _ in range(rounds)
-        ]
-    plain, short = zip(*pairs, strict=True)
-    ratios = sorted(a / b for a, b in pairs)
-    sys.stdout.write(
-        f"TRL's own path  {statistics.median(plain):6.1f} CPU s per step of 128 completions\n"
-        f"shortcuts       {statistics.median(short):6.1f}\n"
-        f"ratio           {statistics.median(ratios):6.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})\n"
+    packed.TOKENS_PER_PACK = options.pack
+    what = (
+        f"{SIZE} completions of {LONGEST} tokens, a prompt of {PROMPT}" if options.long else "128 completions"
     )
+    sys.stdout.write(f"CPU seconds per step of {what}, {options.rounds} pairs\n")
+    sys.stdout.write(compared(long_step if options.long else demo_step, options.rounds))
 
 
 if __name__ == "__main__":

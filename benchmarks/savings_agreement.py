@@ -1,0 +1,217 @@
+"""What savings of the verification engine cost: real judges on claims that people labelled.
+
+`savings.py` prints these tables.  Streaming and judging equal claims with equal evidence once leave every
+verdict as it is, because the same questions are asked; what one extraction call instead of one per sentence
+costs needs a large model, and is not measured.
+
+    shared evidence      the documents of Factcheck-GPT, whose annotators were shown up to five passages for
+                         every claim.  Apart, a claim is judged by its own.  Shared, the claims of a document
+                         are dealt into two texts that answer one question, and the engine searches as it
+                         does in training: for the sentences of the longer text, and for those of the other
+                         that nothing found so far covers.
+    five claims a call   a language model that writes its verdicts, one claim and five claims of a document
+                         in a call, one passage each (the annotators' stance towards that passage).
+    cascade              from the scores that `verifier.py` keeps, if they are there: the weak judge with
+                         potion first, then the local one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from verifier import FILES, balanced, cell, fitted, fold, load, resampled, sample, score
+from workload import key_of
+
+from factrl.background import wait_for
+from factrl.cache import Store
+from factrl.judges import Judge, LLMJudge, LocalJudge, WeakJudge
+from factrl.types import Claim, Passage, Verdict
+from factrl.verifier import Verifier
+
+SHOWN = 450  # characters of a passage that the writing judge sees, because every word costs time here
+SURE = (0.7, 0.8, 0.9)
+
+
+def agreement(data: Path, scores: Path, claims: int) -> Iterator[str]:
+    """The tables, in Markdown; `claims` of them by the model in this process."""
+    from factrl.local.embed import Potion
+
+    documents = read(data)
+    arms: list[tuple[str, Judge, Sequence[Document]]] = [("weak with potion", WeakJudge(Potion()), documents)]
+    if claims:
+        arms.append(("local", LocalJudge(), _first(documents, claims)))
+    lines = [
+        "| shared evidence, judge | claims | searches, apart → shared | agreement | same verdict |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    yield "\n".join([*lines, *(shared_row(*arm) for arm in arms)]) + "\n"
+    if claims:
+        yield "\n".join(in_one_call(data, claims)) + "\n"
+    if scores.exists():
+        yield "\n".join(cascaded(data, scores)) + "\n"
+
+
+# -- Shared evidence ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Document:
+    """The labelled claims of one answer, and what people were shown for each."""
+
+    question: str
+    claims: list[str] = field(default_factory=list)
+    supported: list[bool] = field(default_factory=list)
+    passages: dict[str, list[Passage]] = field(default_factory=dict)
+
+
+def read(data: Path) -> list[Document]:
+    """Factcheck-GPT's documents with at least four claims that have a label and evidence."""
+    evidence: dict[tuple[str, str], list[Passage]] = defaultdict(list)
+    for row in _rows(data / "factcheck_gpt" / "stance.jsonl"):
+        evidence[row["group_id"], row["claim"]] += [Passage(e["text"], e["title"]) for e in row["evidence"]]
+    found: dict[str, Document] = {}
+    for row in _rows(data / "factcheck_gpt" / "claims.jsonl"):
+        name, claim = row["group_id"], row["claim"]
+        document = found.setdefault(name, Document(name))
+        shown = evidence.get((name, claim))
+        if shown and row["label"] in ("supported", "refuted") and key_of(claim) not in document.passages:
+            document.claims.append(claim)
+            document.supported.append(row["label"] == "supported")
+            document.passages[key_of(claim)] = shown
+    return [document for document in found.values() if len(document.claims) >= 4]
+
+
+class Shown:
+    """A search that finds for a claim what people were shown for it; nothing for anything else."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._documents = {document.question: document for document in documents}
+        self.asked = 0
+
+    async def search(self, query: str, k: int = 5, *, topic: str = "") -> Sequence[Passage]:
+        """The passages of this claim of the document `topic`, or of the claim that this is a sentence of."""
+        self.asked += 1
+        key, passages = key_of(query), self._documents[topic].passages
+        whole = next((claim for claim in passages if key == claim or (key and key in claim)), "")
+        return passages.get(whole, [])[:k]
+
+
+def shared_row(name: str, judge: Judge, documents: Sequence[Document]) -> str:
+    """Both ways of finding evidence, the same judge."""
+    said, asked = {}, {}
+    with tempfile.TemporaryDirectory() as place, contextlib.closing(Store(Path(place) / "said.db")) as store:
+        for share in (False, True):  # what is the same both times is judged once
+            search = Shown(documents)
+            told = Verifier(_claims, search, judge, share=share, deadline=3600, store=store)
+            said[share], asked[share] = np.array(checked(documents, told)), search.asked
+    truth = np.array([label for document in documents for label in document.supported])
+    groups = [document.question for document in documents for _ in document.claims]
+    apart, shared = (
+        cell((balanced(truth, said[share]), resampled(truth, said[share], groups))) for share in (False, True)
+    )
+    return (
+        f"| {name} | {len(truth)} | {asked[False]} → {asked[True]} | {apart} → {shared} | "
+        f"{100 * (said[False] == said[True]).mean():.0f} % |"
+    )
+
+
+def checked(documents: Sequence[Document], verifier: Verifier) -> list[bool]:
+    """Whether each claim was called supported, in the order of the documents."""
+    texts = [["\n".join(document.claims[turn::2]) for turn in (0, 1)] for document in documents]
+    questions = [document.question for document in documents for _ in (0, 1)]
+    reports = verifier.batch([text for pair in texts for text in pair], questions, topics=questions)
+    said: list[bool] = []
+    for number, document in enumerate(documents):
+        own = [False] * len(document.claims)
+        for turn in (0, 1):
+            checks = reports[2 * number + turn].checks
+            own[turn::2] = [bool(c.verdict and c.verdict.label == "supported") for c in checks]
+        said += own
+    return said
+
+
+def _claims(text: str, _question: str = "", _topic: str = "") -> list[Claim]:
+    """One claim a line."""
+    found, start = [], 0
+    for number, line in enumerate(text.split("\n")):
+        found.append(Claim(line, start, start + len(line), number))
+        start += len(line) + 1
+    return found
+
+
+def _first(documents: Sequence[Document], claims: int) -> list[Document]:
+    """As many documents as hold so many claims, those with a refuted claim first: few are refuted."""
+    chosen: list[Document] = []
+    for document in sorted(documents, key=lambda document: all(document.supported)):
+        if sum(len(one.claims) for one in chosen) >= claims:
+            break
+        chosen.append(document)
+    return chosen
+
+
+# -- Several claims in a call -------------------------------------------------------------------------
+
+
+def in_one_call(data: Path, claims: int) -> list[str]:
+    """A model that writes its verdicts, with one and with five claims in a call."""
+    from factrl.local.llama import shared_model
+
+    items = sorted(sample(load(data, "factcheck_gpt"), claims), key=lambda item: item.group)
+    pairs = [(Claim(item.claim, 0, len(item.claim)), item.passages) for item in items]
+    truth = np.array([item.supported for item in items])
+    said: dict[int, list[Verdict]] = {}
+    for count in (1, 5):
+        judge = LLMJudge(shared_model(), claims_per_call=count, evidence_chars=SHOWN)
+        said[count] = wait_for(judge.judge(pairs))
+    lines = ["| claims a call | claims | agreement | without a verdict | same verdict as alone |"]
+    lines.append("|---|--:|--:|--:|--:|")
+    alone = [verdict.label for verdict in said[1]]
+    for count, verdicts in said.items():
+        labels = [verdict.label for verdict in verdicts]
+        supported = np.array([label == "supported" for label in labels])
+        same = np.mean([one == other for one, other in zip(labels, alone, strict=True)])
+        lines.append(
+            f"| {count} | {len(items)} | {100 * balanced(truth, supported):.0f} | "
+            f"{labels.count('unjudged')} | {100 * same:.0f} % |"
+        )
+    return lines
+
+
+# -- Cascade ------------------------------------------------------------------------------------------
+
+
+def cascaded(data: Path, scores: Path) -> list[str]:
+    """Two judges in a row on verifier.py's items, of which the second judges what the first leaves open."""
+    items = [item for name in FILES for item in sample(load(data, name), 100)]
+    score(items, scores, ())
+    known = {(row["judge"], row["id"]) for row in _rows(scores)}
+    items = [item for item in items if {("embedded", item.id), ("local", item.id)} <= known]
+    score(items, scores, ("embedded", "local"))
+    first, second = fitted(items, "embedded", None, fold), fitted(items, "local", None, fold)
+    truth = np.array([item.supported for item in items])
+    alone = 100 * balanced(truth, second.supported)
+    lines = [
+        f"| cascade, {len(items)} claims | asked of the second | agreement (second alone {alone:.1f}) | "
+        "same verdict as the second |",
+        "|---|--:|--:|--:|",
+    ]
+    for sure in SURE:
+        stands = np.maximum(first.p, 1 - first.p) >= sure
+        said = np.where(stands, first.supported, second.supported)
+        lines.append(
+            f"| sure from {sure:.0%} | {100 * (~stands).mean():.0f} % | {100 * balanced(truth, said):.1f} | "
+            f"{100 * (said == second.supported).mean():.0f} % |"
+        )
+    return lines
+
+
+def _rows(path: Path) -> Iterator[dict]:
+    with path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
