@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from factrl.train import packed
-from factrl.train.packed import restore_forward, use_packed_logprobs
+from factrl.train.packed import joins, restore_forward, use_packed_logprobs
 from factrl.train.sampling import sample
 
 PROMPTS = ([5, 6, 7], [8, 9], [5, 6, 7, 10])
@@ -49,7 +49,7 @@ def _run(model: Any, batch: Batch) -> tuple[Any, list[torch.Tensor]]:
 
 
 @pytest.mark.parametrize("lengths", [[4], [1, 2, 5], [1], [0, 3], [6, 0, 0]])
-@pytest.mark.parametrize("pack", [1024, 8])
+@pytest.mark.parametrize("pack", [8192, 8])
 def test_packed_forward_equals_trls(
     tiny_model: Path, lengths: list[int], pack: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +66,22 @@ def test_packed_forward_equals_trls(
     assert torch.equal(found.is_top1 & found.label_mask, expected.is_top1.bool() & expected.label_mask)
     for mine, theirs in zip(grads, expected_grads, strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("pack", "completion", "prompt", "together"),
+    [
+        (1536, 512, 1024, True),  # a long prompt is dear
+        (4096, 512, 1024, True),
+        (6144, 512, 1024, False),  # but not that dear
+        (512, 512, 4, False),  # a short one is cheap
+        (7900, 300, 4000, False),  # over the limit
+    ],
+)
+def test_a_prompt_is_shared_as_long_as_that_is_less_work(
+    pack: int, completion: int, prompt: int, together: bool
+) -> None:
+    assert joins(pack, completion, prompt, hidden_size=576) is together
 
 
 def test_a_batch_without_labels_is_a_differentiable_zero(tiny_model: Path) -> None:
