@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PrinterCallback
 
 from factrl.demo.questions import build_questions
 from factrl.demo.settings import demo_settings
 from factrl.papers import load_reward
 from factrl.resources import supply
 from factrl.rewards import reward
-from factrl.train import packed
 from factrl.train.embedded import SMALLEST
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy
@@ -61,8 +61,13 @@ def demo_step(shortcuts: bool, folder: Path) -> Seconds:
 
     ternary = supply(load_reward(settings.paper).with_(**settings.reward), None)
     prompts = render_prompts(questions, tokenizer, settings.data)
-    Timed(model, ternary, questions, prompts, config, processing_class=tokenizer).train()
+    _train(Timed(model, ternary, questions, prompts, config, processing_class=tokenizer))
     return {"step": times[-1]}
+
+
+def _train(trainer: FactualGRPOTrainer) -> None:
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
 
 
 @reward
@@ -100,7 +105,7 @@ def long_step(shortcuts: bool, folder: Path) -> Seconds:
             assert {len(row) for row in ids} == {LONGEST}  # noqa: S101
             return drawn.tolist(), more
 
-    Timed(model, numbered, [Example(prompt)], [prompt], config, processing_class=tokenizer).train()
+    _train(Timed(model, numbered, [Example(prompt)], [prompt], config, processing_class=tokenizer))
     return {**took, "update": took["step"] - took["generation"]}
 
 
@@ -125,10 +130,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("rounds", type=int, nargs="?", default=3)
     parser.add_argument("--long", action="store_true", help="one long prompt, long completions")
-    parser.add_argument("--pack", type=int, default=packed.TOKENS_PER_PACK, help="tokens of a pack, at most")
     options = parser.parse_args()
     quiet_libraries()
-    packed.TOKENS_PER_PACK = options.pack
     what = (
         f"{SIZE} completions of {LONGEST} tokens, a prompt of {PROMPT}" if options.long else "128 completions"
     )
