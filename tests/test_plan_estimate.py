@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ def plan(*words: str, paper: str = "truthrl") -> Plan:
     told = [f"paper={paper}", "model.name=model", "data.train=q.jsonl", "train.prompts_per_step=2"]
     sizes = ["train.num_generations=4", "train.max_completion_length=50", "data.prompt={question}"]
     return make_plan(run_settings(None, [*told, *sizes, *words]), only_show=True)
+
+
+def test_both_sets_are_read_in_the_subset_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, str | None]] = []
+
+    def rows(source: str, split: str, subset: str | None) -> Iterator[dict[str, object]]:
+        asked.append((source, split, subset))
+        yield from ({"question": f"Who wrote book {n}?", "answers": ["Ada"]} for n in range(10))
+
+    monkeypatch.setattr("factrl.data.read_rows", rows)
+    plan("data.train=mandarjoshi/trivia_qa", "data.eval=mandarjoshi/trivia_qa", "data.subset=rc.nocontext")
+    name, subset = "mandarjoshi/trivia_qa", "rc.nocontext"
+    assert asked == [(name, "train", subset), (name, "test", subset)]
 
 
 def test_without_a_measurement_the_recipe_bounds_what_it_can() -> None:

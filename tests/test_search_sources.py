@@ -191,6 +191,14 @@ def test_a_folder_is_every_file_in_it_that_can_be_read(tmp_path: Path) -> None:
     assert [source.path.name for source in find_sources([tmp_path], outside=tmp_path / "deep")] == ["b.txt"]
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_one_name_is_not_a_list_of_letters(tmp_path: Path, kind: Any) -> None:
+    file = tmp_path / "passages.jsonl"
+    file.write_text(JSON_LINES, encoding="utf-8")
+    with pytest.raises(DataError, match=r"files are a list, not '.*passages\.jsonl' alone; write \['"):
+        read_passages(kind(file))
+
+
 def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "passages.jsonl").write_text("")
     with pytest.raises(DataError, match=r"does not exist; did you mean 'passages\.jsonl'"):

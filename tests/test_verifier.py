@@ -301,6 +301,11 @@ def test_evidence_can_come_with_the_text():
         verifier.batch(["a", "b"], ["q"])
 
 
+def test_evidence_that_is_one_text_is_refused_instead_of_read_letter_by_letter():
+    with pytest.raises(ConfigError, match="a list of texts, not one text: give"):
+        Verifier(per_line, None, Says())("yes the river", evidence="The river is long.")
+
+
 def test_the_same_batch_in_another_order_gives_the_same_verdicts_and_a_store_answers_it(tmp_path):
     from factrl.cache import Store
 

@@ -110,6 +110,8 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
     Raises:
         DataError: a name leads nowhere, a folder has nothing to read, a format is unknown.
     """
+    if isinstance(paths, (str, Path)):  # its letters would be files, and "/" among them all of the disk
+        raise DataError(f"files are a list, not {str(paths)!r} alone; write [{str(paths)!r}]")
     found: dict[Path, Source] = {}
     for name in paths:
         path = Path(name).expanduser()

@@ -120,7 +120,8 @@ class Verifier:
             One report per text, in order.  A text that our side could not check has a `failure`.
 
         Raises:
-            ConfigError: lists of different lengths, or neither a search nor evidence.
+            ConfigError: lists of different lengths, a text where a list belongs, or neither a search nor
+                evidence.
             SetupError: something that the user must change, found by one of the parts.
         """
         count = len(texts)
@@ -157,6 +158,8 @@ class Verifier:
         self, evidence: Evidence | None, searches: dict[tuple[str | Passage, ...], Given]
     ) -> Search:
         """Texts with the same evidence share one search."""
+        if isinstance(evidence, str):
+            raise ConfigError(f"evidence is a list of texts, not one text: give [{evidence[:40]!r}…]")
         if evidence is not None:
             key = tuple(evidence)
             return searches.setdefault(key, searches.get(key) or Given(key))
