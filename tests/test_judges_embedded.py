@@ -324,7 +324,8 @@ def test_nli_presets() -> None:
     ]  # 0.5 is not over 0.5
     encoder.rows = {A.text: (0.29, 0.7, 0.01), B.text: (0.51, 0.0, 0.49)}
     assert [knowrl.judge(one)[0].label, fspo.judge(two)[0].label] == ["unknown", "supported"]
-    assert len({judge.identity for judge in (knowrl, fspo, NLIJudge(encoder))}) == 3
+    at_half = NLIJudge(encoder, 0.5, None, otherwise="refuted")  # which calls 0.5 supported
+    assert len({judge.identity for judge in (knowrl, fspo, at_half, NLIJudge(encoder))}) == 4
 
 
 def test_nli_scores_that_are_no_numbers() -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -289,6 +290,21 @@ def test_shared_evidence_that_could_not_be_searched_is_not_called_missing():
 
     report = Verifier(per_line, Down(), Says(), share=True).batch(["yes"], ["q"])[0]
     assert [check.verdict.cause for check in report.checks] == ["search_failed"]
+
+
+def test_a_plain_part_may_hand_on_a_coroutine():
+    async def claims(reader, text, question="", topic=""):
+        return reader(text, question, topic)
+
+    class Later(Says):
+        def judge(self, pairs):
+            async def said():
+                return Says.judge(self, pairs)
+
+            return said()
+
+    report = Verifier(partial(claims, per_line), Echo(), Later())("yes")
+    assert labels(report) == ["supported"]
 
 
 def test_evidence_can_come_with_the_text():

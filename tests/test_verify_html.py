@@ -370,6 +370,7 @@ def test_why_there_is_no_verdict(one: Check, told: str) -> None:
                 "the ends are so close that their middle is the score.",
             ],
         ),
+        (["supported"] * 19 + ["unjudged"], ["the ends are so close that their middle is the score."]),
         ([None], ["0: the text claims nothing that can be checked."]),
     ],
 )

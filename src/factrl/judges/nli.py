@@ -84,7 +84,7 @@ class NLIJudge:
 
     @property
     def identity(self) -> str:
-        thresholds = f"supported>={self.threshold_supported:g} refuted>={self.threshold_refuted}"
+        thresholds = f"supported>={self.threshold_supported} refuted>={self.threshold_refuted}"
         return f"nli {self.cross_encoder.identity} {thresholds} otherwise={self.otherwise}"
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:

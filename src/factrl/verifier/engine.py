@@ -302,13 +302,16 @@ _EXECUTORS: dict[int, ThreadPoolExecutor] = {}
 
 
 async def _call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """`function`, awaited if it is a coroutine function, else on a worker thread of this process."""
+    """`function`, awaited if it is a coroutine function, else on a worker thread of this process.
+
+    A plain function may hand on a coroutine, which is awaited here; a `partial` of a coroutine function does.
+    """
     called = function if inspect.isroutine(function) else type(function).__call__
     if inspect.iscoroutinefunction(called):
         return await function(*args, **named)
     pid = os.getpid()
     if pid not in _EXECUTORS:
         _EXECUTORS[pid] = ThreadPoolExecutor(THREADS, thread_name_prefix="factrl-stage")
-    return await asyncio.get_running_loop().run_in_executor(
-        _EXECUTORS[pid], partial(function, *args, **named)
-    )
+    work = partial(function, *args, **named)
+    found = await asyncio.get_running_loop().run_in_executor(_EXECUTORS[pid], work)
+    return await found if inspect.isawaitable(found) else found

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from ..escape import attribute, markup
 from .marked import KINDS, badge
-from .report import WIDTH, Report
+from .report import Report, is_narrow
 from .rows import Rows
 
 _NONE = ' class="none"'
@@ -183,9 +183,9 @@ def _sums(report: Report, recall_at: int | None) -> str:
         lines.append(_f1(f"F1@{recall_at}", (low, high), recall, f1))
     if low != high:
         told = (
-            "too far apart for one number"
-            if high - low > WIDTH
-            else "so close that their middle is the score"
+            "so close that their middle is the score"
+            if is_narrow(low, high)
+            else "too far apart for one number"
         )
         missing = _count(report.counts["unjudged"], "claim")
         lines.append(

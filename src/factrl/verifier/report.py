@@ -213,13 +213,18 @@ class Report:
             return None
         supported, missing = self.counts["supported"], self.counts["unjudged"]
         low, high = score(supported, self.claims), score(supported + missing, self.claims)
-        if high - low > WIDTH + 1e-9:  # shares such as 19/20 and 20/20 lie a rounding error further apart
+        if not is_narrow(low, high):
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
             tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
             detail = f"{missing} of {self.claims} claims have no verdict ({tally})"
             raise Unscored("claims_unjudged", detail, stage="verify", causes=dict(causes))
         return (low + high) / 2
+
+
+def is_narrow(low: float, high: float) -> bool:
+    """Whether a score between these ends is published; 19/20 and 20/20 lie a rounding error over `WIDTH`."""
+    return high - low <= WIDTH + 1e-9
 
 
 def _precision(supported: int, claims: int) -> float:
