@@ -463,6 +463,7 @@ def test_a_dry_run_asks_no_judge(
         ([], 4, 32),
         (["train.epochs=2.5"], 10, 80),
         (["train.epochs=0.1"], 1, 8),
+        (["train.epochs=0.3"], 2, 16),  # 1.2 steps: transformers does the second one too
         (["--steps", "7"], 7, 56),
         (["train.prompts_per_step=3"], 1, 24),
         (["train.num_iterations=2"], 8, 32),

@@ -56,14 +56,19 @@ class Plan:
         """Optimizer steps; fewer when `train.epochs` counts and some prompts are too long."""
         told = self.settings.train
         batches = len(self.examples) // told.prompts_per_step
-        return told.steps or max(1, int(batches * told.num_iterations * told.epochs))
+        # A step that an epoch cuts short is done, as transformers counts.
+        return told.steps or max(1, math.ceil(batches * told.num_iterations * told.epochs))
+
+    @property
+    def batches(self) -> int:
+        """Times that completions are written, each for `num_iterations` steps."""
+        return math.ceil(self.steps / self.settings.train.num_iterations)
 
     @property
     def completions(self) -> int:
         """Completions that are written and graded."""
         told = self.settings.train
-        batches = math.ceil(self.steps / told.num_iterations)
-        return batches * told.prompts_per_step * told.num_generations
+        return self.batches * told.prompts_per_step * told.num_generations
 
 
 def run_settings(source: Path | str | None, overrides: Sequence[str]) -> RunSettings:

@@ -80,10 +80,6 @@ def estimate(plan: Plan, measured: Measured | None = None, why_not: str = "") ->
     }
 
 
-def _batches(plan: Plan) -> int:
-    return math.ceil(plan.steps / plan.settings.train.num_iterations)
-
-
 def _evaluated(plan: Plan) -> int:
     """Answers to held-out questions that are graded: every `eval_steps`, and at the end."""
     every = plan.settings.train.eval_steps
@@ -198,7 +194,7 @@ def _memory(plan: Plan, measured: Measured | None) -> str:
 def _hours(plan: Plan, measured: Measured | None, why_not: str) -> str:
     if measured is None:
         return f"unknown: {why_not or 'add --measure to train one batch here and take its time'}"
-    batches = _batches(plan)
+    batches = plan.batches
     masked = f", {measured.masked} of {measured.completions} masked" if measured.masked else ""
     return (
         f"{measured.seconds * batches / 3600:.3g} for {batches} batches of {measured.seconds:.3g} s, without "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import os
 import shlex
 import subprocess
@@ -80,11 +79,7 @@ def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] =
     """
     told = plan.settings.train
     values = overrides(
-        plan.settings,
-        files,
-        batches=math.ceil(plan.steps / told.num_iterations),
-        longest_prompt=_longest(plan),
-        gpus=gpus,
+        plan.settings, files, batches=plan.batches, longest_prompt=_longest(plan), gpus=gpus
     )
     # Its default of 8 storage units was seen to hang where Ray has fewer CPUs than they and workers take.
     few = (os.cpu_count() or 1) < _CPUS

@@ -12,6 +12,7 @@ A run that was stopped goes on from its last checkpoint and its last scored batc
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -235,7 +236,7 @@ def run_trainer(trainer: Any, label: str, folder: Path) -> None:
     args = trainer.args
     per_step = args.per_device_train_batch_size * args.gradient_accumulation_steps
     total = args.max_steps if args.max_steps > 0 else -(-len(trainer.train_dataset) // per_step)
-    total = total if args.max_steps > 0 else int(total * args.num_train_epochs)
+    total = total if args.max_steps > 0 else math.ceil(total * args.num_train_epochs)
     with Interrupt() as interrupt, Progress(label, total, already=already) as progress:
         stop = StopWhen(lambda: interrupt.asked)
         for callback in (ShowProgress(progress), MarkComplete(), stop):

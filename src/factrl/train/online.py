@@ -6,6 +6,7 @@ leaves a complete checkpoint.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -299,4 +300,4 @@ def _total_steps(trainer: FactualGRPOTrainer) -> int:
         return trainer.args.max_steps
     per_step = (trainer.args.generation_batch_size or 1) // trainer.num_generations
     rounds = len(trainer.examples) // per_step * trainer.num_iterations
-    return max(1, round(rounds * trainer.args.num_train_epochs))
+    return max(1, math.ceil(rounds * trainer.args.num_train_epochs))
