@@ -128,6 +128,13 @@ class MarkComplete(TrainerCallback):
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
 
+class Interrupted(KeyboardInterrupt):
+    """The user stopped the run; its folder holds a complete checkpoint."""
+
+    def __init__(self, verb: str, run: Path, step: int) -> None:
+        super().__init__(f"stopped after step {step}; go on with: factrl {verb} --resume {run}")
+
+
 class Interrupt:
     """Turns the first SIGINT or SIGTERM into a flag; the second SIGINT ends the process as usual.
 

@@ -55,7 +55,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
     Raises:
         SetupError: something the user must change.
         TooManyMasked: so many samples could not be measured; what is there is kept.
-        Stopped: SIGINT or SIGTERM while training; a checkpoint was written.
+        Interrupted: SIGINT or SIGTERM while training; a checkpoint was written.
     """
     settings = plan.settings
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -28,18 +28,19 @@ from ..progress import Progress
 from ..run import Run
 from ..settings import ModelSettings
 from ..tuning.settings import TuneSettings
-from .callbacks import Interrupt, LogToRun, MarkComplete, ShowProgress, StopWhen, last_checkpoint
+from .callbacks import (
+    Interrupt,
+    Interrupted,
+    LogToRun,
+    MarkComplete,
+    ShowProgress,
+    StopWhen,
+    last_checkpoint,
+)
 from .model import load_policy, lora_config, uses_bf16
 from .packed import restore_forward, use_packed_logprobs
 
 TrainingRow = Mapping[str, Any]
-
-
-class Stopped(KeyboardInterrupt):
-    """The user stopped the run; its folder holds a complete checkpoint."""
-
-    def __init__(self, run: Path, step: int) -> None:
-        super().__init__(f"stopped after step {step}; go on with: factrl tune --resume {run}")
 
 
 class _Tokenised(DPOTrainer):
@@ -73,7 +74,7 @@ def learn(
         The steps that the run has done then.
 
     Raises:
-        Stopped: SIGINT or SIGTERM; a checkpoint was written.
+        Interrupted: SIGINT or SIGTERM; a checkpoint was written.
     """
     model, tokenizer = load_policy(start)
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
@@ -94,7 +95,7 @@ def learn(
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
     if stop.stopped:
-        raise Stopped(run.path, before + trainer.state.global_step)
+        raise Interrupted("tune", run.path, before + trainer.state.global_step)
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)
     if whole and hasattr(trained, "merge_and_unload"):

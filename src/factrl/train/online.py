@@ -36,6 +36,7 @@ from .budget import CountSpending
 from .callbacks import (
     EvaluateEvery,
     Interrupt,
+    Interrupted,
     LogToRun,
     MarkComplete,
     ShowProgress,
@@ -48,14 +49,6 @@ from .model import check_model, load_policy, lora_config, uses_bf16
 from .packed import restore_forward
 from .prompts import encode, render_prompts
 from .watching import RaiseAlarms, WatchedTrainer
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user stopped the run; its folder holds a complete checkpoint."""
-
-    def __init__(self, run: Path, step: int) -> None:
-        super().__init__(f"stopped after step {step}; go on with: factrl train --resume {run}")
-        self.run = run
 
 
 def train(plan: Plan) -> Path:
@@ -193,7 +186,7 @@ def _why_it_stopped(
         return OverBudget(
             f"step {step}: {spending.why()}; a checkpoint was saved; to go on: {resume} --max-cost MORE"
         )
-    return Interrupted(run.path, step)
+    return Interrupted("train", run.path, step)
 
 
 def _spending(plan: Plan, run: Run) -> Spending | None:
