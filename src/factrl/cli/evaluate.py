@@ -31,7 +31,7 @@ from ..progress import Progress
 from ..settings import LOCAL, AskSettings, JudgeSettings, RunSettings
 from ..tuning.extraction import extract_of
 from ..types import Example
-from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, needs_extra
+from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
@@ -227,9 +227,7 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("--model needs --output FILE.json; the answers are kept beside it")
     if args.output is not None:
         output = Path(args.output)
-        if output.is_dir() or not output.parent.is_dir():
-            wrong = "is a folder" if output.is_dir() else f"is in {output.parent}, which does not exist"
-            raise ConfigError(f"--output {output} {wrong}")
+        check_place("--output", output)
         if output.suffix != ".json":
             raise ConfigError(f"--output {output} must end in .json")
         if output.resolve() == Path(args.file).resolve():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..config import load_settings, peek
-from ..errors import MissingExtra
+from ..errors import ConfigError, MissingExtra
 from ..papers import load_reward, settings_of
 from ..settings import AskSettings
 
@@ -94,6 +94,17 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def check_place(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is read or paid for.
+
+    Raises:
+        ConfigError: it is a folder, or in one that does not exist.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
+        raise ConfigError(f"{option} {path} {wrong}")
 
 
 def needs_extra(module: str, extra: str) -> Any:

@@ -15,7 +15,16 @@ from ..prepare.contamination import Policy, Sieve
 from ..prepare.convert import Target, convert
 from ..settings import LOCAL, AskSettings, RunSettings
 from ..types import Example
-from .options import Verbs, add_settings, add_verb, as_overrides, ask_settings, at_least_one, needs_extra
+from .options import (
+    Verbs,
+    add_settings,
+    add_verb,
+    as_overrides,
+    ask_settings,
+    at_least_one,
+    check_place,
+    needs_extra,
+)
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -278,9 +287,7 @@ def _sifted(
 
 def _check_file(output: str, suffixes: Sequence[str]) -> None:
     path = Path(output)
-    if path.is_dir() or not path.parent.is_dir():
-        wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
-        raise ConfigError(f"--output {output} {wrong}")
+    check_place("--output", path)
     if path.suffix not in suffixes:
         raise ConfigError(f"--output {output} must end in {' or '.join(suffixes)}")
 

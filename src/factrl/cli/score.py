@@ -21,7 +21,7 @@ from ..progress import Progress
 from ..rewards import SUM, THREADS, Reward
 from ..types import Completion, Example, Result
 from ..verifier import Verifier
-from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one
+from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -185,9 +185,7 @@ def _check_output(args: argparse.Namespace) -> None:
     if args.output is None:
         return
     output = Path(args.output)
-    if output.is_dir() or not output.parent.is_dir():
-        wrong = "is a folder" if output.is_dir() else f"is in {output.parent}, which does not exist"
-        raise ConfigError(f"--output {output} {wrong}")
+    check_place("--output", output)
     if output.suffix != ".jsonl":
         raise ConfigError(f"--output {output} must end in .jsonl")
     if output.resolve() == Path(args.file).resolve():

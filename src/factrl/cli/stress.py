@@ -20,7 +20,7 @@ from ..papers import split_spec
 from ..plan import run_settings, supplied_reward
 from ..progress import Progress
 from ..settings import LOCAL, RunSettings
-from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one
+from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def _stress(args: argparse.Namespace) -> int:
 
     ids = args.policies.split(",") if args.policies else []
     count = len(RUNGS) + len(policies(ids))
-    _check_html(args.html)
+    if args.html is not None:
+        check_place("--html", Path(args.html))
     setup = _setup(args)
     journal = Journal(args.output, _about(args, setup)) if args.output else nullcontext(None)
     with journal as rows, Progress("stress", count + (args.search or 0)) as progress:
@@ -220,8 +221,3 @@ def _ending(outcome: Outcome, *, strict: bool) -> int:
     if outcome.of("broken", *(("known",) if strict else ())):
         return 1
     return 3 if masked else 0
-
-
-def _check_html(path: str | None) -> None:
-    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
-        raise ConfigError(f"--html {path}: name a file in a folder that exists")

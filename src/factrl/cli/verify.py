@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
 from ..llm import connect, preflight
 from ..progress import Progress
-from .options import Verbs, add_verb, at_least_one
+from .options import Verbs, add_verb, at_least_one, check_place
 from .terminal import complain, say, tell
 
 if TYPE_CHECKING:
@@ -111,10 +111,8 @@ def _check(args: argparse.Namespace) -> None:
             "no evidence to check the text against; name files with --docs, an index with --index or a "
             "search server with --web"
         )
-    page = Path(args.html) if args.html is not None else None
-    if page is not None and (page.is_dir() or not page.parent.is_dir()):
-        wrong = "is a folder" if page.is_dir() else f"is in {page.parent}, which does not exist"
-        raise ConfigError(f"--html {page} {wrong}")
+    if args.html is not None:
+        check_place("--html", Path(args.html))
 
 
 def _code(report: Report, verifier: Verifier, written: bool) -> int:
