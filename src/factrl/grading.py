@@ -105,8 +105,8 @@ VERDICT: vague"""
 class Grader:
     """Grades an answer against the accepted ones: `grade(question, prediction, answers)`.
 
-    In this order: a text over 32 KB is floored, a pure abstention is `abstained`, a match by rule is
-    `correct`, an answer without content is floored, "invalid question" is wrong unless it is accepted, an
+    In this order: a text over 32 KB is floored, a match by rule is `correct`, a pure abstention is
+    `abstained`, an answer without content is floored, "invalid question" is wrong unless it is accepted, an
     answer too long to be short is floored, and the judge decides the rest.  Without a judge the rest is
     `incorrect`.
 

@@ -85,8 +85,8 @@ VERDICT: fair"""
 class SelfReference:
     """Whether an answer beats the judge's own: `compare(question, answer)` is 1.0 or 0.0.
 
-    A tie does not win, and neither does an answer without content or of over `MAX_PAYLOAD` characters, for
-    which nobody is asked.
+    A tie does not win, and neither does an answer without content or of over `MAX_PAYLOAD` bytes, for which
+    nobody is asked.
 
     Args:
         llm: the judge.
@@ -137,7 +137,7 @@ class SelfReference:
 def rating_judge(llm: LLM, *, max_tokens: int = 512) -> Callable[[str, str], float]:
     """A scale of five words: `rate(question, text)` is 0, 0.25, 0.5, 0.75 or 1.
 
-    A text without content or of over `MAX_PAYLOAD` characters is 0 without asking.
+    A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.
 
     Args:
         llm: the judge.

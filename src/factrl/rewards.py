@@ -9,8 +9,8 @@ Keyword-only parameters without a default are *resources* (`grade`, `reason`), s
 those with a default are *knobs*, the same name in Python, TOML and on the command line.  The function
 returns named terms, whose sum is the reward, or a `Score` when it also has spans or facts.
 
-This module holds the boundary between "could not be graded" and numbers: `Unscored` is caught here and
-nowhere else and becomes a masked sample; anything else a reward raises is a bug that stops the run.
+This module holds the boundary between "could not be graded" and numbers: an `Unscored` that leaves a reward
+becomes a masked sample here and nowhere else; anything else a reward raises is a bug that stops the run.
 """
 
 from __future__ import annotations
