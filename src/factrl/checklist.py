@@ -128,11 +128,10 @@ class Checklist:
         }
         limit = self.max_tokens or _TOKENS_PER_ITEM * (len(asked) + 1)
         reply = self.llm.complete(quoted_message(CHECKLIST_PROMPT, data), temperature=0.0, max_tokens=limit)
-        facts = {"attempts": reply.attempts, "elapsed": reply.elapsed, "request_id": reply.request_id}
-        said = read_checklist(reply.text, [*ids.values()], stage="checklist", **facts)
+        said = read_checklist(reply.text, [*ids.values()], stage="checklist", **reply.facts)
         if probe and said[ids[_DECOY]] == "consistent":
             detail = "the judge finds a made-up item in the response as well"
-            raise Unscored("judge_ignores_text", detail, stage="checklist", **facts)
+            raise Unscored("judge_ignores_text", detail, stage="checklist", **reply.facts)
         return [said[ids[item]] for item in items]
 
 

@@ -322,8 +322,7 @@ def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> t
 def _ask(llm: LLM, prompt: str, data: Mapping[str, Any], words: Mapping[str, Any]) -> tuple[str, str]:
     """The verdict and the reason that the judge gave for it."""
     reply = llm.complete(quoted_message(prompt, data), temperature=0.0)
-    facts = {"attempts": reply.attempts, "elapsed": reply.elapsed, "request_id": reply.request_id}
-    verdict = read_verdict(reply.text, words, stage="judge", status=200, **facts)
+    verdict = read_verdict(reply.text, words, stage="judge", status=200, **reply.facts)
     why = reply.text.rpartition("</think>")[2].rstrip().rpartition("\n")[0]
     return verdict, why.strip()[:1000]
 

@@ -54,6 +54,11 @@ class Reply:
     attempts: int = 1
     elapsed: float = 0.0
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known about the call, for the error that its text may be."""
+        return {"attempts": self.attempts, "elapsed": self.elapsed, "request_id": self.request_id}
+
 
 class LLM(Protocol):
     """Anything that completes a chat; called from many threads at once.

@@ -186,13 +186,7 @@ def _asked(
 
 
 def _facts(reply: Reply) -> dict[str, Any]:
-    return {
-        "stage": "judge",
-        "status": 200,
-        "attempts": reply.attempts,
-        "elapsed": reply.elapsed,
-        "request_id": reply.request_id,
-    }
+    return {"stage": "judge", "status": 200, **reply.facts}
 
 
 def checked_order(order: Order) -> Order:

@@ -76,9 +76,8 @@ def ask_briefly(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> 
     reply = judge.complete([{"role": "user", "content": prompt}], temperature=0.0)
     word = _LETTERS.get(_letter(reply))
     if word is None:
-        facts = {"attempts": reply.attempts, "elapsed": reply.elapsed, "request_id": reply.request_id}
         problem = f"the judge's reply is not one of the letters A, B and C but {reply.text[-200:]!r}"
-        raise Unscored("judge_unreadable", problem, stage="judge", status=200, **facts)
+        raise Unscored("judge_unreadable", problem, stage="judge", status=200, **reply.facts)
     return word, ""
 
 

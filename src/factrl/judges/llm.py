@@ -151,11 +151,7 @@ class LLMJudge:
             reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
         except LLMError as error:
             return [self._unjudged(error, error.facts) for _ in asked]
-        facts = {
-            "attempts": reply.attempts,
-            "elapsed": round(reply.elapsed, 3),
-            "request_id": reply.request_id,
-        }
+        facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
         said = self._read(reply, ids)
         void = known.check(said, ids) if known else None
         if void is not None:
