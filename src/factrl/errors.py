@@ -92,6 +92,11 @@ def _rebuild(cls: type[Unscored], cause: str, detail: str, facts: dict[str, Any]
     return cls(cause, detail, **facts)
 
 
+def first_line(error: BaseException) -> str:
+    """What another library's error says first, without its full stop; its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest known word, or an empty string when nothing is close."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)

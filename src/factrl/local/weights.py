@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import MissingExtra, ModelError
+from factrl.errors import MissingExtra, ModelError, first_line
 
 _LONGEST = 512  # tokens, for a model whose files do not say
 
@@ -48,8 +48,7 @@ def load_network(
         remedy = "it has to be a folder with config.json, a tokenizer and model.safetensors"
         if "trust_remote_code" in str(error):
             remedy = "it needs its own code: trust_remote_code=True, and a commit (org/model@COMMIT)"
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{path} could not be loaded as a {what}: {first}; {remedy}") from error
+        raise ModelError(f"{path} could not be loaded as a {what}: {first_line(error)}; {remedy}") from error
     missing = sorted(report["missing_keys"])
     if missing:  # transformers would go on with random numbers there
         raise ModelError(f"{path} is no {what}: it has no weights for {', '.join(missing[:3])}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtra, ModelError
+from ..errors import MissingExtra, ModelError, first_line
 
 # Weights only in formats that cannot run code; a repository holds the same ones in others too.
 _WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
@@ -74,9 +74,8 @@ def snapshot(name: HubName, *, offline: bool) -> Path:
             f"the hub has no {label}; check the name, and HF_TOKEN if the model is private or gated"
         ) from error
     except OSError as error:  # what the hub's client makes of refusals, and full disks
-        first = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"{label} could not be downloaded: {first[0].rstrip('.')}; try again, or give a folder"
+            f"{label} could not be downloaded: {first_line(error)}; try again, or give a folder"
         ) from error
 
 

@@ -25,7 +25,7 @@ from transformers.trainer_callback import ProgressCallback
 from transformers.training_args import TrainingArguments
 
 from .. import models
-from ..errors import DataError, ModelError
+from ..errors import DataError, ModelError, first_line
 from ..journal import Journal
 from ..progress import Progress
 from ..settings import ModelSettings, TrainSettings
@@ -300,8 +300,9 @@ def load_classifier(name: str, labels: Sequence[str]) -> tuple[Any, Any]:
             dtype="float32",
         )
     except (OSError, ValueError, KeyError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"model.name = {name!r} cannot be loaded as a classifier: {first}") from error
+        raise ModelError(
+            f"model.name = {name!r} cannot be loaded as a classifier: {first_line(error)}"
+        ) from error
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     network.config.pad_token_id = tokenizer.pad_token_id

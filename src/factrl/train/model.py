@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ..errors import ModelError, nearest
+from ..errors import ModelError, first_line, nearest
 from ..settings import ModelSettings, TrainSettings
 from .embedded import embedded_policy, is_embedded
 
@@ -35,7 +35,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **options)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
-            f"model.name = {settings.name!r} cannot be loaded: {_first_line(error)}; check the name and the "
+            f"model.name = {settings.name!r} cannot be loaded: {first_line(error)}; check the name and the "
             "network, or give a local folder"
         ) from error
     if tokenizer.pad_token is None:
@@ -85,8 +85,3 @@ def uses_bf16(settings: TrainSettings) -> bool:
     except OSError:
         return False
     return "avx512_bf16" in flags or "amx_bf16" in flags
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
-from ..errors import ConfigError, ModelError
+from ..errors import ConfigError, ModelError, first_line
 from ..settings import RunSettings
 from ..types import Completion, Example
 from ..writers import Written, check_numbers, digest_of, seed_of
@@ -64,9 +64,8 @@ class VLLMWriter:
             engine = vllm.LLM(model=name, dtype=dtype, **options)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise ModelError(
-                f"model.name = {told.name!r} cannot be loaded by vLLM: "
-                f"{str(error).partition(chr(10))[0].rstrip('.')}; "
-                "check the name and the memory, or set train.use_vllm=false"
+                f"model.name = {told.name!r} cannot be loaded by vLLM: {first_line(error)}; check the name "
+                "and the memory, or set train.use_vllm=false"
             ) from error
         named = told.name + (f"@{told.revision}" if told.revision else "")
         return cls(engine, tokenizer, settings, f"{named} {_files(name)} vllm {vllm.__version__} {dtype}")
