@@ -50,16 +50,15 @@ class ClaimModel:
 
     Args:
         settings: `head`, `model`, `data.with_evidence` and `train`.
-        folder: weights to take instead of those that `model.name` names.
 
     Raises:
         ModelError: the model cannot be loaded, or has not the layers that are to be trained.
     """
 
-    def __init__(self, settings: ClaimSettings, folder: Path | None = None) -> None:
+    def __init__(self, settings: ClaimSettings) -> None:
         self.settings = settings
         self.pairs = settings.head == "token-pair"
-        name = str(folder or settings.model.name)
+        name = settings.model.name
         set_seed(settings.run.seed)  # a classifier's new output is drawn at random
         if self.pairs:
             self.network, self.tokenizer = load_policy(ModelSettings(name=name))
@@ -256,11 +255,17 @@ def base_folder(name: str) -> Path:
     return embedded_policy(name) if is_embedded(name) else models.get(name)
 
 
-class _PairTrainer(Trainer):
-    """Binary cross-entropy of the claims' logits."""
+class LabelledTrainer(Trainer):
+    """Padded batches of rows with `labels`; the loss is a subclass's.
 
-    def __init__(self, model: ClaimModel, arguments: dict[str, Any], data: list[dict[str, Any]]) -> None:
-        self._claims = model
+    Args:
+        model: has the `network` and pads rows.
+        arguments: those of `training_arguments`.
+        data: rows of what the network reads, and their `labels`.
+    """
+
+    def __init__(self, model: Any, arguments: dict[str, Any], data: list[dict[str, Any]]) -> None:
+        self.claims = model
 
         def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
             texts = [{k: v for k, v in row.items() if k != "labels"} for row in rows]
@@ -270,6 +275,10 @@ class _PairTrainer(Trainer):
         super().__init__(model.network, told, data_collator=collate, train_dataset=data)  # pyright: ignore[reportArgumentType]
         self.model_accepts_loss_kwargs = False  # our loss is a mean, which has to be divided by accumulation
 
+    def loss_of(self, network: Any, inputs: dict[str, Any], labels: torch.Tensor) -> torch.Tensor:
+        """The mean loss of a batch."""
+        raise NotImplementedError
+
     def compute_loss(
         self,
         model: Any,
@@ -277,9 +286,17 @@ class _PairTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
+        """See `Trainer`."""
         labels = inputs.pop("labels")
-        loss = binary_cross_entropy_with_logits(self._claims.logits(model, inputs), labels)
+        loss = self.loss_of(model, inputs, labels)
         return (loss, {}) if return_outputs else loss
+
+
+class _PairTrainer(LabelledTrainer):
+    """Binary cross-entropy of the claims' logits."""
+
+    def loss_of(self, network: Any, inputs: dict[str, Any], labels: torch.Tensor) -> torch.Tensor:
+        return binary_cross_entropy_with_logits(self.claims.logits(network, inputs), labels)
 
 
 def load_classifier(name: str, labels: Sequence[str]) -> tuple[Any, Any]:

@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 from torch.utils.data import Sampler
-from transformers import Trainer, set_seed
-from transformers.training_args import TrainingArguments
+from transformers import set_seed
 
 from ..errors import DataError
 from ..journal import Journal
@@ -26,7 +25,7 @@ from ..settings import TrainSettings
 from ..tuning.verifier_rows import LABELS, Pair
 from ..tuning.verifier_settings import VerifierSettings
 from .callbacks import EvaluateEvery
-from .claim_models import freeze, load_classifier, run_trainer, training_arguments
+from .claim_models import LabelledTrainer, freeze, load_classifier, run_trainer, training_arguments
 from .model import uses_bf16
 
 SCORED_TOKENS = 8192  # of one batch, padding included
@@ -168,32 +167,16 @@ class ByLength(Sampler[int]):
         yield from rest
 
 
-class _ThreeWayTrainer(Trainer):
-    """Three-way loss with partly known labels."""
+class _ThreeWayTrainer(LabelledTrainer):
+    """Three-way loss with partly known labels, and rows of like length together."""
 
     def __init__(self, model: VerifierModel, arguments: dict[str, Any], data: list[dict[str, Any]]) -> None:
-        def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-            texts = [{k: v for k, v in row.items() if k != "labels"} for row in rows]
-            return {**model.pad(texts), "labels": torch.tensor([row["labels"] for row in rows])}
-
-        told = TrainingArguments(**arguments, remove_unused_columns=False)
-        super().__init__(model.network, told, data_collator=collate, train_dataset=data)  # pyright: ignore[reportArgumentType]
-        train = model.settings.train
-        self._by_length = ByLength(
-            [len(row["input_ids"]) for row in data], train.batch_size, model.settings.run.seed
-        )
-        self.model_accepts_loss_kwargs = False  # our loss is a mean, which has to be divided by accumulation
+        super().__init__(model, arguments, data)
+        lengths, settings = [len(row["input_ids"]) for row in data], model.settings
+        self._by_length = ByLength(lengths, settings.train.batch_size, settings.run.seed)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         return self._by_length
 
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
-        labels = inputs.pop("labels")
-        loss = three_way_loss(model(**inputs).logits.float(), labels)
-        return (loss, {}) if return_outputs else loss
+    def loss_of(self, network: Any, inputs: dict[str, Any], labels: torch.Tensor) -> torch.Tensor:
+        return three_way_loss(network(**inputs).logits.float(), labels)
