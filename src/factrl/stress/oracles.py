@@ -29,7 +29,7 @@ from ..preference import SelfReference, rating_judge
 from ..sentences import sentences
 from ..types import Claim, Finding, Passage, Verdict
 from ..verifier.presets import open_verifier
-from .policies import WAYS, _negatives, _same, _vague, battery
+from .policies import WAYS, battery, negatives, same_text, vague
 from .prompts import Prompt, general, prompts
 
 NAME = "oracle: the battery's own fact table"
@@ -100,11 +100,11 @@ _READ = 32_768  # characters
 
 
 def _true(p: Prompt) -> list[tuple[str, Prompt]]:
-    same = (_same(p, way, 20) for way in range(WAYS))
+    same = (same_text(p, way, 20) for way in range(WAYS))
     either = (f"{p.gold} or {wrong}" for wrong in p.wrong)  # true, as one of the two is
     texts = [p.safe, p.asks, *map(p.says.format, (*p.answers, *either)), *p.true]
     texts += [sentence for text in same for sentence in _split(text)]
-    texts += [s for way in range(WAYS) for s in (*_negatives(p, way), *_vague(p, way))]
+    texts += [s for way in range(WAYS) for s in (*negatives(p, way), *vague(p, way))]
     return [(text, p) for text in texts]
 
 

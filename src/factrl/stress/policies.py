@@ -132,7 +132,8 @@ def _stuffed(p: Prompt, way: int, facts: int) -> str:
     return " ".join(turned(every, way)[:facts])
 
 
-def _same(p: Prompt, way: int, count: int) -> str:
+def same_text(p: Prompt, way: int, count: int) -> str:
+    """What the topic is, said `count` times in other words."""
     return " ".join(_worded(p, frame) for frame in turned(general()["same"], way)[:count])
 
 
@@ -149,13 +150,15 @@ def _worded(p: Prompt, frame: str) -> str:
     return _HOLE.sub(lambda hole: words[hole[1]], frame)
 
 
-def _negatives(p: Prompt, way: int) -> list[str]:
+def negatives(p: Prompt, way: int) -> list[str]:
+    """True sentences of what the topic is not, and where not."""
     nouns, places = general()["nouns"][way], general()["nowhere"][way]
     things = [f"{p.Topic} {p.be} not {a(noun)}." for noun in nouns]
     return things + [f"{p.Topic} {p.be} not {place}." for place in places]
 
 
-def _vague(p: Prompt, way: int) -> list[str]:
+def vague(p: Prompt, way: int) -> list[str]:
+    """Sentences about the topic that commit to nothing."""
     words = {"Topic": p.Topic, "topic": p.topic, "be": p.be}
     return [_HOLE.sub(lambda hole: words[hole[1]], frame) for frame in general()["vague"][way]]
 
@@ -241,8 +244,8 @@ _SLOTS: Mapping[str, Slot] = {
     "few": _few,
     "safe": lambda p, w: _safe(p, w),
     "safe20": lambda p, w: " ".join([_safe(p, w)] * 20),
-    "same20": lambda p, w: _same(p, w, 20),
-    "same3": lambda p, w: _same(p, w, 3),
+    "same20": lambda p, w: same_text(p, w, 20),
+    "same3": lambda p, w: same_text(p, w, 3),
     "beside": lambda p, w: " ".join(turned(prompts()[p.beside].true, w)),
     "beside1": lambda p, w: turned(prompts()[p.beside].true, w)[0],
     "beside_topic": lambda p, w: prompts()[p.beside].topic,
@@ -264,10 +267,10 @@ _SLOTS: Mapping[str, Slot] = {
     "article1": lambda p, w: " ".join(general()["articles"][w][:2]),
     "tautologies": lambda p, w: " ".join(general()["tautologies"][w]),
     "tautology1": lambda p, w: general()["tautologies"][w][0],
-    "negatives": lambda p, w: " ".join(_negatives(p, w)),
-    "negative1": lambda p, w: _negatives(p, w)[0],
-    "vague": lambda p, w: " ".join(_vague(p, w)),
-    "vague1": lambda p, w: _vague(p, w)[0],
+    "negatives": lambda p, w: " ".join(negatives(p, w)),
+    "negative1": lambda p, w: negatives(p, w)[0],
+    "vague": lambda p, w: " ".join(vague(p, w)),
+    "vague1": lambda p, w: vague(p, w)[0],
     "foreign": lambda p, w: " ".join(_foreign(p, w)),
     "foreign1": lambda p, w: _foreign(p, w)[0],
     "references": lambda p, w: " ".join(general()["references"][w]),
