@@ -23,7 +23,7 @@ from factrl.stress.forms import Written, length_of, write
 from factrl.stress.known import KNOWN_FAILURES, known_failures
 from factrl.stress.oracles import OracleLLM, fact_table, grade
 from factrl.stress.order import Cell, compare, ladder
-from factrl.stress.page import as_markdown, document, write_page
+from factrl.stress.page import document, write_page
 from factrl.stress.policies import RUNGS, WAYS, battery, policies
 from factrl.stress.prompts import example_of, prompts
 from factrl.stress.run import Outcome
@@ -372,14 +372,12 @@ def test_wrong_usage(tmp_path: Path) -> None:
 
 
 @pytest.mark.security("S41")
-def test_the_page_and_the_table_escape_what_policies_say(tmp_path: Path) -> None:
+def test_the_page_escapes_what_policies_say(tmp_path: Path) -> None:
     outcome = small("truthrl", 1, ["D24", "D30"])
     page = write_page(tmp_path / "page.html", outcome).read_text("utf-8")
     assert "<think>" not in page
     assert "<script" not in page
     assert document(outcome)["honest"]["know"] == 1.0
-    table = as_markdown([outcome, small("robust", 1, ["D24", "D30"])])
-    assert "| D30 | made-up reasoning, right answer | know | **known** +0% | held" in table
 
 
 def test_a_journal_keeps_no_masked_sample(tmp_path: Path, own: Path) -> None:

@@ -50,17 +50,6 @@ def as_overrides(args: argparse.Namespace, keys: Mapping[str, str]) -> list[str]
     return [*(f"{key}={value}" for key, value in given.items() if value is not None), *args.settings]
 
 
-def add_model(parser: argparse.ArgumentParser, does: str = "answers") -> None:
-    """`--model` and `--config`: which model is asked, and how."""
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help=f"the model that {does}: a folder, a hub id, a policy of `factrl models list`, `local`, or "
-        "http://host:8000/v1#model (key: FACTRL_POLICY_API_KEY)",
-    )
-    parser.add_argument("--config", metavar="RECIPE.toml", help="ask the model as this recipe does")
-
-
 def add_judge(parser: argparse.ArgumentParser) -> None:
     """`--judge`: the model that grades what rules cannot decide."""
     parser.add_argument(

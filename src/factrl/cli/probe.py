@@ -28,7 +28,6 @@ from ..writers import Writer, open_writer
 from .options import (
     Verbs,
     add_judge,
-    add_model,
     add_settings,
     add_verb,
     as_overrides,
@@ -68,7 +67,13 @@ def add_verbs(verbs: Verbs) -> None:
         ),
     )
     parser.add_argument("questions", metavar="QUESTIONS", help="questions with their accepted answers")
-    add_model(parser)
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model that answers: a folder, a hub id, a policy of `factrl models list`, `local`, or "
+        "http://host:8000/v1#model (key: FACTRL_POLICY_API_KEY)",
+    )
+    parser.add_argument("--config", metavar="RECIPE.toml", help="ask the model as this recipe does")
     add_judge(parser)
     parser.add_argument(
         "--output",

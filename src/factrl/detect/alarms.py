@@ -9,7 +9,7 @@ from typing import Any
 
 from ..escape import markup
 from ..run import Run, read_metrics, write_whole
-from .watch import EVERY, Alarm, Watch
+from .watch import Alarm, Watch
 
 FILE = "alarms.jsonl"
 _LONGEST = 4_000  # characters of a completion in the table
@@ -32,13 +32,13 @@ def read_alarms(folder: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
-def open_watch(run: Run, already: int = 0, every: int = EVERY) -> Watch:
+def open_watch(run: Run, already: int = 0) -> Watch:
     """The watch over a run; of one that goes on after `already` steps, later alarms are forgotten."""
     folder = run.path
     alarms = [row for row in read_alarms(folder) if row["step"] <= already]
     if (folder / FILE).exists():
         write_whole(folder / FILE, "".join(json.dumps(row) + "\n" for row in alarms).encode("ascii"))
-    watch = Watch(every=every)
+    watch = Watch()
     if already:
         rows = [row for row in read_metrics(folder) if row["step"] <= already]
         watch.remember(rows, [(row["metric"], row["kind"]) for row in alarms])

@@ -27,6 +27,7 @@ _TOKEN = re.compile(
     r"(\d[\d,.]*\d|\d)|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
 )
 _SENTENCE = 1_000  # characters of a text that is worth remembering
+_CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
 _STEM = 6  # letters that are kept: a stemmer for many languages at once
 
 
@@ -301,11 +302,11 @@ _cut_passage = lru_cache(maxsize=4_096)(_cut)
 _cut_document = lru_cache(maxsize=64)(_cut)
 
 
-def _greedy(pieces: Sequence[Piece], weight: dict[str, float], most: int = 8) -> list[int]:
+def _greedy(pieces: Sequence[Piece], weight: dict[str, float]) -> list[int]:
     """Indices of the sentences that cover the weighted words, the most useful first."""
     open_words = dict(weight)
     chosen: list[int] = []
-    while open_words and len(chosen) < most:
+    while open_words and len(chosen) < _CHOSEN:
         gains = [sum(open_words.get(stem, 0.0) for stem in piece.words.stems) for piece in pieces]
         index = max(range(len(pieces)), key=gains.__getitem__)
         if gains[index] <= 0:

@@ -64,6 +64,6 @@ class EvidencePool:
         with self._lock:
             return self._ranking.shared(known) / len(known) if known else 1.0
 
-    def covers(self, claim: str, share: float = COVERED) -> bool:
+    def covers(self, claim: str) -> bool:
         """Whether a passage here is about `claim`; if not, it deserves a search of its own."""
-        return self.coverage(claim) >= share
+        return self.coverage(claim) >= COVERED

@@ -1,4 +1,4 @@
-"""The outcome as words, as JSON, as a table in Markdown, and as one page of HTML in the house style."""
+"""The outcome as words, as JSON, and as one page of HTML in the house style."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..escape import cell as markdown
 from ..escape import markup, one_line
 from ..report import facts_list, html_page
 from .attacks import Attack
@@ -88,24 +87,6 @@ def _plain(found: Finding) -> dict[str, Any]:
     }
 
 
-def as_markdown(outcomes: Sequence[Outcome]) -> str:
-    """One row per comparison and one column per reward: the verdict and the margin."""
-    names = [outcome.setup.spec for outcome in outcomes]
-    lines = [f"| id | policy | must not beat | {' | '.join(names)} |", "| --- " * (3 + len(names)) + "|"]
-    for rows in zip(*((*o.ladder, *o.findings) for o in outcomes), strict=True):
-        first = rows[0]
-        cells = " | ".join(_short(found) for found in rows)
-        lines.append(f"| {markdown(first.id)} | {markdown(first.name)} | {first.ceiling} | {cells} |")
-    return "\n".join(lines)
-
-
-def _short(found: Finding) -> str:
-    margin = "" if found.margin is None else f" {found.margin:+.0%}"
-    return (
-        f"**{found.verdict}**{margin}" if found.verdict in ("broken", "known") else f"{found.verdict}{margin}"
-    )
-
-
 def write_page(path: str | Path, outcome: Outcome, attacks: Sequence[Attack] = ()) -> Path:
     """Write the outcome as one self-contained HTML file without scripts.
 
@@ -178,13 +159,13 @@ def _attacks(attacks: Sequence[Attack]) -> str:
     return f'<section><h2>Search</h2><p>{told}</p><dl class="long">{items}</dl></section>'
 
 
-def attack_lines(attacks: Sequence[Attack], most: int = 5) -> list[str]:
-    """What a search found, in words; nothing without a search."""
+def attack_lines(attacks: Sequence[Attack]) -> list[str]:
+    """What a search found, in words, with its five best; nothing without a search."""
     if not attacks:
         return []
     best = [attack for attack in attacks if attack.beats]
     lines = [f"search: {len(best)} of {len(attacks)} candidates beat their ceiling"]
-    for a in best[:most]:
+    for a in best[:5]:
         lines.append(f"  {a.id}: {_number(a.mean)}, must not beat {a.ceiling} {_number(a.bound)}")
         lines.append(f"    {one_line(a.text[:160])}")
     return lines

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 from .. import models
 from ..background import wait_for
 from ..bench.metrics import Interval, bootstrap
-from ..checklist import Checklist
+from ..checklist import Checklist, Item
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..extract import LLMClaims
 from ..extract.marks import normalised
@@ -42,7 +43,7 @@ from .sampling import sample
 
 REPLIES, NUMBERS = "replies.jsonl", "metrics.json"
 SAME_CLAIM = 0.8  # F1 of the words from which two claims count as the same
-_LABELS = ("consistent", "contradictory", "missing")
+_LABELS = get_args(Item)
 
 
 class TunedLLM:
@@ -237,18 +238,13 @@ def _measured(
         name: bootstrap(values, number, seed, n=2_000) if len(values) else None
         for name, number in statistics.items()
     }
-    metrics: dict[str, Any] = {name: _plain(interval) for name, interval in found.items()}
+    metrics: dict[str, Any] = {name: interval and asdict(interval) for name, interval in found.items()}
     if checks and readable:
         common = Counter(label for lesson in learnt for label in lesson.labels).most_common(1)[0][0]
         always = [sum(word == common for word in lesson.labels) for lesson, _ in readable]
-        metrics[f"always_{common}"] = _plain(
-            bootstrap(
-                np.array([always, [len(lesson.labels) for lesson, _ in readable]]).T,
-                lambda means: means[:, 0] / means[:, 1],
-                seed,
-                n=2_000,
-            )
-        )
+        counts = np.array([always, [len(lesson.labels) for lesson, _ in readable]]).T
+        found = bootstrap(counts, lambda means: means[:, 0] / means[:, 1], seed, n=2_000)
+        metrics[f"always_{common}"] = found and asdict(found)
     return {"metrics": metrics, "unreadable": dict(unreadable), "groups": len({x.group for x in lessons})}
 
 
@@ -303,7 +299,3 @@ _CLAIM_NUMBERS = {
     "claim_recall": lambda m: _ratio(m[:, 0], m[:, 2]),
     "claim_f1": lambda m: _ratio(2 * m[:, 0], m[:, 1] + m[:, 2]),
 }
-
-
-def _plain(interval: Interval | None) -> dict[str, float] | None:
-    return None if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}

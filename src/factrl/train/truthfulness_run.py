@@ -14,7 +14,7 @@ from ..journal import Journal
 from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
 from ..tuning.claim_settings import ClaimSettings
-from ..tuning.reliability import METRICS, Reliability, fit_temperature, reliability, sigmoid
+from ..tuning.reliability import METRICS, Bin, Reliability, fit_temperature, reliability, sigmoid
 from ..tuning.reliability_plot import reliability_diagram
 from ..writers import digest_of
 from .claim_models import ClaimModel, all_parts, base_folder, save, score, train_claim_model
@@ -138,8 +138,8 @@ def _measure(
     return {
         "temperature": fitted,
         "not_scored": len(split.report) - len(rows),
-        "sets": {name: _plain(found) for name, found in sets.items()},
-        "files": {name: _plain(found) for name, found in by_file.items()},
+        "sets": {name: asdict(found) for name, found in sets.items()},
+        "files": {name: asdict(found) for name, found in by_file.items()},
     }
 
 
@@ -166,13 +166,7 @@ def _write(folder: Path, settings: ClaimSettings, found: dict[str, Any]) -> None
     (folder / NUMBERS).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _plain(found: Reliability) -> dict[str, Any]:
-    return asdict(found)
-
-
 def _read(found: Mapping[str, Any]) -> Reliability:
-    from ..tuning.reliability import Bin
-
     metrics = {
         name: Interval(**found["metrics"][name]) if found["metrics"][name] else None for name in METRICS
     }

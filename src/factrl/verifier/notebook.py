@@ -10,6 +10,7 @@ from ..escape import attribute
 from .html import headline
 from .marked import KINDS
 from .report import Check, Report
+from .rows import kind
 
 _SHOWN = 40  # claims; the page of `to_html` has all
 _LINES = {
@@ -34,13 +35,12 @@ def notebook(report: Report) -> str:
 
 
 def _row(check: Check) -> str:
-    kind = check.verdict.label if check.verdict is not None else "skipped"
-    letter, word = KINDS[kind]
+    letter, word = KINDS[kind(check)]
     why = check.claim.skip if check.verdict is None else check.verdict.cause
     said = f"{attribute(check.claim.text)}{f' ({attribute(why)})' if why else ''}"
     if check.quote and check.verdict is not None and check.verdict.quote is not None:
         passage = check.passages[check.verdict.quote[0]]
         where = attribute(passage.title or passage.source)
         said += f"<br/><small>“{attribute(check.quote)}”{f' ({where})' if where else ''}</small>"
-    verdict = f'<b>{letter}</b>&nbsp;<span style="text-decoration:{_LINES[kind]}">{word}</span>'
+    verdict = f'<b>{letter}</b>&nbsp;<span style="text-decoration:{_LINES[kind(check)]}">{word}</span>'
     return f"<tr><td {_CELL.replace('normal', 'nowrap')}>{verdict}</td><td {_CELL}>{said}</td></tr>"
