@@ -20,7 +20,7 @@ from factrl.answers import is_contentless
 from factrl.background import wait_for
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.judges import Judge
-from factrl.judges.replies import after_thinking, json_records, no_verdict
+from factrl.judges.replies import after_thinking, item_ids, json_records, no_verdict
 from factrl.llm import LLM
 from factrl.quoting import forges, quoted_message
 from factrl.search.given import Given
@@ -194,13 +194,6 @@ class JudgedChecklist:
             name = self.judge.identity
             raise RuntimeError(f"judge {name!r} returned {len(verdicts)} verdicts for {len(pairs)} items")
         return verdicts
-
-
-def item_ids(items: Sequence[str]) -> list[str]:
-    """The id that each item is asked about under, made of its words; equal items have the same."""
-    digests = [hashlib.sha256(item.encode("utf-8", "surrogatepass")).hexdigest() for item in items]
-    length = next(n for n in range(4, 65) if len({d[:n] for d in digests}) == len({*digests}))
-    return [digest[:length] for digest in digests]
 
 
 def read_checklist(reply: str, ids: Sequence[str], **facts: Any) -> dict[str, Item]:

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from factrl.errors import ConfigError, LLMError, Unscored, nearest
 from factrl.judges.controls import controls_for
 from factrl.judges.overlap import quote_of
-from factrl.judges.replies import Said, read_supported, read_true_false, read_verdicts
+from factrl.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 from factrl.llm import LLM, Reply, ask
 from factrl.quoting import quoted_message
 from factrl.types import Claim, Finding, Passage, Verdict
@@ -186,15 +186,8 @@ def _name(llm: LLM) -> str:
 
 
 def _ids(asked: Sequence[tuple[Claim, tuple[Passage, ...]]]) -> list[str]:
-    """An id for each claim, made of what is asked; the same question twice has the same id."""
-    digests = []
-    for claim, passages in asked:
-        digest = hashlib.sha256(claim.text.encode("utf-8", "surrogatepass"))
-        for passage in passages:
-            digest.update(b"\0" + passage.text.encode("utf-8", "surrogatepass"))
-        digests.append(digest.hexdigest())
-    length = next(n for n in range(4, 65) if len({d[:n] for d in digests}) == len({*digests}))
-    return [digest[:length] for digest in digests]
+    """An id for each claim with its evidence."""
+    return item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in asked])
 
 
 def _joint(asked: Sequence[tuple[Claim, tuple[Passage, ...]]], ids: Sequence[str]) -> dict[str, Any]:

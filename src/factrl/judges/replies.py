@@ -10,6 +10,7 @@ to FActScore's and VeriScore's questions about one, and say where they differ fr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import defaultdict
@@ -272,6 +273,13 @@ def _decides(text: str, found: re.Match[str], end: int) -> bool:
 
 
 # -- Both ---------------------------------------------------------------------------------------------
+
+
+def item_ids(items: Sequence[str]) -> list[str]:
+    """The id that each item is asked about under, made of its words; equal items have the same."""
+    digests = [hashlib.sha256(item.encode("utf-8", "surrogatepass")).hexdigest() for item in items]
+    length = next(n for n in range(4, 65) if len({d[:n] for d in digests}) == len({*digests}))
+    return [digest[:length] for digest in digests]
 
 
 def after_thinking(reply: str) -> str:
