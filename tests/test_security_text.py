@@ -25,7 +25,7 @@ from factrl.answers import parse_number
 from factrl.bench.choice import chosen
 from factrl.bench.lm_eval import as_yaml
 from factrl.bench.reasoning import final_result
-from factrl.bodies import one_line as body_line
+from factrl.bodies import excerpt as body_line
 from factrl.cli import main
 from factrl.config import dump_toml, load_settings
 from factrl.cove import read_questions

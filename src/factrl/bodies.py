@@ -67,7 +67,7 @@ async def document_of(response: aiohttp.ClientResponse) -> Any:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:  # RecursionError: 1 MiB of opening brackets
-        start = one_line(body[:80].decode("utf-8", "replace"))
+        start = excerpt(body[:80].decode("utf-8", "replace"))
         raise Unreadable(f"answered with something other than JSON: {start!r}") from error
     if isinstance(document, Mapping) and document.get("error"):
         raise Unreadable(f"answered with an error: {_message_of(document)}")
@@ -78,7 +78,7 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     """What a status other than 2xx means."""
     status = response.status
     if 300 <= status < 400:
-        target = one_line(response.headers.get("location", "nowhere"))
+        target = excerpt(response.headers.get("location", "nowhere"))
         return Failure("redirect", f"answered {status}, a redirect to {target}", retry=False)
     said = await _complaint(response)
     text = f"answered {status}" + (f": {said}" if said else "")
@@ -91,7 +91,7 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     return Failure(cause, text, retry=False)
 
 
-def one_line(text: str) -> str:
+def excerpt(text: str) -> str:
     """Others' text made fit for a log: printable, one line, at most 200 characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())[:200]
 
@@ -100,7 +100,7 @@ async def _body_of(response: aiohttp.ClientResponse) -> bytes:
     """The body, decompressed piece by piece so that a small bomb cannot become a large string."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "deflate"):
-        raise Unreadable(f"answered in the encoding {one_line(encoding)!r}, unasked")
+        raise Unreadable(f"answered in the encoding {excerpt(encoding)!r}, unasked")
     inflate = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
     body = bytearray()
     async for chunk in response.content.iter_any():
@@ -122,7 +122,7 @@ async def _complaint(response: aiohttp.ClientResponse) -> str:
     try:
         return _message_of(json.loads(body))
     except (ValueError, RecursionError):
-        return one_line(body.decode("utf-8", "replace"))
+        return excerpt(body.decode("utf-8", "replace"))
 
 
 def _message_of(document: Any) -> str:
@@ -131,7 +131,7 @@ def _message_of(document: Any) -> str:
         keys = ("error", "message", "detail", "msg")
         values = document if isinstance(document, list) else map(document.get, keys)
         document = next((value for value in values if value), "")
-    return one_line(str(document))
+    return excerpt(str(document))
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

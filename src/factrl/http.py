@@ -26,7 +26,7 @@ import aiohttp
 from yarl import URL
 
 from factrl.background import on_background
-from factrl.bodies import Failure, Unreadable, document_of, one_line, refusal_of
+from factrl.bodies import Failure, Unreadable, document_of, excerpt, refusal_of
 from factrl.connections import Connections, checked_url, root_of
 from factrl.errors import ConfigError, LLMError
 from factrl.limits import RETRY_AFTER_LIMIT, Gate, Limits, Outcome, PauseOver, Turn
@@ -213,7 +213,7 @@ class JSONClient:
             detail = f"no complete reply within {limit:.3g} s"
             raise Failure("timeout", detail, refusal=True) from None
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # Unicode: a name DNS cannot hold
-            why = one_line(str(root := root_of(error))) or type(root).__name__
+            why = excerpt(str(root := root_of(error))) or type(root).__name__
             raise Failure("connection", self._key.hidden_in(f"could not be reached: {why}")) from None
 
     async def _exchange(self, line: _Line, request: _Request, read: Callable[[Any], T]) -> T:
@@ -236,7 +236,7 @@ class JSONClient:
             except Failure as failure:
                 # Servers quote what they were sent, the key included.
                 failure.detail = self._key.hidden_in(failure.detail)
-                failure.request_id = self._key.hidden_in(one_line(request_id))
+                failure.request_id = self._key.hidden_in(excerpt(request_id))
                 failure.status = response.status
                 raise
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from factrl.background import on_background, wait_for
-from factrl.bodies import Failure, Unreadable, one_line
+from factrl.bodies import Failure, Unreadable, excerpt
 from factrl.connections import checked_url
 from factrl.errors import ConfigError, LLMError
 from factrl.flights import Flights
@@ -174,7 +174,7 @@ class OpenAICompatible:
 
     def _only_model(self, document: Any) -> str:
         try:
-            names = [one_line(str(entry["id"])) for entry in document["data"]]
+            names = [excerpt(str(entry["id"])) for entry in document["data"]]
         except (KeyError, TypeError):
             raise Unreadable("answered something other than a list of models") from None
         if len(names) != 1:
@@ -200,7 +200,7 @@ def _read_reply(document: Any) -> Reply:
         model=model if isinstance(model, str) else "",
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        request_id=one_line(request_id) if isinstance(request_id, str) else "",
+        request_id=excerpt(request_id) if isinstance(request_id, str) else "",
     )
 
 
