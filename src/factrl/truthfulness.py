@@ -103,7 +103,7 @@ class LetterTruthfulness:
             LLMError: the model failed.
             ModelError: the model's context is too short for the prompt and a claim.
         """
-        shown = [_shown(claim) for claim in claims]
+        shown = [shown_claim(claim) for claim in claims]
         asked = [*dict.fromkeys(shown)]
         if not asked:
             return []
@@ -167,6 +167,6 @@ def _fits(claim: str) -> bool:
     return len(broken(claim).encode("utf-8", "replace")) <= MAX_CLAIM
 
 
-def _shown(claim: str) -> str:
-    """What the model sees: more bytes are not read, so no claim has more tokens than fit."""
+def shown_claim(claim: str) -> str:
+    """A claim as the model sees it: more bytes are not read, so no claim has more tokens than fit."""
     return broken(claim).encode("utf-8", "replace")[:MAX_CLAIM].decode("utf-8", "ignore")

@@ -33,7 +33,7 @@ from typing import Literal
 
 import numpy as np
 
-from factrl.bench.metrics import Interval, wilson
+from factrl.bench.metrics import Interval, ratio, wilson
 from factrl.bench.resampling import Floats, resampled_means, summed
 from factrl.errors import ConfigError
 from factrl.verifier.report import WIDTH
@@ -106,7 +106,7 @@ class ClaimMetrics:
         """Every metric, in reading order, as a function of column means `(R, d)`."""
 
         def over(column: int, by: int) -> Callable[[Floats], Floats]:
-            return lambda means: _ratio(means[:, column], means[:, by])
+            return lambda means: ratio(means[:, column], means[:, by])
 
         def micro(column: int) -> Callable[[Floats], Floats]:
             precision, recall = over(_SUPPORTED, _CLAIMS), over(column, _ANSWERED)
@@ -258,7 +258,3 @@ def _harmonic(a: Floats, b: Floats) -> Floats:
     """`2ab / (a + b)`, and 0 where both are 0."""
     total = a + b
     return np.divide(2 * a * b, total, out=np.where(np.isnan(total), total, 0.0), where=total > 0)
-
-
-def _ratio(over: Floats, under: Floats) -> Floats:
-    return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 0)

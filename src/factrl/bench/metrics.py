@@ -321,7 +321,7 @@ def outcome_statistics(weights: Weights) -> Mapping[str, Statistic]:
         "abstention": lambda means: means[:, 1],
         "hallucination": lambda means: means[:, 2],
         "truthfulness": lambda means: means @ worth,
-        "correct_given_attempted": lambda means: _ratio(means[:, 0], means[:, 0] + means[:, 2]),
+        "correct_given_attempted": lambda means: ratio(means[:, 0], means[:, 0] + means[:, 2]),
         "f_score": lambda means: _f_score(means[:, 0], means[:, 0] + means[:, 2]),
     }
 
@@ -332,7 +332,8 @@ def _label(grade: Grade) -> Label:
     return grade.label
 
 
-def _ratio(over: Floats, under: Floats) -> Floats:
+def ratio(over: Floats, under: Floats) -> Floats:
+    """Their quotient, NaN where `under` is 0."""
     return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 0)
 
 

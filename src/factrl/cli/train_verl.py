@@ -77,10 +77,7 @@ def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] =
     Raises:
         ConfigError: what verl cannot do.
     """
-    told = plan.settings.train
-    values = overrides(
-        plan.settings, files, batches=plan.batches, longest_prompt=_longest(plan), gpus=gpus
-    )
+    values = overrides(plan.settings, files, batches=plan.batches, longest_prompt=_longest(plan), gpus=gpus)
     # Its default of 8 storage units was seen to hang where Ray has fewer CPUs than they and workers take.
     few = (os.cpu_count() or 1) < _CPUS
     values |= {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if few else {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from ..truthfulness import TUNED_PROMPT
 from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split
 from ..tuning.claim_settings import ClaimSettings
+from ..tuning.samples import parts_of
 from ..tuning.verifier_settings import VerifierSettings
 from .callbacks import Interrupt, MarkComplete, ShowProgress, StopWhen, last_checkpoint
 from .embedded import embedded_policy, is_embedded
@@ -161,7 +162,7 @@ def score(
     read.sort(key=lambda pair: (len(pair[1]["input_ids"]) if pair[1] else 0, pair[0].id))
     bf16 = uses_bf16(TrainSettings(bf16=model.settings.train.bf16))
     with Progress(f"score, {stage}", len(rows), already=len(rows) - len(missing)) as progress:
-        for part in _parts(read, SCORED_AT_ONCE):
+        for part in parts_of(read, SCORED_AT_ONCE):
             kept = [tokens for _, tokens in part if tokens]
             found: list[float] = []
             if kept:
@@ -352,8 +353,3 @@ def _output_layer(network: Any) -> torch.nn.Linear:
         part for part in network.modules() if isinstance(part, torch.nn.Linear) and part.out_features == 1
     ]
     return linear[-1]
-
-
-def _parts(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]

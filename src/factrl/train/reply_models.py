@@ -24,7 +24,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from .. import models
 from ..background import wait_for
-from ..bench.metrics import Interval, bootstrap
+from ..bench.metrics import Interval, bootstrap, ratio
 from ..checklist import Checklist, Item
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..extract import LLMClaims
@@ -275,10 +275,6 @@ def _overlap(one: str, other: str) -> float:
     return 2 * common / (sum(a.values()) + sum(b.values())) if common else 0.0
 
 
-def _ratio(over: Any, under: Any) -> Any:
-    return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 0)
-
-
 def _macro_f1(means: Any) -> Any:
     cells = means.reshape(-1, 3, 3)
     hits = np.einsum("rii->ri", cells)
@@ -287,15 +283,15 @@ def _macro_f1(means: Any) -> Any:
 
 
 _LABEL_NUMBERS = {
-    "item_accuracy": lambda m: _ratio(m[:, 0] + m[:, 4] + m[:, 8], m.sum(axis=1)),
+    "item_accuracy": lambda m: ratio(m[:, 0] + m[:, 4] + m[:, 8], m.sum(axis=1)),
     "macro_f1": _macro_f1,
     **{
-        f"recall_{label}": (lambda m, n=n: _ratio(m[:, 4 * n], m[:, 3 * n : 3 * n + 3].sum(axis=1)))
+        f"recall_{label}": (lambda m, n=n: ratio(m[:, 4 * n], m[:, 3 * n : 3 * n + 3].sum(axis=1)))
         for n, label in enumerate(_LABELS)
     },
 }
 _CLAIM_NUMBERS = {
-    "claim_precision": lambda m: _ratio(m[:, 0], m[:, 1]),
-    "claim_recall": lambda m: _ratio(m[:, 0], m[:, 2]),
-    "claim_f1": lambda m: _ratio(2 * m[:, 0], m[:, 1] + m[:, 2]),
+    "claim_precision": lambda m: ratio(m[:, 0], m[:, 1]),
+    "claim_recall": lambda m: ratio(m[:, 0], m[:, 2]),
+    "claim_f1": lambda m: ratio(2 * m[:, 0], m[:, 1] + m[:, 2]),
 }

@@ -18,7 +18,7 @@ from factrl.errors import DataError
 from factrl.extract.marks import normalised
 from factrl.quoting import broken
 from factrl.rows import read_rows
-from factrl.truthfulness import MAX_CLAIM
+from factrl.truthfulness import shown_claim
 
 POSITIVE, NEGATIVE = ("supported",), ("refuted", "unsupported")
 _WORDS: Mapping[str, str] = {
@@ -123,7 +123,7 @@ def load_claims(
             else:
                 id_ = f"{source}:{number}"
                 group = group_of(row, id_)
-                claims.append(LabelledClaim(id_, shown(claim), evidence, word in true, group, source))
+                claims.append(LabelledClaim(id_, shown_claim(claim), evidence, word in true, group, source))
     if len({claim.true for claim in claims}) < 2:
         told = ", ".join(f"{count} {why}" for why, count in left_out.most_common()) or "none left out"
         raise DataError(
@@ -203,11 +203,6 @@ def group_of(row: Mapping[str, Any], alone: str) -> str:
         if isinstance(value, (str, int)) and str(value).strip():
             return str(value).strip()
     return alone
-
-
-def shown(claim: str) -> str:
-    """A claim as `factrl.truthfulness` shows it to a model."""
-    return broken(claim).encode("utf-8", "replace")[:MAX_CLAIM].decode("utf-8", "ignore")
 
 
 def passages_of(value: Any) -> str:

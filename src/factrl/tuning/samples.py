@@ -59,7 +59,7 @@ def write_samples(
     }
     told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
     with Journal(path, about) as journal, Progress(label, len(examples), already=journal.found) as progress:
-        for part in _parts(examples, max(1, PART // len(numbers))):
+        for part in parts_of(examples, max(1, PART // len(numbers))):
             if all(example.id in journal for example in part):
                 continue
             new = [example for example in part if example.id not in journal]
@@ -94,7 +94,7 @@ def measure_samples(
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
     with Journal(path, told) as journal, Progress(label, len(examples), already=journal.found) as progress:
-        for part in _parts([group for group in groups if group[0].id not in journal], size):
+        for part in parts_of([group for group in groups if group[0].id not in journal], size):
             flat = [(e, s) for e, group in part for s in group if s.cause is None]
             texts = [
                 Completion(s.text, prefill=prefill, truncated=s.truncated, tokens=s.length) for _, s in flat
@@ -230,6 +230,7 @@ def _digest_of_known(examples: Sequence[Example]) -> str:
     )
 
 
-def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def parts_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in their order, `size` at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
