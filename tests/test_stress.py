@@ -359,7 +359,7 @@ def test_nothing_graded_is_said(own: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_wrong_usage(tmp_path: Path) -> None:
     for words, message in (
         (("truthrl", "--judge", "oracle", "--live"), "--judge oracle is offline"),
-        (("truthrl", "--html", str(tmp_path)), "name a file"),
+        (("truthrl", "--html", str(tmp_path)), "is a folder"),
         (("truthrl", "--policies", "D40"), "no policy 'D40'"),
         (("truthrll",), "unknown paper"),
         (("truthrl", "reward.wronk=1"), "wronk"),
