@@ -144,6 +144,26 @@ def test_the_worst_and_the_best_are_shown(tmp_path: Path) -> None:
     assert "label &lt;b&gt;, n 3" in part
 
 
+@pytest.mark.security("S41")
+def test_checked_claims_are_shown_with_their_evidence(tmp_path: Path) -> None:
+    bad = '<b onclick="x()">&'
+    kept = [
+        {"claim": bad, "verdict": "supported", "quote": f"Red {bad}", "source": f"Colours {bad}"},
+        {"claim": "It is blue", "verdict": "unknown", "quote": "", "source": ""},
+    ]
+    facts = [{"checked": one} for one in (kept, [], "of one's own", [1, None])]
+    with Run.create(tmp_path, "knowrl", SETTINGS) as run:
+        results = [Result("scored", float(n), {"fact": 1.0}, facts=some) for n, some in enumerate(facts)]
+        run.write_rollouts(1, [Rollout("q", "Colour?", f"text {n}", r, 0.0) for n, r in enumerate(results)])
+        run.log(1, {"reward": 1.0})
+    text = write_run_page(run.path).read_text("utf-8")
+    step = text[text.index("What it wrote at step 1") :]
+    assert step.count("claims that were checked: 2") == step.count("claims that were checked") == 1
+    page = Page(text)
+    assert f"“Red {bad}” (Colours {bad})" in page.text
+    assert not [attrs for _, attrs in page.elements if "onclick" in attrs]
+
+
 def test_equal_rewards_have_no_worst(run: Path) -> None:
     assert "Worst and best" not in write_run_page(run).read_text("utf-8")
 

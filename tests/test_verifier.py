@@ -370,6 +370,22 @@ def test_json_lists_each_passage_once():
     assert document["precision"] == {"low": 0.5, "high": 0.5}
 
 
+def test_what_is_kept_of_a_report_is_short_and_has_the_evidence():
+    text = "é" * 500
+    passage = Passage(text, title=text, id="p")
+    judged = Check(Claim(text, 0, 500), (passage,), Verdict("supported", "j", quote=(0, 0, 500)))
+    bare = Check(Claim("It is red", 0, 9), (), Verdict("unknown", "j", cause="no_evidence"))
+    skipped = Check(Claim("It is red", 0, 9, skip="repeat"))
+    report = Report(text, checks=(skipped, judged, bare, *[bare] * 20))
+    first, second, *rest = report.checked()
+    assert first == {"claim": "é" * 160, "verdict": "supported", "quote": "é" * 160, "source": "é" * 80}
+    assert second == {"claim": "It is red", "verdict": "unknown", "quote": "", "source": ""}
+    assert len(rest) == 6
+    # 32 of them are one answer of a reward server, of which a client reads one MiB.
+    assert 32 * len(json.dumps([first] * 8)) < 0.7 * (1 << 20)
+    assert Report("no", abstained=True).checked() == []
+
+
 def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_path):
     from factrl.cache import Store
 

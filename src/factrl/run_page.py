@@ -254,13 +254,36 @@ def _completion(row: Mapping[str, Any]) -> str:
     told = ", ".join(filter(None, (row["state"], row["cause"])))
     tall = len(row["completion"]) > 600
     scrolls = ' tabindex="0" role="region" aria-label="completion"' if tall else ""
-    facts = json.loads(row.get("facts") or "{}").items()
-    found = ", ".join(f"{markup(name)} {_number(fact)}" for name, fact in facts if _is_short(fact))
+    facts = json.loads(row.get("facts") or "{}")
+    found = ", ".join(f"{markup(name)} {_number(fact)}" for name, fact in facts.items() if _is_short(fact))
     return (
         f'<div class="answer edge-{edge}"><header><span>{markup(told)}</span><b>{value}</b>'
         f"<span>{markup(terms)}</span><span>{advantage}</span>"
         f'<span class="muted">{found}</span></header>'
-        f'<div class="text{" tall" if tall else ""}" dir="auto"{scrolls}>{_credited(row)}</div></div>'
+        f'<div class="text{" tall" if tall else ""}" dir="auto"{scrolls}>{_credited(row)}</div>'
+        f"{_claims(facts.get('checked'))}</div>"
+    )
+
+
+def _claims(checked: Any) -> str:
+    """What was found of a completion's claims, where the reward kept it (`Report.checked`)."""
+    claims = [claim for claim in checked if isinstance(claim, Mapping)] if isinstance(checked, list) else []
+    if not claims:
+        return ""
+
+    def cells(claim: Mapping[str, Any]) -> str:
+        verdict, said, quote, source = (
+            markup(str(claim.get(name) or "")) for name in ("verdict", "claim", "quote", "source")
+        )
+        evidence = f"“{quote}”" + (f" ({source})" if source else "") if quote else ""
+        head = f'<td>{verdict}</td><th scope="row" dir="auto">{said}</th>'
+        return f'<tr>{head}<td dir="auto">{evidence}</td></tr>'
+
+    return (
+        f"<details><summary>claims that were checked: {len(claims)}</summary>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="claims"><table>'
+        "<thead><tr><th>verdict</th><th>claim</th><th>evidence</th></tr></thead>"
+        f"<tbody>{''.join(map(cells, claims))}</tbody></table></div></details>"
     )
 
 

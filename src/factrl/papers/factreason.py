@@ -93,7 +93,8 @@ def factreason(
     if weight_preference:
         told = {"order": order} if order else {}
         terms["preference"] = weight_preference * compare(example.question, answer, **told)
-    return Score(terms, facts={"answer": answer, "claims": report.claims, **report.counts})
+    facts = {"answer": answer, "claims": report.claims, **report.counts, "checked": report.checked()}
+    return Score(terms, facts=facts)
 
 
 def _claims(report: Report, weight: float) -> tuple[float, float]:

@@ -115,7 +115,7 @@ def robust(
     counts = _counts(report, example)
     claims = counts["supported"] + counts["unsupported"] + counts["unjudged"]
     weight, missing = detail if right else partial, counts["unjudged"]
-    facts.update(counts)
+    facts.update(counts, checked=report.checked())
     if guessed and (counts["unsupported"] or counts["skipped"] or not report.checks):
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     if missing and (guessed or 2 * weight * missing > WIDTH * max(claims, enough)):

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..types import Claim, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number
 _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
+_KEPT, _CLAIM, _QUOTE, _SOURCE = 8, 160, 160, 80  # of `checked`: claims, and characters of their parts
 _Score = Callable[[int, int], float]
 
 
@@ -161,6 +163,16 @@ class Report:
             "seconds": round(self.seconds, 3),
         }
 
+    def checked(self) -> list[dict[str, str]]:
+        """The first claims that were judged, short enough to be kept beside every completion of a run.
+
+        Returns:
+            For at most 8 claims `claim`, `verdict`, and the `quote` that decided with its `source`, which
+            are empty without one.
+        """
+        judged = ((check, check.verdict) for check in self.checks if check.verdict is not None)
+        return [_kept(check, verdict) for check, verdict in islice(judged, _KEPT)]
+
     def to_html(self, path: str | Path) -> Path:
         """Write the report as one self-contained page; returns its path."""
         from .html import page
@@ -267,6 +279,16 @@ def _score(name: str, at: int | None) -> _Score:
     if at is None:
         raise ConfigError(f"{name} needs `at`: K of recall and F1, gamma of FActScore")
     return makers[name](at)
+
+
+def _kept(check: Check, verdict: Verdict) -> dict[str, str]:
+    quoted = check.passages[verdict.quote[0]] if check.quote and verdict.quote is not None else None
+    return {
+        "claim": check.claim.text[:_CLAIM],
+        "verdict": verdict.label,
+        "quote": check.quote[:_QUOTE],
+        "source": (quoted.title or quoted.source)[:_SOURCE] if quoted is not None else "",
+    }
 
 
 def _lines(check: Check) -> list[str]:
