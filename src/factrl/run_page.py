@@ -281,9 +281,8 @@ def _claims(checked: Any) -> str:
 
     return (
         f"<details><summary>claims that were checked: {len(claims)}</summary>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="claims"><table>'
-        "<thead><tr><th>verdict</th><th>claim</th><th>evidence</th></tr></thead>"
-        f"<tbody>{''.join(map(cells, claims))}</tbody></table></div></details>"
+        '<table class="claims"><thead><tr><th>verdict</th><th>claim</th><th>evidence</th></tr></thead>'
+        f"<tbody>{''.join(map(cells, claims))}</tbody></table></details>"
     )
 
 
