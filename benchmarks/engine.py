@@ -1,17 +1,24 @@
-"""The verification engine against the published VeriScore package, on the same stub, in the same run.
+"""The verification engine against the published packages, on the same stub, in the same run.
 
-    FACTRL_DATA=… python benchmarks/engine.py [--rounds 3] [--veriscore-responses 4] [--json FILE]
+    FACTRL_DATA=… python benchmarks/engine.py [--rounds 3] [--large] [--patterns] [--json FILE]
 
-Three contestants take turns, so that a machine that slows down slows all of them:
+The contestants take turns, so that a machine that slows down slows all of them:
 
     VeriScore 2.0.3    the package as published (`veriscore_run.py` says what surrounds it), few responses
-    factrl veriscore   factrl's preset with the same structure of calls, on 16 and on 128 different responses
-    factrl shared      a training step, 16 prompts x 8: one extraction call per response, five claims per
-                       verdict call, one pool of evidence per prompt
+    FActScore 0.2.0    the same (`factscore_run.py`), on the same responses; its evidence is a local table
+    factrl veriscore   factrl's preset with the same structure of calls, on 16 and on 128 different responses,
+                       and with --large on the 1,024 of 128 prompts x 8
+    factrl shared      a training step, 16 prompts x 8 and 128 x 8: one extraction call per response, five
+                       claims per verdict call, one pool of evidence per prompt
+    call pattern of …  with --patterns: in which order SAFE and KnowRL's reward call (`call_patterns.py`), on
+                       the few responses; not their code
 
-The lower bound of a run is max(model calls x 0.1 s / 64, searches x 0.2 s / 64, 0.4 s), from the calls that
-the stub counted: no client can be faster with these calls on this server.  0.4 s is one extraction, one
-search and one verdict after each other.  A fixed time per call flatters long replies; `--ms-per-token` adds
+What --large and --patterns add runs in the first round only: two to five minutes.
+
+The lower bound of a run is max(model calls x 0.1 s / 64, searches x 0.2 s / 64, critical path), from the
+calls that the stub counted: no client can be faster with these calls on this server.  The critical path is
+0.4 s: one extraction, one search and one verdict after each other; 0.2 s without a search, and 1.9 s for
+SAFE's thirteen steps.  A fixed time per call flatters long replies; `--ms-per-token` adds
 to them.
 """
 
@@ -19,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -30,20 +38,36 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from call_patterns import PAIR_S, SAFE_ROUNDS
+from factscore_run import prepare as add_factscore
+from factscore_run import run_factscore
 from stub_server import MODEL_S, SEARCH_S, SLOTS, RunningStub, running_stub
 from veriscore_run import prepare, run_veriscore, split_with_spacy
 from workload import Response, Workload, data_folder, key_of, repeats
 
 PROMPTS, SIZE = 16, 8
-SETS = {"few": (16,), "many": (128,), "step": (PROMPTS, SIZE)}
+SETS = {"few": (16,), "many": (128,), "step": (PROMPTS, SIZE), "large": (128, SIZE)}
 CRITICAL_PATH = MODEL_S + SEARCH_S + MODEL_S
-PACKAGE, FEW, MANY, STEP = (
+PACKAGE, FACTSCORE, FEW, MANY, STEP = (
     "VeriScore 2.0.3",
+    "FActScore 0.2.0",
     "factrl veriscore, 16",
     "factrl veriscore, 128",
     "factrl shared, 16 x 8",
 )
-_ARMS = {FEW: ("veriscore", SETS["few"]), MANY: ("veriscore", SETS["many"]), STEP: ("shared", SETS["step"])}
+_ARMS = {
+    FEW: ("veriscore", SETS["few"]),
+    MANY: ("veriscore", SETS["many"]),
+    STEP: ("shared", SETS["step"]),
+    "factrl shared, 128 x 8": ("shared", SETS["large"]),
+}
+_LARGE = {"factrl veriscore, 128 x 8": ("veriscore", SETS["large"])}
+# Name -> pattern, and its critical path.
+_PATTERNS = {
+    "call pattern: one call at a time": ("sequential", CRITICAL_PATH),
+    "call pattern of SAFE, 25 threads": ("safe", 4 * MODEL_S + SAFE_ROUNDS * (MODEL_S + SEARCH_S)),
+    "call pattern of KnowRL's reward": ("knowrl", 2 * MODEL_S + PAIR_S),
+}
 _GOAL_RATIO, _GOAL_STEP = 1.15, 2.5
 
 Run = dict[str, Any]
@@ -53,26 +77,32 @@ def main() -> None:
     """Alternate the contestants, print what they took, and write every run to `--json`."""
     options = _options()
     work = Workload(data_folder())
-    many, grouped = work.separate(*SETS["many"]), work.grouped(*SETS["step"])
-    groups = [grouped[start : start + SIZE] for start in range(0, len(grouped), SIZE)]
+    many, grouped = work.separate(*SETS["many"]), work.grouped(*SETS["large"])
+    groups = [grouped[start : start + SIZE] for start in range(0, PROMPTS * SIZE, SIZE)]
+    some = _spread(work.separate(*SETS["few"]), options.veriscore_responses)
     python = None if options.no_veriscore else prepare(options.veriscore_venv.resolve())
+    if python:
+        add_factscore(python)
     runs: dict[str, list[Run]] = {}
     say = sys.stdout.write
     say(_machine() + f"; claims repeated within a group {100 * repeats(groups):.1f} %\n")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        (folder / "table.json").write_text(json.dumps(work.table([*many, *grouped, work.warm_up()])), "utf-8")
+        known = work.table([*many, *grouped, work.warm_up()])
+        (folder / "table.json").write_text(json.dumps(known), "utf-8")
         with running_stub(folder / "table.json", f"--ms-per-token={options.ms_per_token}") as stub:
             for number in range(options.rounds):
+                ours = _ARMS | (_LARGE if options.large and not number else {})
                 arms: dict[str, Callable[[], Run]] = {}
                 if python:
-                    some = _spread(work.separate(*SETS["few"]), options.veriscore_responses)
                     job = folder / f"veriscore-{number}"
-                    arms[PACKAGE] = lambda some=some, job=job: _package(
-                        python, some, work, stub, job, options
-                    )
-                for name in _ARMS:
-                    arms[name] = lambda name=name: _ours(name, stub)
+                    arms[PACKAGE] = lambda job=job: _package(python, some, work, stub, job, options)
+                    job = folder / f"factscore-{number}"
+                    arms[FACTSCORE] = lambda job=job: _factscore(python, some, known, many, stub, job)
+                for name, (preset, sizes) in ours.items():
+                    arms[name] = lambda preset=preset, sizes=sizes: _ours(preset, sizes, stub)
+                for name in _PATTERNS if options.patterns and not number else ():
+                    arms[name] = lambda name=name: _pattern(name, some, stub, folder / "some.json")
                 for name, arm in arms.items():
                     run = arm()
                     runs.setdefault(name, []).append(run)
@@ -91,9 +121,10 @@ def main() -> None:
         options.json.write_text(json.dumps(document, indent=1), "utf-8")
 
 
-def bound(stub: Run) -> float:
+def bound(run: Run) -> float:
     """Seconds that these calls need at least on this server."""
-    return max(stub["llm"]["service"] / SLOTS, stub["search"]["service"] / SLOTS, CRITICAL_PATH)
+    busy = (run["stub"][station]["service"] / SLOTS for station in ("llm", "search"))
+    return max(*busy, run.get("critical", CRITICAL_PATH))
 
 
 def table(runs: dict[str, list[Run]]) -> str:
@@ -101,7 +132,7 @@ def table(runs: dict[str, list[Run]]) -> str:
     head = (
         "run", "responses", "wall s", "s / response", "calls / resp.", "searches / resp.",
         "prompt tokens / resp.", "claims / resp.", "model in flight mean / max", "bound s", "wall / bound",
-        "CPU ms / claim",
+        "CPU ms / claim", "peak MB",
     )  # fmt: skip
     rows = [head, ("---",) * len(head)]
     for name, own in runs.items():
@@ -117,12 +148,13 @@ def table(runs: dict[str, list[Run]]) -> str:
                 f"{wall / count:.3f}",
                 f"{stub['llm']['requests'] / count:.1f}",
                 f"{stub['search']['requests'] / count:.1f}",
-                f"{stub['tokens_in'] / count / 1000:.1f}k",
+                "-" if name in _PATTERNS else f"{stub['tokens_in'] / count / 1000:.1f}k",
                 f"{run['claims'] / count:.1f}",
                 f"{stub['llm']['in_flight_mean']:.1f} / {stub['llm']['in_flight_max']}",
-                f"{bound(stub):.2f}",
-                f"{wall / bound(stub):.2f}",
+                f"{bound(run):.2f}",
+                f"{wall / bound(run):.2f}",
                 f"{1000 * run['cpu'] / max(1, run['claims']):.2f}",
+                f"{run['peak_mb']:.0f}" if "peak_mb" in run else "-",
             )
         )
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
@@ -131,7 +163,7 @@ def table(runs: dict[str, list[Run]]) -> str:
 def _findings(runs: dict[str, list[Run]]) -> str:
     """The goals, and what the package would take for the training step."""
     medians = {name: statistics.median(run["wall"] for run in own) for name, own in runs.items()}
-    ratio = statistics.median(run["wall"] / bound(run["stub"]) for run in runs[MANY])
+    ratio = statistics.median(run["wall"] / bound(run) for run in runs[MANY])
     step = medians[STEP]
     lines = [
         f"{MANY}: wall / bound {ratio:.2f}, goal {_GOAL_RATIO}: {_met(ratio <= _GOAL_RATIO)}",
@@ -185,19 +217,38 @@ def _package(
     return run | {"responses": len(responses), "stub": stub.stats(), "load": load}
 
 
-def _ours(name: str, stub: RunningStub) -> Run:
-    preset, sizes = _ARMS[name]
+def _factscore(
+    python: Path,
+    responses: Sequence[Response],
+    known: Run,
+    many: Sequence[Response],
+    stub: RunningStub,
+    job: Path,
+) -> Run:
+    load, _ = _load(), stub.stats(clear=True)
+    others = [one for one in many if one not in responses]
+    run = run_factscore(python, responses, known["pages"], others, stub.url, job)
+    return run | {"responses": len(responses), "stub": stub.stats(), "load": load, "critical": 2 * MODEL_S}
+
+
+def _pattern(name: str, responses: Sequence[Response], stub: RunningStub, path: Path) -> Run:
+    pattern, critical = _PATTERNS[name]
+    items = [{"text": one.text, "sentences": one.sentences} for one in responses]
+    path.write_text(json.dumps(items), "utf-8")
+    load, _ = _load(), stub.stats(clear=True)
+    run = _printed("call_patterns.py", pattern, str(path), stub.url)
+    return run | {"responses": len(responses), "stub": stub.stats(), "load": load, "critical": critical}
+
+
+def _ours(preset: str, sizes: Sequence[int], stub: RunningStub) -> Run:
     load = _load()
-    command = [
-        sys.executable,
-        str(Path(__file__).with_name("factrl_run.py")),
-        preset,
-        *map(str, sizes),
-        stub.url,
-    ]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603
-    count = sizes[0] * sizes[1] if len(sizes) == 2 else sizes[0]
-    return json.loads(output) | {"responses": count, "load": load}
+    run = _printed("factrl_run.py", preset, *map(str, sizes), stub.url)
+    return run | {"responses": math.prod(sizes), "load": load}
+
+
+def _printed(script: str, *told: str) -> Run:
+    command = [sys.executable, str(Path(__file__).with_name(script)), *told]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603
 
 
 def _splitting(python: Path, responses: Sequence[Response], job: Path) -> Run:
@@ -226,7 +277,7 @@ def _splitting(python: Path, responses: Sequence[Response], job: Path) -> Run:
 def _line(name: str, run: Run) -> str:
     stub, labels = run["stub"], run.get("labels", {})
     return (
-        f"{name:22} {run['wall']:7.2f} s  {run['wall'] / bound(stub):6.2f} x bound  "
+        f"{name:32} {run['wall']:7.2f} s  {run['wall'] / bound(run):6.2f} x bound  "
         f"{stub['llm']['requests']} calls {stub['search']['requests']} searches {run['claims']} claims  "
         f"load {run['load']:.1f}  {labels or ''} {run.get('causes') or ''}"
     )
@@ -258,7 +309,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--veriscore-responses", type=int, default=4, help="it takes about 15 s for each")
     parser.add_argument("--veriscore-prompts", type=Path, help="the prompt folder of a clone; else stand-ins")
-    parser.add_argument("--no-veriscore", action="store_true", help="only factrl's own runs")
+    parser.add_argument("--no-veriscore", action="store_true", help="without the published packages")
+    parser.add_argument("--large", action="store_true", help="VeriScore's calls for 1,024 responses, once")
+    parser.add_argument("--patterns", action="store_true", help="the call patterns of SAFE and KnowRL, once")
     parser.add_argument(
         "--ms-per-token", type=float, default=0.0, help="added to a call for each token it returns"
     )

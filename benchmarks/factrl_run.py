@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from search import peak_mb
 from stub_server import RunningStub
 from workload import Response, Workload, data_folder
 
@@ -49,7 +50,8 @@ def timed(preset: str, responses: Sequence[Response], warm_up: Response, url: st
 
     Returns:
         wall, cpu: seconds, the CPU of all threads of this process.  claims, labels: what became of them.
-        failures: responses that could not be checked.  stub: what the stub counted.
+        failures: responses that could not be checked.  peak_mb: the process's largest resident
+        size so far, in MiB.  stub: what the stub counted.
     """
     stub = RunningStub(url)
     with tempfile.TemporaryDirectory() as folder:
@@ -72,6 +74,7 @@ def timed(preset: str, responses: Sequence[Response], warm_up: Response, url: st
         "labels": dict(labels),
         "causes": dict(causes),
         "failures": sum(report.failure is not None for report in reports),
+        "peak_mb": peak_mb(),
         "stub": stub.stats(),
     }
 

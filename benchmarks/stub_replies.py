@@ -1,9 +1,9 @@
 """What the stub answers: facts and labels of the benchmark's own responses, in each asker's format.
 
-It reads the prompts of the published VeriScore package and factrl's own, looks the sentence or the claim up
-in the table that `workload.py` wrote, and answers as a good model would.  Everything is a look-up of
-normalised text, because the stub shares two cores with what it measures; a text that is not in the table
-(another splitter cut the sentence elsewhere) is matched by its words, and only then cut into clauses.
+It reads the prompts of the published VeriScore and FActScore packages and factrl's own, looks the sentence or
+the claim up in the table that `workload.py` wrote, and answers as a good model would.  Everything is a
+look-up of normalised text, because the stub shares two cores with what it measures; a text that is not in the
+table (another splitter cut the sentence elsewhere) is matched by its words, and only then cut into clauses.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from workload import is_lucky, key_of, rule_made
 
 NOTHING = "No verifiable claim."
+_BREAKDOWN = "Please breakdown the following sentence into independent facts:"
+_TRUE = " True or False?\nOutput:"
 _GRAM = 4  # words in a row that a stranger must share with a known sentence
 _SHARED = 0.7  # of a fact's longer words have to be in the stranger's text
 _PARTS = re.compile(r"[^.!?\n]+[.!?]?")
@@ -118,6 +120,11 @@ def reply_to(prompt: str, knowledge: Knowledge) -> tuple[str, str]:
         _, _, tail = prompt.rpartition("Claim: ")
         no = "Inconclusive" if "Contradicted" in prompt[:2000] else "Unsupported"
         return "judge", f"###{'Supported' if knowledge.is_true(tail.partition(chr(10))[0]) else no}.###"
+    if prompt.startswith(_BREAKDOWN):
+        return "extract", _bullets(knowledge.facts(prompt.rpartition(_BREAKDOWN)[2]), NOTHING)
+    if prompt.endswith(_TRUE):
+        claim = prompt.removesuffix(_TRUE).rpartition("Input: ")[2]
+        return "judge", str(knowledge.is_true(claim))
     if data := _DATA.search(prompt, max(0, prompt.rfind("\n\nDATA "))):
         return _factrl(prompt[: data.start()], json.loads(data.group(2)), knowledge)
     return "other", "ok"
