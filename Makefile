@@ -59,6 +59,7 @@ bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (F
 	$(VENV)/bin/python benchmarks/grader.py
 	$(VENV)/bin/python benchmarks/search.py --questions 100 --packages $(VENV)-search
 	$(VENV)/bin/python benchmarks/titled.py --packages $(VENV)-search
+	$(VENV)/bin/python benchmarks/search_threads.py
 	$(VENV)/bin/python benchmarks/sentences.py $(FACTRL_DATA)/factscore_human/responses.jsonl
 	$(VENV)/bin/python benchmarks/client.py
 	$(VENV)/bin/python benchmarks/serve.py --completions 2000
