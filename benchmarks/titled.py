@@ -19,7 +19,6 @@ import contextlib
 import io
 import os
 import random
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from factscore_inside import fill
 from search import corpus, numbered, with_packages
 
 from factrl.search import Index
@@ -39,18 +39,12 @@ LEAST = 6  # passages of a document
 Find = Callable[[str, str], list[str]]  # query and title -> texts
 
 
-def fill(passages: Path, database: Path) -> None:
-    """FActScore's table: the passages of a title in one text, with its separator between them."""
-    from factscore.retrieval import SPECIAL_SEPARATOR  # pyright: ignore[reportMissingImports]
-
+def pages_of(passages: Path) -> dict[str, list[str]]:
+    """The passages of every title."""
     pages: dict[str, list[str]] = defaultdict(list)
     for _, title, text in numbered(passages):
         pages[title].append(text)
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        connection.execute("CREATE TABLE documents (title PRIMARY KEY, text)")
-        rows = ((title, SPECIAL_SEPARATOR.join(texts)) for title, texts in pages.items())
-        connection.executemany("INSERT INTO documents VALUES (?, ?)", rows)
-        connection.commit()
+    return pages
 
 
 def of_factscore(folder: Path) -> Find:
@@ -88,7 +82,7 @@ def asked(passages: Path, count: int) -> list[tuple[str, str]]:
 def measure(passages: Path, folder: Path, count: int) -> list[str]:
     """Build both, then ask both; lines of a Markdown table."""
     builds: dict[str, tuple[Callable[[], Any], Callable[[Path], Find]]] = {
-        "FActScore 0.2.0": (lambda: fill(passages, folder / "pages.db"), of_factscore),
+        "FActScore 0.2.0": (lambda: fill(pages_of(passages), folder / "pages.db"), of_factscore),
         "`factrl index`, `topic=`": (lambda: Index.build(folder / "index", [passages]), of_index),
     }
     built: dict[str, float] = {}
