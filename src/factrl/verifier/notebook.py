@@ -38,9 +38,8 @@ def _row(check: Check) -> str:
     letter, word = KINDS[kind(check)]
     why = check.claim.skip if check.verdict is None else check.verdict.cause
     said = f"{attribute(check.claim.text)}{f' ({attribute(why)})' if why else ''}"
-    if check.quote and check.verdict is not None and check.verdict.quote is not None:
-        passage = check.passages[check.verdict.quote[0]]
-        where = attribute(passage.title or passage.source)
+    if check.quote:
+        where = attribute(check.quoted_from)
         said += f"<br/><small>“{attribute(check.quote)}”{f' ({where})' if where else ''}</small>"
     verdict = f'<b>{letter}</b>&nbsp;<span style="text-decoration:{_LINES[kind(check)]}">{word}</span>'
     return f"<tr><td {_CELL.replace('normal', 'nowrap')}>{verdict}</td><td {_CELL}>{said}</td></tr>"

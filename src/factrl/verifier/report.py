@@ -49,6 +49,14 @@ class Check:
         number, start, end = self.verdict.quote
         return self.passages[number].text[start:end]
 
+    @property
+    def quoted_from(self) -> str:
+        """The title of what the quote is from, or where that is; empty without a quote."""
+        if self.verdict is None or self.verdict.quote is None or not self.quote:
+            return ""
+        passage = self.passages[self.verdict.quote[0]]
+        return passage.title or passage.source
+
 
 @dataclass(frozen=True)
 class Report:
@@ -282,12 +290,11 @@ def _score(name: str, at: int | None) -> _Score:
 
 
 def _kept(check: Check, verdict: Verdict) -> dict[str, str]:
-    quoted = check.passages[verdict.quote[0]] if check.quote and verdict.quote is not None else None
     return {
         "claim": check.claim.text[:_CLAIM],
         "verdict": verdict.label,
         "quote": check.quote[:_QUOTE],
-        "source": (quoted.title or quoted.source)[:_SOURCE] if quoted is not None else "",
+        "source": check.quoted_from[:_SOURCE],
     }
 
 
@@ -299,8 +306,7 @@ def _lines(check: Check) -> list[str]:
     p = f"  p={verdict.p:.2f}" if verdict.p is not None else ""
     because = f" ({one_line(verdict.cause)})" if verdict.cause else ""
     lines = [f"{_SIGNS[verdict.label]} {verdict.label:<10} {claim}{p}{because}"]
-    if check.quote and verdict.quote is not None:
-        passage = check.passages[verdict.quote[0]]
-        where = one_line(passage.title or passage.source)
+    if check.quote:
+        where = one_line(check.quoted_from)
         lines.append(f"             “{one_line(check.quote)}”" + (f" ({where})" if where else ""))
     return lines
