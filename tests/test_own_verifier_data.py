@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, DataError
+from factrl.journal import Journal
 from factrl.judges.calibration import Calibration, Line
 from factrl.judges.overlap import words_of
 from factrl.judges.own import OwnJudge, features_of
 from factrl.sentences import sentences
+from factrl.tuning.verifier_distilled import claims_of_titles, distil
 from factrl.tuning.verifier_made import Asked, Document, from_documents, from_questions
 from factrl.tuning.verifier_rows import (
     Pair,
@@ -32,7 +34,7 @@ from factrl.tuning.verifier_rows import (
 from factrl.tuning.verifier_sources import HELD_OUT, HUMAN_SHARES, SOURCES
 from factrl.tuning.verifier_statements import statement
 from factrl.tuning.verifier_swaps import KINDS, Names, edited, negated, swaps
-from factrl.types import Claim, Passage
+from factrl.types import Claim, Passage, Verdict
 
 CLAIM = "Ada Lovelace was born in London on 10 December 1815 and wrote 3 notes on the Analytical Engine"
 EVIDENCE = f"{CLAIM}. Charles Babbage designed it in Cambridge."
@@ -309,6 +311,61 @@ def test_the_judge_asks_once_for_each_claim_and_reads_the_answer() -> None:
     assert "the capital of Peru" in shown
     assert "Rain fell" not in shown  # it does not bear on the claim and the sixty characters are full
     assert all(str(part) in OwnJudge(model).identity for part in ("fixed", model.calibration.identity, 60))
+
+
+class Teacher:
+    """A judge that is sure that what is said in the same words is true, and less sure of anything else."""
+
+    identity, per_call = "teacher", 2
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        self.asked += [claim.text for claim, _ in pairs]
+        if len(self.asked) > 3:
+            raise KeyboardInterrupt
+        p = {"yes": 0.9, "perhaps": 0.6, "no": 0.1}
+        return [
+            Verdict("supported" if p[claim.text] > 0.5 else "refuted", "teacher", p=p[claim.text])
+            if claim.text in p
+            else Verdict("unjudged", "teacher", cause="too_long")
+            for claim, _ in pairs
+        ]
+
+
+def test_a_judge_labels_what_it_is_sure_of_and_is_not_asked_twice(tmp_path: Path) -> None:
+    rows = [replace(pair(n), claim=claim) for n, claim in enumerate(("yes", "perhaps", "no", "odd", "yes"))]
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt), Journal(tmp_path / "judged.jsonl", {"job": "x"}) as journal:
+        distil(rows, Teacher(), 0.7, journal, done.append)
+    assert done == [0, 2]
+    again = Teacher()
+    with Journal(tmp_path / "judged.jsonl", {"job": "x"}) as journal:
+        found = distil(rows, again, 0.7, journal, done.append)
+        assert distil(rows, Teacher(), 0.5, journal, done.append)[1] == replace(rows[1], label="supported")
+    assert again.asked == ["no", "odd", "yes"]
+    assert found == [
+        replace(rows[0], label="supported"),
+        replace(rows[2], label="refuted"),
+        replace(rows[4], label="supported"),
+    ]
+
+
+def test_claims_of_a_title_are_held_against_what_another_collection_says_of_it() -> None:
+    other = [
+        Document(f"o{n}", LEADS[n].title.upper(), f"In {1700 + n} a painter was born.") for n in range(4)
+    ]
+    found = claims_of_titles([LEADS, other, [Document("x", "Elsewhere", "Oslo is old.")]], 450)
+    assert Counter(row.group for row in found) == {
+        f"same_title {LEADS[n].title.casefold()}": 2 for n in range(4)
+    }
+    for row in found:
+        said = next(document for document in LEADS if row.group.endswith(document.title.casefold()))
+        assert {*row.claim.split()} <= {*said.text.replace(".", " ").split()}
+        assert "a painter was born" in row.evidence
+        assert said.text not in row.evidence
+    assert found == claims_of_titles([LEADS, other, []], 450)
 
 
 def test_features_are_log_odds() -> None:

@@ -51,6 +51,7 @@ def export(model: Any, folder: Path, calibration: Calibration, card: Mapping[str
     except ImportError as error:
         raise MissingExtra("onnx", "train") from error
     network = model.network.float().cpu().eval()
+    network.set_attn_implementation("sdpa")  # of plain attention the quantiser misses a third of the weights
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=".export-") as made:
         half = Path(made) / "half"

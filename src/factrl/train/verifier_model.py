@@ -48,6 +48,11 @@ class VerifierModel:
         self.network, self.tokenizer = load_classifier(str(folder or settings.model.name), COLUMNS)
         if torch.cuda.is_available():
             self.network.to("cuda")
+        else:  # the fused kernel's backward pass is slower here than plain products
+            self.network.set_attn_implementation("eager")
+        for module in self.network.modules():  # its masks cost a third of a step
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
         freeze(self.network, settings.model.trainable_layers)
 
     def tokens(self, pair: Pair) -> dict[str, list[int]] | None:

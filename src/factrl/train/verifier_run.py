@@ -1,8 +1,9 @@
 """The whole of `factrl tune verifier`: rows in, a folder with a small judge and its held-out numbers out.
 
 Files of a run folder: `rows.jsonl.gz` and `sources.json` (rows made from staged sets, with licences and what
-was left out), `held_out.jsonl` (numbers on the way), `scores.jsonl` (logits of calibration and report rows),
-`metrics.json`, `weights` (for torch), `own` (8-bit ONNX, what `verifier.judge=own:FOLDER` reads).
+was left out), `judged.jsonl` (what a judge said of claims that it was asked to label), `held_out.jsonl`
+(numbers on the way), `scores.jsonl` (logits of calibration and report rows), `metrics.json`, `weights` (for
+torch), `own` (8-bit ONNX, what `verifier.judge=own:FOLDER` reads).
 A run that was stopped, also by a kill, goes on from its last checkpoint.
 """
 
@@ -22,19 +23,24 @@ from ..errors import ConfigError, DataError, MissingExtra
 from ..journal import Journal
 from ..judges.calibration import Calibration, Row, fit
 from ..judges.own import features_of
+from ..progress import Progress
 from ..tuning.claim_rows import digest_of_rows
 from ..tuning.verifier_card import model_card
+from ..tuning.verifier_distilled import SOURCE as SAME_TITLE
+from ..tuning.verifier_distilled import Teacher, distil
 from ..tuning.verifier_numbers import Numbers, numbers_of
-from ..tuning.verifier_rows import PARTS, Pair, Part, mixed, read_pairs, without_seen, write_pairs
+from ..tuning.verifier_rows import PARTS, Pair, Part, Seen, mixed, read_pairs, without_seen, write_pairs
 from ..tuning.verifier_settings import VerifierSettings
-from ..tuning.verifier_sources import SOURCES, Where, rows_of, seen_by
+from ..tuning.verifier_sources import SOURCES, Where, rows_of, seen_by, unjudged
+from ..verifier.presets import open_judge
 from .claim_models import base_folder
 from .verifier_export import LARGEST, export
 from .verifier_model import VerifierModel, score_pairs, train_verifier
 
-ROWS, ABOUT, LIVE, SCORES, NUMBERS = (
+ROWS, ABOUT, JUDGED, LIVE, SCORES, NUMBERS = (
     "rows.jsonl.gz",
     "sources.json",
+    "judged.jsonl",
     "held_out.jsonl",
     "scores.jsonl",
     "metrics.json",
@@ -169,6 +175,8 @@ def _made(settings: VerifierSettings, folder: Path, tell: Callable[[str], None])
     )
     told = {name: getattr(where, name) for name in ("chars", "seed", "documents")}
     told["packages"] = where.packages is not None
+    if data.distil is not None:
+        told |= {"distil": data.distil, "judge": data.judge, "sure": data.sure}
     path = folder / ABOUT
     if path.is_file():
         held = json.loads(path.read_text(encoding="utf-8"))
@@ -177,20 +185,47 @@ def _made(settings: VerifierSettings, folder: Path, tell: Callable[[str], None])
                 f"{folder / ROWS} was made with {held['made_with']}, not {told}: name another folder"
             )
         return held
+    judge = open_judge(data.judge) if data.distil is not None else None
     rows = rows_of(where, tell)
-    kept, left_out, documents = without_seen(rows, seen_by(where, rows))
+    seen = seen_by(where, rows)
+    kept, left_out, documents = without_seen(rows, seen)
+    licences = {source.name: source.licence for source in SOURCES if source.name in documents}
+    if judge is not None:
+        judged, left_out[SAME_TITLE], titles = _judged(settings, where, seen, judge, folder, tell)
+        kept += judged
+        documents |= titles
+        licences[SAME_TITLE] = f"Wikipedia text CC BY-SA 3.0 and 4.0; labels of {data.judge}"
     for name, sets in left_out.items():
         shown = ", ".join(f"{count} {other}" for other, count in sorted(sets.items()))
         tell(f"{name}: {sum(sets.values())} of {documents[name]} documents left out, seen in: {shown}")
     write_pairs(kept, folder / ROWS)
     held = {
         "made_with": told,
-        "licences": {source.name: source.licence for source in SOURCES if source.name in documents},
+        "licences": licences,
         "documents": documents,
         "left_out": left_out,
     }
     path.write_text(json.dumps(held, indent=2) + "\n", encoding="utf-8")
     return held
+
+
+def _judged(
+    settings: VerifierSettings,
+    where: Where,
+    seen: Seen,
+    judge: Teacher,
+    folder: Path,
+    tell: Callable[[str], None],
+) -> tuple[list[Pair], dict[str, int], dict[str, int]]:
+    """Rows that a judge labelled, what was left out of their documents as seen, and how many there were."""
+    data = settings.data
+    pairs, left_out, documents = without_seen(unjudged(where), seen)
+    asked = pairs[: data.distil]
+    about = {"job": "label claims", "judge": judge.identity, "chars": data.evidence_chars}
+    with Journal(folder / JUDGED, about) as journal, Progress("label claims", len(asked)) as progress:
+        rows = distil(asked, judge, data.sure, journal, progress.advance)
+    tell(f"{SAME_TITLE}: {len(asked)} of {len(pairs)} claims asked about; sure of {len(rows)}")
+    return rows, left_out.get(SAME_TITLE, {}), documents
 
 
 def _trained(

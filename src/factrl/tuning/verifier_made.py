@@ -18,7 +18,7 @@ from factrl.judges.own import premise
 from factrl.tuning.verifier_rows import Label, Pair
 from factrl.tuning.verifier_statements import quoted, statement
 from factrl.tuning.verifier_swaps import Names, Swap, edited, names_in, negated, swaps
-from factrl.types import Passage
+from factrl.types import Claim, Passage
 
 CLAIMS_PER_PASSAGE = 2
 _SHORT, _LONG = 5, 40  # words of a claim
@@ -55,18 +55,22 @@ def from_documents(documents: Sequence[Document], source: str, chars: int, seed:
     extract = ClauseClaims()
     for document in documents:
         stream = random.Random(f"{seed} {source} {document.id}")
-        found = extract(document.text, topic=document.title)
-        usable = [
-            claim
-            for claim in found
-            if not claim.skip and _SHORT <= len(claim.text.split()) <= _LONG and names_in(claim.text)
-        ]
+        usable = usable_claims(extract(document.text, topic=document.title))
         for number, claim in enumerate(stream.sample(usable, min(CLAIMS_PER_PASSAGE, len(usable)))):
             around = _around(document, claim.start, claim.end)
             made = _rows_of(claim.text, around, document.title, names, chars, stream)
             for kind, (label, evidence, text) in made.items():
                 id_ = f"{source}-{document.id}-{number}-{kind.replace(' ', '-')}"
                 yield Pair(id_, evidence, text, label, f"{source} {document.id}", source, kind)
+
+
+def usable_claims(found: Iterable[Claim]) -> list[Claim]:
+    """The claims that name something and are neither a scrap nor a list."""
+    return [
+        claim
+        for claim in found
+        if not claim.skip and _SHORT <= len(claim.text.split()) <= _LONG and names_in(claim.text)
+    ]
 
 
 def _around(document: Document, start: int, end: int) -> tuple[str, str, str]:

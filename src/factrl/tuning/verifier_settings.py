@@ -32,6 +32,12 @@ class VerifierDataSettings(Section):
     """Rows to learn from in all, drawn with the seed."""
     documents: Positive = 10_000
     """Passages of each source of passages that claims are made from, at most."""
+    distil: Positive | None = None
+    """Also learn from so many claims of Wikipedia that `judge` is asked about; none by default."""
+    judge: str = "local"
+    """Who labels them: `local`, `nli:MODEL` or `own:FOLDER`."""
+    sure: float = Field(default=0.7, ge=0.5, lt=1)
+    """How probable its word must be for a claim to be learnt from."""
     evidence_chars: Positive = 450
     """Characters of evidence that a claim is shown with."""
     report_rows: Positive = 4000

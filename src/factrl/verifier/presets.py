@@ -142,7 +142,7 @@ def verify(
     return open_verifier(llm=model, **named)(text, question, topic=topic, evidence=evidence)
 
 
-def open_judge(name: str) -> Judge:
+def open_judge(name: str) -> LocalJudge | NLIJudge | OwnJudge | WeakJudge:
     """A judge by name: `local`, `weak`, `nli:MODEL`, or `own:FOLDER` of `factrl tune verifier`, or FOLDER.
 
     Raises:
