@@ -30,7 +30,7 @@ _SIGNS = {1: ("S", "supported"), -1: ("C", "contradicted"), 0: ("N", "neutral")}
 
 
 @dataclass(frozen=True, slots=True)
-class _Chart:
+class Chart:
     """Which metrics one chart shows.
 
     Attributes:
@@ -43,22 +43,57 @@ class _Chart:
     share: bool = False
 
 
-_CHARTS = (
-    _Chart("reward and its terms", {"rewards/sum/mean": "sum", "rewards/*/mean": ""}),
-    _Chart("states, %", {"reward/masked_frac": "masked", "reward/floored_frac": "floored"}, share=True),
-    _Chart(
+CHARTS = (
+    Chart("reward and its terms", {"rewards/sum/mean": "sum", "rewards/*/mean": ""}),
+    Chart("states, %", {"reward/masked_frac": "masked", "reward/floored_frac": "floored"}, share=True),
+    Chart(
         "answers, %",
         {"abstain/rate": "abstained", "answer/correct_given_attempt": "right if tried"},
         share=True,
     ),
-    _Chart(
+    Chart(
         "tokens by step, %",
         {f"credit/{name}": name for name in ("supported", "contradicted", "flipped")},
         share=True,
     ),
-    _Chart("tokens of a completion", {"completions/mean_length": "mean"}),
-    _Chart("entropy and KL", {"entropy": "entropy", "kl": "KL"}),
+    Chart("tokens of a completion", {"completions/mean_length": "mean"}),
+    Chart("entropy and KL", {"entropy": "entropy", "kl": "KL"}),
 )
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """What the folder of a run holds.
+
+    Attributes:
+        settings: its `config.toml`.
+        logged: every logged row.
+        metrics: those of training steps, at least one.
+        rollouts: what was written, a file for a step, in order.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    logged: Sequence[Mapping[str, Any]]
+    metrics: Sequence[Mapping[str, Any]]
+    rollouts: Sequence[Path]
+
+
+def read_run(folder: str | Path) -> LoggedRun:
+    """The folder of a run.
+
+    Raises:
+        DataError: the folder holds no run, or no step of it was logged yet.
+    """
+    folder = Path(folder)
+    if not (folder / "config.toml").is_file():
+        raise DataError(f"{folder} is not a run folder (no config.toml); give one that factrl train made")
+    logged = read_metrics(folder)
+    metrics = [row for row in logged if "reward" in row]
+    if not metrics:
+        raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
+    rollouts = sorted((folder / "rollouts").glob("step_*.parquet"))
+    return LoggedRun(folder, read_toml(folder / "config.toml"), logged, metrics, rollouts)
 
 
 def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
@@ -74,35 +109,32 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
     Raises:
         DataError: the folder holds no run, or no step of it was logged yet, or it is damaged.
     """
-    folder = Path(folder)
-    if not (folder / "config.toml").is_file():
-        raise DataError(f"{folder} is not a run folder (no config.toml); give one that factrl train made")
-    logged = read_metrics(folder)
-    metrics = [row for row in logged if "reward" in row]
-    if not metrics:
-        raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
-    settings = read_toml(folder / "config.toml")
-    rollouts = sorted((folder / "rollouts").glob("step_*.parquet"))
-    told = markup((folder / "config.toml").read_text("utf-8"))
+    run = read_run(folder)
+    told = markup((run.folder / "config.toml").read_text("utf-8"))
     try:
-        title = f"{settings['paper']} on {settings['model']['name']}"
+        title = f"{run.settings['paper']} on {run.settings['model']['name']}"
         body = [
             f'<p class="eyebrow">factrl run report</p><h1>{markup(title)}</h1>',
-            facts_list(_facts(settings, metrics)),
-            _curves(metrics),
-            _held_out(str(settings["paper"]), logged),
-            alarms_section(folder, metrics),
-            _masked(folder),
-            _ends(rollouts),
-            *(_step(file) for file in _first_middle_last(rollouts)),
+            facts_list(_facts(run.settings, run.metrics)),
+            _curves(run.metrics),
+            _held_out(str(run.settings["paper"]), run.logged),
+            alarms_section(run.folder, run.metrics),
+            _masked(run.folder),
+            _ends(run.rollouts),
+            *(_step(file) for file in _first_middle_last(run.rollouts)),
             f'<section><h2>Settings</h2><pre class="text tall" tabindex="0" role="region" '
             f'aria-label="settings">{told}</pre></section>',
         ]
     except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder} is damaged, or not what factrl train wrote: {error!r}") from error
-    target = Path(path) if path is not None else folder / PAGE
+        raise damaged(run.folder, error) from error
+    target = Path(path) if path is not None else run.folder / PAGE
     target.write_text(html_page(title, body), encoding="utf-8")
     return target
+
+
+def damaged(folder: Path, error: Exception) -> DataError:
+    """What is said of a folder whose files do not hold what they must."""
+    return DataError(f"{folder} is damaged, or not what factrl train wrote: {error!r}")
 
 
 def _facts(settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -126,15 +158,15 @@ def _facts(settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) ->
 
 def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
     drawn: list[str] = []
-    for chart in _CHARTS:
-        lines = dict(_lines(chart, metrics))
+    for chart in CHARTS:
+        lines = dict(lines_of(chart, metrics))
         if lines:
             drawn.append(f"<div>{series_chart(chart.title, lines)}</div>")
     few = " Points of a long run are means of neighbouring steps." if len(metrics) > MOST else ""
     names = [name for name in dict.fromkeys(key for row in metrics for key in row) if name != "step"]
     head = "".join(f"<th>{markup(name)}</th>" for name in ("step", *names))
     rows = "".join(
-        f"<tr><th>{row['step']}</th>{''.join(f'<td>{_number(row.get(name))}</td>' for name in names)}</tr>"
+        f"<tr><th>{row['step']}</th>{''.join(f'<td>{number(row.get(name))}</td>' for name in names)}</tr>"
         for row in metrics
     )
     return (
@@ -145,9 +177,10 @@ def _curves(metrics: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _lines(
-    chart: _Chart, metrics: Sequence[Mapping[str, Any]]
+def lines_of(
+    chart: Chart, metrics: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    """The name and the (step, value) points of every line that a chart has of a run."""
     for name, called in chart.names.items():
         before, star, after = name.partition("*")
         for key in [key for key in _keys(metrics) if key.startswith(before) and key.endswith(after)]:
@@ -162,22 +195,28 @@ def _keys(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for row in metrics for key in row))
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
+    """A logged value as a table cell."""
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else markup(str(value))
 
 
 def _held_out(name: str, logged: Sequence[Mapping[str, Any]]) -> str:
+    points = held_out_points(logged)
+    return curves_section({name: points}, name) if points else ""
+
+
+def held_out_points(logged: Sequence[Mapping[str, Any]]) -> list[Point]:
     """What the run asked on its way; empty where it asked nothing."""
     shares = ("accuracy", "abstention", "hallucination")
     rows = [row for row in logged if all(row.get(f"eval/{share}") is not None for share in shares)]
-    points = [Point(row["step"], *(row[f"eval/{share}"] for share in shares)) for row in rows]
-    return curves_section({name: points}, name) if points else ""
+    return [Point(row["step"], *(row[f"eval/{share}"] for share in shares)) for row in rows]
 
 
 # -- Rollouts -----------------------------------------------------------------------------------------
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """The completions of a step."""
     import pyarrow.parquet
 
     return pyarrow.parquet.read_table(file).to_pylist()
@@ -202,7 +241,7 @@ def _masked(folder: Path) -> str:
 
 def _ends(rollouts: Sequence[Path]) -> str:
     """The completions that earned least and most towards the end of the run."""
-    rows = [row for file in rollouts[-_LAST_STEPS:] for row in _rows(file) if row["value"] is not None]
+    rows = [row for file in rollouts[-_LAST_STEPS:] for row in rows_of(file) if row["value"] is not None]
     ranked = sorted(
         {(row["id"], row["completion"]): row for row in rows}.values(), key=lambda row: row["value"]
     )
@@ -226,7 +265,7 @@ def _first_middle_last(files: Sequence[Path]) -> list[Path]:
 
 
 def _step(file: Path) -> str:
-    rows = _rows(file)
+    rows = rows_of(file)
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row["id"])]
     shown = "".join(map(_group, groups[:_SHOWN_GROUPS]))
     more = len(groups) - _SHOWN_GROUPS
@@ -237,12 +276,13 @@ def _step(file: Path) -> str:
 def _group(rows: Sequence[Mapping[str, Any]]) -> str:
     prompt = rows[0]["prompt"]
     short = prompt if len(prompt) <= 300 else f"…{prompt[-300:]}"
-    answers = "".join(map(_completion, rows))
+    answers = "".join(map(completion_of, rows))
     head = f'<h3 dir="auto">{markup(short)}</h3>'
     return f'<article class="example">{head}<div class="answers">{answers}</div></article>'
 
 
-def _completion(row: Mapping[str, Any]) -> str:
+def completion_of(row: Mapping[str, Any]) -> str:
+    """One completion with what it earned, its judged steps and its checked claims."""
     terms = ", ".join(
         f"{key.removeprefix('term/')} {value:+.3g}"
         for key, value in row.items()
@@ -255,7 +295,7 @@ def _completion(row: Mapping[str, Any]) -> str:
     tall = len(row["completion"]) > 600
     scrolls = ' tabindex="0" role="region" aria-label="completion"' if tall else ""
     facts = json.loads(row.get("facts") or "{}")
-    found = ", ".join(f"{markup(name)} {_number(fact)}" for name, fact in facts.items() if _is_short(fact))
+    found = ", ".join(f"{markup(name)} {number(fact)}" for name, fact in facts.items() if _is_short(fact))
     return (
         f'<div class="answer edge-{edge}"><header><span>{markup(told)}</span><b>{value}</b>'
         f"<span>{markup(terms)}</span><span>{advantage}</span>"

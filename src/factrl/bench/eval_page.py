@@ -166,7 +166,8 @@ def _table(numbers: Mapping[str, Number]) -> str:
         f'<td class="muted">{markup(str(number.n))}</td><td class="drawn">{_drawn(number)}</td></tr>'
         for name, number in numbers.items()
     )
-    head = '<th>metric</th><th>value</th><th>of</th><th class="drawn">0 to 100</th>'
+    scale = "0 to 100, or −100 to 100 about a line"
+    head = f'<th>metric</th><th>value</th><th>of</th><th class="drawn">{scale}</th>'
     return (
         f'<table class="numbers"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
         if numbers

@@ -1,4 +1,4 @@
-"""`factrl report`: a training run as one HTML page, or two evaluations side by side."""
+"""`factrl report`: a training run as one HTML page, or runs or evaluations side by side."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from ..llm import preflight
 from ..plan import open_judge
 from ..preference import PAIR_PROMPT
 from ..progress import Progress
+from ..run_comparison import PAGE as RUNS_PAGE
+from ..run_comparison import write_run_comparison
 from ..run_page import PAGE, write_run_page
 from ..settings import LOCAL, JudgeSettings
 from ..writers import digest_of
@@ -39,19 +41,26 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "report",
         _report,
-        about="write a training run as one HTML page, or compare two evaluations of the same questions",
+        about="write a training run as one HTML page, or compare runs or two evaluations",
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"
+            "  factrl report runs/truthrl-ternary-1 runs/truthrl-binary-1\n"
             "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B"
         ),
     )
     parser.add_argument("folder", metavar="RUN", help="run folder; the run may still go on")
-    parser.add_argument("other", metavar="AFTER", nargs="?", help="RUN and AFTER are folders of factrl eval")
+    parser.add_argument(
+        "others",
+        metavar="OTHER",
+        nargs="*",
+        help="runs to compare it with; or both of factrl eval",
+    )
     parser.add_argument(
         "--output",
         metavar="FILE.html",
-        help=f"where to (default: RUN/{PAGE}, for two evaluations AFTER/{COMPARISON})",
+        help=f"where to (default: {PAGE} in RUN; in the last folder {RUNS_PAGE} for runs, {COMPARISON} for "
+        "evaluations)",
     )
     parser.add_argument(
         "--judge",
@@ -63,22 +72,26 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _report(args: argparse.Namespace) -> int:
-    if args.other is not None:
+    if len(args.others) == 1 and is_output(args.folder) and is_output(args.others[0]):
         return _compare(args)
     for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
         if getattr(args, option):
             raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
-    if is_output(args.folder):
-        raise ConfigError(
-            f"{args.folder} is an evaluation, whose page is {Path(args.folder) / EVALUATION_PAGE}; name a "
-            "second one to compare it with"
-        )
-    say(str(write_run_page(args.folder, args.output)))
+    for folder in (args.folder, *args.others):
+        if is_output(folder):
+            raise ConfigError(
+                f"{folder} is an evaluation, whose page is {Path(folder) / EVALUATION_PAGE}; name a second "
+                "one to compare it with, or only training runs"
+            )
+    if args.others:
+        say(str(write_run_comparison([args.folder, *args.others], args.output)))
+    else:
+        say(str(write_run_page(args.folder, args.output)))
     return 0
 
 
 def _compare(args: argparse.Namespace) -> int:
-    before, after = read_output(args.folder), read_output(args.other)
+    before, after = read_output(args.folder), read_output(args.others[0])
     pairs = compare_outputs(before, after)
     rates = {} if args.judge is None else _preferred(args.judge, before, after, [pair.name for pair in pairs])
     path = Path(args.output) if args.output is not None else after.folder / COMPARISON
