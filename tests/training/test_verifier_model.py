@@ -166,6 +166,14 @@ def test_the_exported_folder_says_what_torch_says_without_torch(
 
 
 @pytest.mark.skipif(not EXPORTS, reason="needs onnx and onnxruntime")
+def test_a_network_trained_in_bfloat16_is_exported_as_small(
+    tuned: tuple[Path, dict[str, Any]], base: Path, rows: Path, tmp_path: Path
+) -> None:
+    settings = settings_of(base, rows, tmp_path, steps=2, bf16=True).model_copy(update={"export": True})
+    assert tune_verifier(settings, quiet)["bytes"] == pytest.approx(tuned[1]["bytes"], rel=0.01)
+
+
+@pytest.mark.skipif(not EXPORTS, reason="needs onnx and onnxruntime")
 def test_a_folder_that_is_not_whole_is_refused(tuned: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     import shutil
 

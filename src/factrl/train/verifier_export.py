@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..errors import MissingExtra
 from ..judges.calibration import Calibration
@@ -31,11 +32,12 @@ class _Logits(torch.nn.Module):
         return self.network(input_ids=ids, attention_mask=mask, token_type_ids=kinds).logits
 
 
-def export(model: Any, folder: Path, calibration: Calibration, card: Mapping[str, Any], text: str) -> int:
+def export(weights: Path, folder: Path, calibration: Calibration, card: Mapping[str, Any], text: str) -> int:
     """Write the folder that `verifier.judge=own:FOLDER` reads; there is a whole folder or none.
 
     Args:
-        model: a `VerifierModel`.
+        weights: folder of the tuned network and its tokenizer; it is loaded anew, as a network that was
+            trained in this process still computes in the trainer's precision.
         card: kept as `verifier.json`; `evidence_chars` and `max_length` are read back.
         text: the model card, `README.md`.
 
@@ -50,8 +52,7 @@ def export(model: Any, folder: Path, calibration: Calibration, card: Mapping[str
         from onnxruntime.quantization import QuantType, quantize_dynamic
     except ImportError as error:
         raise MissingExtra("onnx", "train") from error
-    network = model.network.float().cpu().eval()
-    network.set_attn_implementation("sdpa")  # of plain attention the quantiser misses a third of the weights
+    network = AutoModelForSequenceClassification.from_pretrained(weights, dtype="float32").eval()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=".export-") as made:
         half = Path(made) / "half"
@@ -71,7 +72,7 @@ def export(model: Any, folder: Path, calibration: Calibration, card: Mapping[str
                 dynamo=False,
             )
         quantize_dynamic(whole, half / WEIGHTS, weight_type=QuantType.QInt8, per_channel=True)
-        model.tokenizer.save_pretrained(made)
+        AutoTokenizer.from_pretrained(weights).save_pretrained(made)
         shutil.copy(Path(made) / "tokenizer.json", half / "tokenizer.json")
         calibration.save(half / CALIBRATION)
         (half / CARD).write_text(json.dumps(dict(card), indent=2) + "\n", encoding="utf-8")

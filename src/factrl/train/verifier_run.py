@@ -94,7 +94,7 @@ def tune_verifier(settings: VerifierSettings, tell: Callable[[str], None]) -> di
             model.tokenizer.save_pretrained(folder / "weights")
             calibration.save(folder / "weights" / "calibration.json")
             if settings.export:
-                found["bytes"] = _exported(model, folder / "own", calibration, found)
+                found["bytes"] = _exported(settings, folder, calibration, found)
             (folder / NUMBERS).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
 
@@ -302,8 +302,9 @@ def _measured(
     }
 
 
-def _exported(model: VerifierModel, folder: Path, calibration: Calibration, found: Mapping[str, Any]) -> int:
-    settings = model.settings
+def _exported(
+    settings: VerifierSettings, folder: Path, calibration: Calibration, found: Mapping[str, Any]
+) -> int:
     card = {
         "evidence_chars": settings.data.evidence_chars,
         "max_length": settings.train.max_length,
@@ -312,7 +313,7 @@ def _exported(model: VerifierModel, folder: Path, calibration: Calibration, foun
         "learnt": found["learnt"],
         "seed": settings.run.seed,
     }
-    return export(model, folder, calibration, card, model_card(found))
+    return export(folder / "weights", folder / "own", calibration, card, model_card(found))
 
 
 def _counts(rows: Sequence[Pair]) -> dict[str, int]:
