@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +15,6 @@ from factrl.plan import make_plan, run_settings
 from factrl.run import read_metrics
 from factrl.train.online import train
 from test_metric_glossary import glossary
-
-TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 
 
 class Recorder(TrainerCallback):
@@ -57,7 +54,7 @@ NOT_HERE = {
 def test_every_logged_name_is_defined(
     tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beta: float
 ) -> None:
-    tracker = "tensorboard" if beta and TENSORBOARD else "recorder"
+    tracker = "tensorboard" if beta else "recorder"
     monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "recorder", Recorder)
     monkeypatch.setattr(Recorder, "got", {})
     own = tmp_path / "own.py"
@@ -112,9 +109,7 @@ def check_tracker(run: Path, got: Mapping[int, Mapping[str, float]]) -> None:
 
 def from_tensorboard(run: Path) -> Mapping[int, Mapping[str, float]]:
     """What TensorBoard would draw."""
-    from tensorboard.backend.event_processing import (  # pyright: ignore[reportMissingImports]
-        event_accumulator,
-    )
+    from tensorboard.backend.event_processing import event_accumulator
 
     [folder] = (run / "checkpoints" / "runs").iterdir()
     events = event_accumulator.EventAccumulator(str(folder)).Reload()
