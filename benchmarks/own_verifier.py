@@ -1,7 +1,7 @@
 """How often a verifier of our own agrees with people, on documents that it never saw, beside the others.
 
     python benchmarks/own_verifier.py --data FOLDER --model runs/verifier/own --scores FILE \\
-        [--rows runs/verifier/rows.jsonl.gz] [--packages FOLDER] [--per-set N] [--only own,cosine,weak]
+        [--rows runs/verifier/rows.jsonl.gz] [--packages FOLDER] [--per-set N] [--parts-seed N]
 
 The claims are those of `verifier.py` (the same sample, and the same file of raw scores, so that the local
 language model is asked only once) without the documents that the verifier learnt from or was calibrated on;
@@ -242,6 +242,7 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, default=Path("build/verifier.jsonl"), help="raw scores, kept")
     parser.add_argument("--rows", type=Path, help="rows.jsonl.gz of the run: adds the table by kind of error")
     parser.add_argument("--packages", type=Path, help="folder with the wheels: adds RTE and CB")
+    parser.add_argument("--parts-seed", type=int, help="seed that the rows were made with, if another")
     parser.add_argument("--per-set", type=int, default=100, help="claims of each set, before the seen go")
     parser.add_argument(
         "--judge-local", action="store_true", help="ask the local model what it has not said yet"
@@ -254,7 +255,9 @@ def main() -> None:
     data, encode = Path(options.data), MiniLM(threads=1).encode
     model = OwnVerifier(options.model, threads=1)
     judge = OwnJudge(model)
-    seed = json.loads((options.model / CARD).read_text("utf-8"))["seed"]
+    seed = options.parts_seed
+    if seed is None:
+        seed = json.loads((options.model / CARD).read_text("utf-8"))["seed"]
     items = unseen([item for name in FILES for item in sample(load(data, name), options.per_set)], seed)
     score(items, options.scores, BASELINES)
     if options.judge_local:
