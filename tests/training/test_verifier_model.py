@@ -267,6 +267,9 @@ def test_rows_of_one_class_and_unknown_sources_are_refused(base: Path, rows: Pat
     empty = settings.model_copy(update={"data": settings.data.model_copy(update={"files": ()})})
     with pytest.raises(ConfigError, match="no rows: name files"):
         tune_verifier(empty, quiet)
+    distilled = settings.model_copy(update={"data": settings.data.model_copy(update={"distil": 9})})
+    with pytest.raises(ConfigError, match=r"name their folder: data\.folder"):
+        tune_verifier(distilled, quiet)
 
 
 def test_what_is_needed_at_the_end_is_asked_for_at_the_start(

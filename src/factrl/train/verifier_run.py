@@ -142,6 +142,8 @@ def _parts(
     if data.folder is not None:
         sources = _made(settings, folder, tell)
         rows += read_pairs([str(folder / ROWS)], seed, _SHARES)
+    elif data.distil is not None:
+        raise ConfigError("data.distil takes its claims from the staged sets; name their folder: data.folder")
     if not rows:
         raise ConfigError("no rows: name files of rows, or data.folder with the staged sets")
     usual = {source.name: source.weight for source in SOURCES} | data.weights

@@ -51,18 +51,21 @@ def claims_of_titles(collections: Sequence[Iterable[Document]], chars: int) -> l
     extract = ClauseClaims()
     found: list[Pair] = []
     for title, held in sorted(by.items()):
-        drawn = sorted(
-            (hashlib.sha256(f"{document.id} {claim.start}".encode()).digest(), number, document.id, claim)
+        drawn = [
+            (f"{SOURCE}-{document.id}-{claim.start}", number, claim)
             for number, documents in (held.items() if len(held) > 1 else ())
             for document in documents
             for claim in usable_claims(extract(document.text, topic=document.title))
-        )
-        for _, number, name, claim in drawn[:CLAIMS_PER_TITLE]:
+        ]
+        for id_, number, claim in sorted(drawn, key=lambda one: _hash(one[0]))[:CLAIMS_PER_TITLE]:
             others = [document for other, some in held.items() if other != number for document in some]
             shown = premise(claim.text, pieces_of([Passage(one.text, one.title) for one in others]), chars)
-            id_ = f"{SOURCE}-{name}-{claim.start}"
             found.append(Pair(id_, shown, claim.text, "unknown", f"{SOURCE} {title}", SOURCE, KIND))
-    return sorted(found, key=lambda pair: hashlib.sha256(pair.id.encode()).digest())
+    return sorted(found, key=lambda pair: _hash(pair.id))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def distil(
