@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__, models
+from .config import flat
 from .errors import ConfigError
 from .escape import markdown, one_line
 from .papers import load_paper, split_spec
@@ -140,7 +141,7 @@ def _settings(told: RunSettings) -> list[str]:
         return ["All settings are in `config.toml` of the run folder.", ""]
     changed = {
         name: value
-        for name, value in _flat(told.model_dump()).items()
+        for name, value in flat(told.model_dump()).items()
         if name not in _LEFT_OUT and not name.startswith("run.") and value != usual.get(name)
     }
     if not changed:
@@ -154,24 +155,14 @@ def _usual(told: RunSettings) -> Mapping[str, Any] | None:
     words = [f"paper={told.paper}", "model.name=m", "data.train=d"]
     try:
         if not isinstance(told, TuneSettings):
-            return _flat(run_settings(None, words).model_dump())
+            return flat(run_settings(None, words).model_dump())
         tune = told.tune
         words += [f"tune.method={tune.method}"]
         words += [f"tune.rule={tune.rule}"] * (tune.rule is not None)
         words += ["tune.target={answer}"] * (tune.target is not None)
-        return {**_flat(tune_settings(None, words).model_dump()), "tune.target": None}
+        return {**flat(tune_settings(None, words).model_dump()), "tune.target": None}
     except ConfigError:  # a reward of your own that has gone, or settings that need others beside them
         return None
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{name}.")
-        else:
-            found[before + name] = list(value) if isinstance(value, tuple) else value
-    return found
 
 
 def _value(value: Any) -> str:

@@ -353,6 +353,17 @@ def _wanted(value: Any, default: Any) -> str:
     return "" if isinstance(value, (list, tuple)) else "a list"
 
 
+def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name, such as `train.steps`; a tuple as the list that TOML has for it."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{before}{name}.")
+        else:
+            found[before + name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _without_none(value) if isinstance(value, Mapping) else value

@@ -7,11 +7,13 @@ the runs are called A, B and so on in the order in which they are named.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from .charts import series_chart
+from .config import flat
 from .errors import ConfigError
 from .escape import markup
 from .report import curves_section, facts_list, html_page
@@ -19,6 +21,7 @@ from .run import count_states
 from .run_page import (
     CHARTS,
     LoggedRun,
+    article_of,
     completion_of,
     damaged,
     held_out_points,
@@ -49,7 +52,7 @@ def write_run_comparison(folders: Sequence[str | Path], path: str | Path | None 
     paths = [Path(folder) for folder in folders]
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("a run is compared with itself; name different run folders")
-    runs = {letter_of(number): read_run(path) for number, path in enumerate(paths)}
+    runs = {_letter(place): read_run(path) for place, path in enumerate(paths)}
     try:
         body = [
             '<p class="eyebrow">factrl runs compared</p>',
@@ -68,28 +71,20 @@ def write_run_comparison(folders: Sequence[str | Path], path: str | Path | None 
     return target
 
 
-def letter_of(number: int) -> str:
+def _letter(place: int) -> str:
     """A short name for the charts: A to Z, then A1 and so on."""
-    return f"{chr(ord('A') + number % 26)}{number // 26 or ''}"
+    return f"{ascii_uppercase[place % 26]}{place // 26 or ''}"
 
 
 def _told_apart(runs: Mapping[str, LoggedRun]) -> str:
     """The settings that are not the same in all runs, and their last steps."""
-    settings = [dict(_flat(run.settings)) for run in runs.values()]
+    settings = [flat(run.settings) for run in runs.values()]
     keys = dict.fromkeys(key for told in settings for key in told if key != "run.dir")
     rows = [(key, [told.get(key) for told in settings]) for key in keys]
     rows = [(key, values) for key, values in rows if any(value != values[0] for value in values)]
     rows.append(("steps done", [run.metrics[-1]["step"] for run in runs.values()]))
     shown = [(key, ["-" if value is None else str(value) for value in values]) for key, values in rows]
     return f"<section><h2>What is different</h2>{_table('setting', runs, shown)}</section>"
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _charts(runs: Mapping[str, LoggedRun]) -> str:
@@ -136,13 +131,11 @@ def _written(runs: Mapping[str, LoggedRun]) -> str:
         return "<section><h2>What they wrote</h2><p>No question was put to all of them.</p></section>"
     articles = []
     for id_ in common:
-        prompt = first[id_]["prompt"]
-        head = f'<h3 dir="auto">{markup(prompt if len(prompt) <= 300 else f"…{prompt[-300:]}")}</h3>'
         answers = "".join(
             f'<div><p class="muted">{name}, step {rows[id_]["step"]}</p>{completion_of(rows[id_])}</div>'
             for name, rows in last.items()
         )
-        articles.append(f'<article class="example">{head}<div class="answers">{answers}</div></article>')
+        articles.append(article_of(first[id_]["prompt"], answers))
     return (
         "<section><h2>What they wrote</h2><p>The last of each run to questions that all were asked.</p>"
         f"{''.join(articles)}</section>"

@@ -274,9 +274,12 @@ def _step(file: Path) -> str:
 
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> str:
-    prompt = rows[0]["prompt"]
+    return article_of(rows[0]["prompt"], "".join(map(completion_of, rows)))
+
+
+def article_of(prompt: str, answers: str) -> str:
+    """A prompt, the end of a long one, over the markup of what was written to it."""
     short = prompt if len(prompt) <= 300 else f"…{prompt[-300:]}"
-    answers = "".join(map(completion_of, rows))
     head = f'<h3 dir="auto">{markup(short)}</h3>'
     return f'<article class="example">{head}<div class="answers">{answers}</div></article>'
 

@@ -263,7 +263,7 @@ def _leads(where: Where) -> Iterator[Pair]:
 
 
 def _corpus(where: Where) -> Iterator[Pair]:
-    documents = _corpus_texts(where, _CORPUS)
+    documents = [document for name, document in _corpus_texts(where) if name in _CORPUS]
     yield from from_documents(_drawn(documents, where), "evidence_corpus", where.chars, where.seed)
 
 
@@ -272,20 +272,21 @@ def _lead_texts(where: Where) -> list[Document]:
     return [Document(title, title, held[title]["extract"]) for title in held]
 
 
-def _corpus_texts(where: Where, sources: Sequence[str]) -> list[Document]:
-    return [
-        Document(row["id"], row["title"], row["text"])
-        for row in _lines(where.data / "evidence_corpus" / "passages.jsonl.gz")
-        if row["source"] in sources and row["title"]
-    ]
+def _corpus_texts(where: Where) -> Iterator[tuple[str, Document]]:
+    """Every passage that has a title, with the name of its collection."""
+    for row in _lines(where.data / "evidence_corpus" / "passages.jsonl.gz"):
+        if row["title"]:
+            yield row["source"], Document(row["id"], row["title"], row["text"])
 
 
 def unjudged(where: Where) -> list[Pair]:
     """Claims on titles that two collections have, for a judge to label; see `claims_of_titles`."""
-    collections = [_corpus_texts(where, [name]) for name in (*_CORPUS, "wikipedia-2018-dpr")]
-    if where.packages is not None:
-        collections.append(_lead_texts(where))
-    return claims_of_titles(collections, where.chars)
+    collections: dict[str, list[Document]] = {name: [] for name in (*_CORPUS, "wikipedia-2018-dpr")}
+    for name, document in _corpus_texts(where):
+        if name in collections:
+            collections[name].append(document)
+    leads = _lead_texts(where) if where.packages is not None else []
+    return claims_of_titles([*collections.values(), leads], where.chars)
 
 
 def _drawn(documents: Sequence[Document], where: Where) -> list[Document]:
