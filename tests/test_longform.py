@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -21,7 +20,6 @@ from factrl.bench.longform import (
     compare_long,
     row_of,
     score_batch,
-    score_long,
     summarise_long,
 )
 from factrl.errors import ConfigError, DataError, Unscored
@@ -157,8 +155,6 @@ def test_nothing_at_all_is_undefined_everywhere() -> None:
     for found in (summarise_long([], ks=(32,)), summarise_long([LongRow("a", cause="timeout")], ks=(32,))):
         assert set(found.metrics.values()) == {None}
         assert set(found.bounds.values()) == {(None, None)}
-        json.dumps(found.to_json(), allow_nan=False)
-        assert "–" in shown(found)
 
 
 def test_only_abstentions_have_no_precision_but_a_respond_ratio() -> None:
@@ -193,11 +189,9 @@ def test_a_single_response_has_the_scores_of_its_report(
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, "mean", True])
-def test_a_wrong_k_is_refused_before_anything_is_checked(k: Any) -> None:
-    verifier = Scripted()
+def test_a_wrong_k_is_refused(k: Any) -> None:
     with pytest.raises(ConfigError, match=f"K .*{k}"):
-        score_long([Example("q", id="a")], ["S"], verifier, ks=(k,))
-    assert not verifier.calls
+        summarise_long(rows("S"), ks=(k,))
 
 
 def test_a_negative_gamma_is_refused() -> None:
@@ -296,34 +290,14 @@ def test_confidence_is_a_share(confidence: float) -> None:
 
 def test_rows_come_in_order_and_what_cannot_be_checked_is_masked() -> None:
     verifier = Scripted()
-    texts = ["SSR", None, "fail", "idk", "long", "SS?"]
-    examples = [Example("q", id=str(number), topic=f"t{number}") for number in range(6)]
-    found = score_long(examples, texts, verifier, ks=(3,), at_once=4)
-    assert [r.id for r in found.rows] == list("012345")
-    assert found.masked == {"no_completion": 1, "timeout": 1, "claims_unjudged": 1}
+    texts = ["SSR", "fail", "idk", "long", "SS?"]
+    examples = [Example("q", id=str(number), topic=f"t{number}") for number in range(5)]
+    found = summarise_long(score_batch(examples, texts, verifier), ks=(3,))
+    assert [r.id for r in found.rows] == list("01234")
+    assert found.masked == {"timeout": 1, "claims_unjudged": 1}
     assert found.floored == {"oversize": 1}
     assert (found.n, found.declined, found.judges) == (3, 1, ("j",))
-    assert [call[:2] for call in verifier.calls] == [
-        (["SSR", "fail", "idk"], ["t0", "t2", "t3"]),
-        (["long", "SS?"], ["t4", "t5"]),
-    ]
-
-
-def test_an_answer_is_read_out_of_its_block() -> None:
-    verifier, example = Scripted(), Example("q", id="a")
-    found = score_batch(
-        [example] * 2, ["<think>SSSS</think><answer>SR</answer>", "SS"], verifier, read="answer"
-    )
-    assert verifier.calls[0][0] == ["SR"]
-    assert [r.floored for r in found] == [None, "no_answer"]
-    with pytest.raises(ConfigError, match="did you mean 'answer'"):
-        score_batch([example], ["S"], verifier, read="answers")  # type: ignore[arg-type]
-
-
-def test_as_many_completions_as_examples() -> None:
-    with pytest.raises(ConfigError, match="2 completions for 1 examples"):
-        score_long([Example("q")], ["S", "S"], Scripted())
-    assert score_batch([Example("q")], [None], Scripted())[0].cause == "no_completion"
+    assert [call[:2] for call in verifier.calls] == [(texts, ["t0", "t1", "t2", "t3", "t4"])]
 
 
 def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
@@ -335,45 +309,17 @@ def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
 
     example = Example("Tell me about Lima.", id="lima", evidence=(Passage("Lima is the capital of Peru."),))
     verifier = Verifier(claims, None, WeakJudge())
-    found = score_long([example], ["Lima is the capital of Peru. Lima has 90 airports."], verifier, ks=(2,))
+    checked = score_batch([example], ["Lima is the capital of Peru. Lima has 90 airports."], verifier)
+    found = summarise_long(checked, ks=(2,))
     assert values(found)["precision"] == 0.5
     assert found.weak
-    assert "this is not a verification" in " ".join(shown(found).split())
+    assert score_batch([], [], verifier) == []
 
 
 def test_rows_survive_a_journal() -> None:
     sample = [row("SRU?.0", "a"), row("", "b", abstained=True), row("", "c", failure=Unscored("x", "y"))]
     assert [LongRow.from_json(json.loads(json.dumps(r.to_json()))) for r in sample] == sample
     assert sample[0].claims[4] == ("claim 4", "skipped")
-
-
-def shown(found: LongForm) -> str:
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    console.print(found.table())
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_the_table_and_the_document_tell_everything() -> None:
-    quality = JudgeQuality(((90, 10, 20, 80),) * 5, "j")
-    found = summarise_long([*rows("SSRU", "SSS?", "SSSS"), LongRow("z", cause="timeout")], quality=quality)
-    text = shown(found)
-    for part in (
-        "f1@32",
-        "precision micro",
-        "masked",
-        "timeout 1",
-        "claims_unjudged 1",
-        "corrected",
-        "declined",
-    ):
-        assert part in text
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert document["metrics"]["precision"]["value"] == 0.75
-    assert document["corrected"]["judged_precision"]["raw"]["value"] == 0.75
-    assert len(document["rows"]) == 4
 
 
 # --- corrected ---------------------------------------------------------------------------------
@@ -389,13 +335,11 @@ def test_precision_is_corrected_over_the_claims_that_were_judged() -> None:
     assert macro.value == EXACT(((1 + 0.25 + 1 + 0.5) / 4 - 0.2) / 0.7)
 
 
-def test_another_judges_quality_is_refused_and_a_useless_one_before_paying() -> None:
+def test_another_judges_quality_is_refused_and_so_is_that_of_a_useless_one() -> None:
     with pytest.raises(DataError, match="about the judge 'other', not 'j'"):
         summarise_long(rows("S"), quality=JudgeQuality(((9, 1, 2, 8),) * 40, "other"))
-    verifier = Scripted()
     with pytest.raises(DataError, match="no better than chance"):
-        score_long([Example("q")], ["S"], verifier, quality=JudgeQuality(((1, 1, 1, 1),) * 60, "j"))
-    assert not verifier.calls
+        summarise_long(rows("S"), quality=JudgeQuality(((1, 1, 1, 1),) * 60, "j"))
 
 
 def test_rows_of_two_judges_are_not_corrected() -> None:

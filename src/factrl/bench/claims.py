@@ -68,13 +68,14 @@ def check_texts(
     for start in range(0, len(pairs), AT_ONCE):
         block = pairs[start : start + AT_ONCE]
         found = {_key(pair): _known_row(journal, pair, texts[pair[0].id, pair[1]], chat) for pair in block}
-        missing = [pair for pair in block if found[_key(pair)] is None]
-        rows = score_batch(
-            [example for example, _ in missing],
-            [_said(texts[example.id, n], chat) for example, n in missing],
-            checker.verifier,
-        )
-        for pair, row in zip(missing, rows, strict=True):
+        missing = [
+            (pair, said)
+            for pair in block
+            if found[_key(pair)] is None and (said := _said(texts[pair[0].id, pair[1]], chat)) is not None
+        ]
+        examples = [example for (example, _), _ in missing]
+        rows = score_batch(examples, [said for _, said in missing], checker.verifier)
+        for (pair, _), row in zip(missing, rows, strict=True):
             found[_key(pair)] = row
             if row.cause is None and not row.unjudged:
                 of = grade_digest(texts[pair[0].id, pair[1]], pair[0])

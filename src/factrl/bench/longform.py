@@ -4,8 +4,8 @@
 for a journal, so a long evaluation can go on where it was stopped.  `summarise_long` turns rows into numbers,
 which are defined in `factrl.bench.claim_metrics` together with what differs from the published packages.
 
-What our side could not check is masked, counted by cause and shown: a response without a completion, one
-whose claims could not be had, and one with so many missing verdicts that a share of it, such as its F1@K, is
+What our side could not check is masked, counted by cause and shown: a response whose claims could not be
+had, and one with so many missing verdicts that a share of it, such as its F1@K, is
 not known to within 0.05.  `LongForm.bounds` says between which values the metrics lie when those of the last
 kind are kept, whatever the missing verdicts are.
 """
@@ -13,29 +13,20 @@ kind are kept, whatever the missing verdicts are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Protocol
 
 from factrl.bench.claim_metrics import ClaimMetrics, Counts, Ks, resolve_ks
 from factrl.bench.judge_quality import Corrected, JudgeQuality
 from factrl.bench.metrics import Comparison, Interval
-from factrl.errors import ConfigError, DataError, nearest
-from factrl.escape import one_line
-from factrl.text import tag
+from factrl.errors import DataError
 from factrl.types import Example, Passage
 from factrl.verifier.report import Report
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-Read = Literal["text", "answer"]
 
 KS = (32, 64)
 """KLCF's K: 32 for LongWiki, 64 for the other sets (arXiv 2509.23765); SAFE has 64 as well."""
 
-_READS = ("text", "answer")
-_NOT_SHARES = ("detail", "claims")  # numbers of claims
 _UNASKED = ("no_evidence", "over_limit")  # causes of verdicts that no judge has given
 
 
@@ -136,102 +127,34 @@ class LongForm:
     judges: tuple[str, ...]
     weak: bool
     corrected: Mapping[str, Corrected] = field(default_factory=dict)
-    confidence: float = 0.95
-
-    def table(self) -> Table:
-        """For a terminal: every metric with its interval, and what was masked as a row of its own."""
-        from rich.table import Table
-        from rich.text import Text
-
-        title = "weak: compared by words and numbers only; this is not a verification" if self.weak else None
-        table = Table("metric", "value", f"{self.confidence:.0%} interval", "responses", title=title)
-        of = self._denominators()
-        for name, interval in self.metrics.items():
-            value, _, limits = _told(name, interval).partition(" ")
-            kind = "all" if name.endswith("/all") else name.partition("_")[0]
-            table.add_row(name.replace("_", " "), value, limits, str(of.get(kind, of["answered"])))
-        table.add_section()
-        for name, found in self.corrected.items():
-            value, _, limits = str(found.interval).partition(" ")
-            note = " (out of range)" if found.clipped else ""
-            table.add_row(f"{name.replace('_', ' ')}, raw", *str(found.raw).split(" ", 1), "")
-            table.add_row(f"{name.replace('_', ' ')}, corrected{note}", value, limits, "")
-        for name, count in (("declined", self.declined), ("without claims", self.without_claims)):
-            table.add_row(name, "", "", str(count))
-        for name, causes in (("masked", self.masked), ("floored", self.floored)):
-            told = ", ".join(f"{one_line(cause)} {count}" for cause, count in causes.items())
-            # Causes are others' words: as Text they cannot carry console markup.
-            table.add_row(name, "", Text(told), str(sum(causes.values())))
-        return table
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`: intervals as fractions, null where undefined, one entry per row."""
-        document = {name: value for name, value in asdict(self).items() if name != "rows"}
-        for name, found in self.corrected.items():
-            document["corrected"][name]["clipped"] = found.clipped
-        return {**document, "rows": [row.to_json() for row in self.rows]}
-
-    def _denominators(self) -> Mapping[str, int]:
-        answered = self.n - self.declined
-        responded = answered - self.without_claims
-        return {
-            "answered": answered,
-            "all": self.n,
-            "respond": self.n,
-            "factscore": responded,
-            "claims": responded,
-        }
 
 
 def score_batch(
-    examples: Sequence[Example],
-    completions: Sequence[str | None],
-    verifier: ChecksTexts,
-    *,
-    read: Read = "text",
+    examples: Sequence[Example], completions: Sequence[str], verifier: ChecksTexts
 ) -> list[LongRow]:
     """Check some responses, at once and within the verifier's deadline.
 
     Args:
         examples: the prompts; an example's `evidence`, when it has any, is used instead of a search, and its
             `topic` is where the search is confined to.
-        completions: a response for each; None where nothing was written, which is masked.
-        read: what of a completion is checked: `text` all of it, `answer` its last `<answer>` block, without
-            which it is floored as `no_answer`.
+        completions: a response for each.
 
     Returns:
         A row for each completion, in order.
 
     Raises:
-        ConfigError: as many completions as examples are needed; or no such `read`.
         SetupError: something that the user must change, found by the verifier.
     """
-    _check_paired(examples, completions)
-    if read not in _READS:
-        raise ConfigError(f"read {read!r} is not one of {', '.join(_READS)}{nearest(read, _READS)}")
-    pairs = list(zip(examples, completions, strict=True))
-    texts = [None if completion is None else _read(completion, read) for _, completion in pairs]
-    asked = [(example, text) for (example, _), text in zip(pairs, texts, strict=True) if text is not None]
-    reports: Iterator[Report] = iter(
-        verifier.batch(
-            [text for _, text in asked],
-            [example.question for example, _ in asked],
-            topics=[example.topic for example, _ in asked],
-            evidence=[example.evidence or None for example, _ in asked],
-        )
-        if asked
-        else ()
+    reports = verifier.batch(
+        completions,
+        [example.question for example in examples],
+        topics=[example.topic for example in examples],
+        evidence=[example.evidence or None for example in examples],
     )
-    rows = []
-    for (example, completion), text in zip(pairs, texts, strict=True):
-        name = example.id or example.question
-        if completion is None:
-            rows.append(LongRow(name, cause="no_completion", detail="there is no completion here"))
-        elif text is None:
-            rows.append(LongRow(name, floored="no_answer"))
-        else:
-            rows.append(row_of(name, next(reports)))
-    return rows
+    return [
+        row_of(example.id or example.question, report)
+        for example, report in zip(examples, reports, strict=True)
+    ]
 
 
 def row_of(name: str, report: Report) -> LongRow:
@@ -251,37 +174,6 @@ def row_of(name: str, report: Report) -> LongRow:
         weak=report.weak,
         claims=tuple((c.claim.text, c.verdict.label if c.verdict else "skipped") for c in report.checks),
     )
-
-
-def score_long(
-    examples: Sequence[Example],
-    completions: Sequence[str | None],
-    verifier: ChecksTexts,
-    *,
-    ks: Ks = KS,
-    gamma: int = 10,
-    read: Read = "text",
-    at_once: int = 16,
-    quality: JudgeQuality | None = None,
-    on_done: Callable[[int], None] | None = None,
-) -> LongForm:
-    """Check responses and sum them up: `score_batch` for `at_once` at a time, then `summarise_long`.
-
-    Args:
-        on_done: called with the number of responses that are newly checked.
-    """
-    numbers = resolve_ks([k for k in ks if k != "median"], [])
-    ClaimMetrics(numbers, gamma)  # refuses a wrong K before anything is paid for
-    _check_paired(examples, completions)
-    if quality is not None:
-        quality.check()
-    rows: list[LongRow] = []
-    for start in range(0, len(examples), at_once):
-        end = start + at_once
-        rows += score_batch(examples[start:end], completions[start:end], verifier, read=read)
-        if on_done is not None:
-            on_done(len(rows) - start)
-    return summarise_long(rows, ks=ks, gamma=gamma, quality=quality)
 
 
 def summarise_long(
@@ -331,7 +223,6 @@ def summarise_long(
         judges=judges,
         weak=any(row.weak for row in rows),
         corrected=_corrected(quality, judges, metrics.judged(keys, used)) if quality and used else {},
-        confidence=confidence,
     )
 
 
@@ -368,24 +259,3 @@ def _corrected(
         raise DataError(f"rows of {len(judges)} judges cannot be corrected together: {', '.join(judges)}")
     quality.check("".join(judges))
     return {name: quality.correct(counts) for name, counts in judged.items() if counts[:, 1].sum()}
-
-
-def _check_paired(examples: Sequence[Example], completions: Sequence[str | None]) -> None:
-    if len(examples) != len(completions):
-        raise ConfigError(f"there are {len(completions)} completions for {len(examples)} examples")
-
-
-def _read(completion: str, read: Read) -> str | None:
-    if read == "text":
-        return completion
-    found = tag(completion, "answer")
-    return found.text if found else None
-
-
-def _told(name: str, interval: Interval | None) -> str:
-    """Shares in points, numbers of claims as they are."""
-    if interval is None:
-        return "–"
-    if name in _NOT_SHARES:
-        return f"{interval.value:.1f} [{interval.low:.1f}, {interval.high:.1f}]"
-    return str(interval)
