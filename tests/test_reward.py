@@ -197,6 +197,8 @@ def test_a_mask_without_a_sentence_still_says_something() -> None:
             Score({"a": 1.0}, spans=(Span(0, 1, 1), Span(1, 3, 1))),
             "span [1, 3) ends beyond the completion's 1",
         ),
+        (Score({"a": 1.0}, facts={"seen": {"x"}}), "set {'x'} cannot be written as JSON"),
+        (Unscored("late", seen={"x"}), "set {'x'} cannot be written as JSON"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
         (AssertionError("x"), "AssertionError"),
     ],
@@ -208,6 +210,13 @@ def test_anything_else_is_a_bug_that_names_reward_and_sample(returned: Any, told
     assert "'curie'" in str(caught.value)
     assert told in str(caught.value)
     assert caught.value.__cause__ is not None
+
+
+def test_facts_are_what_json_can_hold() -> None:
+    facts = {"share": np.float32(0.5), "odds": float("nan"), "found": ({"n": np.arange(2)},), 1: np.True_}
+    expected = {"share": 0.5, "odds": None, "found": [{"n": [0, 1]}], "1": True}
+    assert returns(Score({"a": 1.0}, facts=facts))(CURIE, "x").facts == expected
+    assert returns(Unscored("late", odds=float("inf")))(CURIE, "x").facts == {"odds": None}
 
 
 def test_a_bug_names_the_question_where_there_is_no_id() -> None:

@@ -29,7 +29,7 @@ from typing import Any, overload
 from .background import wait_for
 from .errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from .together import Workers
-from .types import Completion, Example, Result, Score
+from .types import Completion, Example, Result, Score, plain
 
 THREADS = 256  # samples of one batch that wait for their judges side by side
 SUM = "sum"  # what the sum of the terms is logged as, beside the terms
@@ -125,14 +125,14 @@ class Reward:
         if not isinstance(completion, Completion):
             completion = Completion(completion)
         try:
-            returned = self.fn(example, completion, **self.resources, **self.knobs)
-            if inspect.iscoroutine(returned):
-                returned = wait_for(returned)
+            try:
+                returned = self.fn(example, completion, **self.resources, **self.knobs)
+                if inspect.iscoroutine(returned):
+                    returned = wait_for(returned)
+            except Unscored as error:
+                detail = error.detail or str(error)
+                return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
             return _result(returned, completion)
-        except Unscored as error:
-            return Result(
-                "masked", None, cause=error.cause, detail=error.detail or str(error), facts=dict(error.facts)
-            )
         except FactrlError:
             raise
         except Exception as error:
@@ -275,7 +275,7 @@ def _result(returned: Any, completion: Completion) -> Result:
         terms=terms,
         spans=score.spans,
         cause=score.floored,
-        facts=score.facts,
+        facts=plain(score.facts),
     )
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import re
@@ -31,14 +30,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.run_lock import release_lock, take_lock
-from factrl.types import Result
+from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
 _SECRET_NAME = re.compile(r"(^|[._-])(api[_-]?key|key|token|secret|password|passwd|authorization)$", re.I)
@@ -152,7 +150,7 @@ class Run:
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Append one line of metrics; NaN and infinities become null."""
-        line = (json.dumps({"step": step, **_plain(values)}, allow_nan=False) + "\n").encode()
+        line = (json.dumps({"step": step, **plain(values)}, allow_nan=False) + "\n").encode()
         # One unbuffered write in append mode: a kill leaves the whole line or a torn last one, never a gap.
         with self.metrics.open("ab", buffering=0) as file:
             size = file.tell()
@@ -322,28 +320,15 @@ def _row(rollout: Rollout) -> dict[str, Any]:
         "prompt": rollout.prompt,
         "completion": rollout.completion,
         "state": result.state,
-        "value": _plain(result.value),
+        "value": plain(result.value),
         "cause": result.cause,
         "detail": result.detail,
-        "advantage": _plain(rollout.advantage),
-        "facts": json.dumps(_plain(result.facts), allow_nan=False),
+        "advantage": plain(rollout.advantage),
+        "facts": json.dumps(plain(result.facts), allow_nan=False),
         "spans": json.dumps([[span.start, span.end, span.sign] for span in result.spans]),
-        **{f"term/{name}": _plain(value) for name, value in result.terms.items()},
+        **{f"term/{name}": plain(value) for name, value in result.terms.items()},
     }
     for key, value in row.items():
         if isinstance(value, str):  # half a surrogate pair, which JSON data can hold, is no UTF-8
             row[key] = value.encode("utf-8", "backslashreplace").decode()
     return row
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: numbers that are not finite become null, arrays' numbers plain ones."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, Real):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Literal
 
 State = Literal["scored", "masked", "floored"]
@@ -128,7 +129,8 @@ class Score:
         terms: name -> contribution; every value finite.
         spans: step-wise credit in characters (FSPO); empty for sequence rewards.
         floored: set when the policy's own text made the sample ungradable, to the reason.
-        facts: anything worth keeping beside the sample (the answer, the grade, …); JSON values only.
+        facts: anything worth keeping beside the sample (the answer, the grade, …); JSON values only, what
+            is not finite is kept as null.
     """
 
     terms: Mapping[str, float]
@@ -243,3 +245,22 @@ class Verdict:
             raise ValueError("an unjudged claim needs a cause")
         if self.p is not None and not 0.0 <= self.p <= 1.0:
             raise ValueError(f"a probability lies between 0 and 1, not {self.p!r}")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: numbers that are not finite become null, arrays lists, tuples too.
+
+    Raises:
+        TypeError: something of another kind, such as an object.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "tolist"):  # of numpy and torch
+        return plain(value.tolist())
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")
