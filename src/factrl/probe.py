@@ -33,6 +33,7 @@ from factrl.rows import Row
 from factrl.settings import AskSettings, Positive, SamplingSettings, Section
 from factrl.stopping import Outage, Stop, Stopping, is_ours
 from factrl.types import Example, Label
+from factrl.whole_file import whole_file
 from factrl.writers import Writer, Written, digest_of
 
 _Kept = Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]
@@ -234,14 +235,12 @@ def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> N
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.tmp")
-        with unfinished.open("w", encoding="utf-8") as file:
+        with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
             for row, found in zip(rows, probed, strict=True):
                 named = {} if str(row.get("id")) == found.example.id else {"id": found.example.id}
                 samples = [asdict(sample) for sample in found.samples]
                 said = {"ook": found.ook, "pass_rate": found.pass_rate, "samples": samples}
                 file.write(json.dumps({**row, **named, **said}, default=str) + "\n")
-        unfinished.replace(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 

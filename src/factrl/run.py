@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
-import os
 import platform
 import re
 import shutil
@@ -37,6 +36,7 @@ from typing import Any
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.run_lock import release_lock, take_lock
 from factrl.types import Result, plain
+from factrl.whole_file import write_whole
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
 _SECRET_NAME = re.compile(r"(^|[._-])(api[_-]?key|key|token|secret|password|passwd|authorization)$", re.I)
@@ -286,13 +286,6 @@ def _new_folder(root: Path, stem: str) -> Path:
             path.mkdir(mode=0o700)
             return path
         copy += 1
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old or the new one, never a part."""
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)
 
 
 def _whole_lines(path: Path) -> list[bytes]:

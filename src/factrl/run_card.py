@@ -19,7 +19,7 @@ from .detect.alarms import read_alarms
 from .escape import markdown
 from .papers import load_reward, split_spec
 from .plan import Plan
-from .run import count_states, read_metrics, write_whole
+from .run import count_states, read_metrics
 from .settings import LOCAL, RunSettings
 from .spending import Spent, read_account
 from .stress.known import known_failures
@@ -28,6 +28,7 @@ from .tuning.outcome import Outcome
 from .tuning.plan import TunePlan
 from .types import Grade, Label
 from .usage import Price
+from .whole_file import write_whole
 
 CARD = "README.md"
 _LABELS: Mapping[str, Label] = {

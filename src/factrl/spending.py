@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import DataError, FactrlError
-from .run import write_whole
 from .usage import Meter, Price
+from .whole_file import write_whole
 
 FILE = "spent.json"
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..escape import markup
-from ..run import Run, read_metrics, write_whole
+from ..run import Run, read_metrics
+from ..whole_file import write_whole
 from .watch import Alarm, Watch
 
 FILE = "alarms.jsonl"

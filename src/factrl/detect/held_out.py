@@ -21,8 +21,8 @@ from ..errors import RewardBug
 from ..escape import one_line
 from ..grading import Grader
 from ..rewards import Reward
-from ..run import write_whole
 from ..types import Completion, Example, Grade, Result
+from ..whole_file import write_whole
 from .step import Sample, Signals, Values
 
 FIRST = 64

@@ -21,6 +21,7 @@ from ..data import ColumnName, render_prompt
 from ..errors import ConfigError, DataError
 from ..settings import DataSettings
 from ..types import Example
+from ..whole_file import whole_file
 from .dataset import write_rows
 
 Target = Literal["trl", "verl", "openrlhf"]
@@ -135,9 +136,8 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], to: Target, chat: bool, pa
         raise DataError(
             f"{path}: a row cannot be written as parquet: {error}; write .jsonl instead"
         ) from error
-    made = path.with_name(f"{path.name}.new")
-    pq.write_table(table, made)
-    made.replace(path)
+    with whole_file(path) as unfinished:
+        pq.write_table(table, unfinished)
 
 
 def _schema(to: Target, chat: bool) -> Any:

@@ -13,12 +13,12 @@ Equal journals make equal files, byte for byte.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..whole_file import write_whole
 from .klcf import Prepared
 from .truths import READ_AS, truthfulness_rows
 
@@ -38,20 +38,13 @@ def write_dataset(
     write_rows(folder / "truthfulness.jsonl", truths)
     write_rows(folder / "claims.jsonl", (claim for one in prepared for claim in one.claims))
     write_rows(folder / "samples.jsonl", (sample for one in prepared for sample in one.samples))
-    write_text(folder / "about.json", json.dumps({**about, "counts": counts}, indent=2) + "\n")
+    write_whole(folder / "about.json", json.dumps({**about, "counts": counts}, indent=2).encode() + b"\n")
     return counts
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """A JSON Lines file, whole or not at all."""
-    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
-
-
-def write_text(path: Path, text: str) -> None:
-    """A file, whole or not at all."""
-    made = path.with_name(f"{path.name}.new")
-    made.write_text(text, encoding="utf-8")
-    os.replace(made, path)
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
 def _row(one: Prepared) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import SetupError
+from factrl.whole_file import whole_file
 
 FORMAT = 1
 NAME = "index.json"
@@ -95,12 +96,10 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Write it so that a reader, or the next process, sees the old or the new one, never a part."""
-        unfinished = folder / f"{NAME}.tmp"
-        with unfinished.open("w", encoding="utf-8") as file:
+        with whole_file(folder / NAME) as unfinished, unfinished.open("w", encoding="utf-8") as file:
             json.dump({"format": FORMAT, **asdict(self)}, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(unfinished, folder / NAME)
 
     def having(self, *states: State, **changes: Any) -> Manifest:
         """The same with other states."""

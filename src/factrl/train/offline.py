@@ -26,7 +26,7 @@ from typing import Any
 from ..config import dump_toml
 from ..errors import ConfigError, DataError
 from ..llm import preflight
-from ..run import Run, write_whole
+from ..run import Run
 from ..run_card import write_tuning_cards
 from ..settings import ModelSettings
 from ..tuning.outcome import Outcome
@@ -36,6 +36,7 @@ from ..tuning.samples import check_masked, floored, grading, measure_samples, me
 from ..tuning.settings import TUNE
 from ..tuning.targets import SOURCES, Form
 from ..types import Example
+from ..whole_file import write_whole
 from .callbacks import check_trackers
 from .model import check_model
 from .offline_trl import TrainingRow, learn

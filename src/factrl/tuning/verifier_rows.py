@@ -21,6 +21,7 @@ from factrl.errors import DataError
 from factrl.extract.marks import normalised
 from factrl.rows import read_rows
 from factrl.tuning.verifier_swaps import Label
+from factrl.whole_file import whole_file
 
 Part = Literal["train", "calibrate", "report"]
 PARTS: tuple[Part, ...] = ("train", "calibrate", "report")
@@ -199,11 +200,9 @@ def _quotas(has: Mapping[str, int], weights: Mapping[str, float], limit: int | N
 
 def write_pairs(pairs: Iterable[Pair], path: Path) -> None:
     """As JSON Lines, gzipped, the same bytes for the same rows; a reader finds a whole file or none."""
-    half = path.with_name(f"{path.name}.half")
-    with gzip.GzipFile(half, "wb", mtime=0) as file:
+    with whole_file(path) as unfinished, gzip.GzipFile(unfinished, "wb", mtime=0) as file:
         for pair in pairs:
             file.write(json.dumps(asdict(pair), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-    half.replace(path)
 
 
 def read_pairs(files: Sequence[str], seed: int, shares: Mapping[Part, float]) -> list[Pair]:
