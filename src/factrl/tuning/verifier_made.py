@@ -138,6 +138,25 @@ def from_questions(asked: Sequence[Asked], source: str, chars: int, seed: int) -
             yield Pair(id_, shown, said, label, f"{source} {one.question}", source, kind)
 
 
+def from_yes_or_no(
+    asked: Iterable[tuple[str, str, bool, Sequence[Passage]]], source: str, chars: int, seed: int
+) -> Iterator[Pair]:
+    """Rows of questions of yes or no: half of the time what a yes says, else what a no does.
+
+    Args:
+        asked: id, question, whether the answer is yes, and passages that say so.
+    """
+    for id_, question, yes, passages in asked:
+        pieces = pieces_of(passages)
+        said = yes_and_no(question, " ".join(piece.text for piece in pieces))
+        if said is not None:
+            denied = random.Random(f"{seed} {source} {id_}").random() < 0.5
+            claim = said[denied]
+            label: Label = "refuted" if yes == denied else "supported"
+            shown = premise(claim, pieces, chars)
+            yield Pair(f"{source}-{id_}", shown, claim, label, f"{source} {id_}", source)
+
+
 def _answered(
     one: Asked,
     right: str | None,
@@ -187,25 +206,6 @@ def _wrong(
         if other is not None and usable(other):
             return other
     return None
-
-
-def from_yes_or_no(
-    asked: Iterable[tuple[str, str, bool, Sequence[Passage]]], source: str, chars: int, seed: int
-) -> Iterator[Pair]:
-    """Rows of questions of yes or no: half of the time what a yes says, else what a no does.
-
-    Args:
-        asked: id, question, whether the answer is yes, and passages that say so.
-    """
-    for id_, question, yes, passages in asked:
-        pieces = pieces_of(passages)
-        said = yes_and_no(question, " ".join(piece.text for piece in pieces))
-        if said is not None:
-            denied = random.Random(f"{seed} {source} {id_}").random() < 0.5
-            claim = said[denied]
-            label: Label = "refuted" if yes == denied else "supported"
-            shown = premise(claim, pieces, chars)
-            yield Pair(f"{source}-{id_}", shown, claim, label, f"{source} {id_}", source)
 
 
 def _shape(answer: str) -> tuple[str, int]:
