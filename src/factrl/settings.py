@@ -349,6 +349,8 @@ class RunSettings(Section):
                 f"run.max_cost = {cap:g} needs the judge's prices: judge.price_in and judge.price_out, "
                 "US dollars for a million tokens of prompts and of replies"
             )
+        if self.judge.second is not None:
+            raise ValueError(f"run.max_cost = {cap:g} counts what one judge costs; leave judge.second out")
         return self
 
 

@@ -93,8 +93,6 @@ def _second(plan: Plan) -> Grader | None:
     told = plan.settings.judge
     if told.second is None:
         return None
-    if plan.settings.run.max_cost is not None:
-        raise ConfigError("run.max_cost counts what one judge costs; leave judge.second out")
     judge = open_judge(told.model_copy(update={"url": told.second}))
     if judge is None:
         raise ConfigError("judge.second names no model; give `local` or http://host:8000/v1#model")
