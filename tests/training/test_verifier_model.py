@@ -246,6 +246,21 @@ def test_batches_hold_rows_of_like_length_in_an_order_of_the_seed_and_epoch() ->
     assert [*ByLength(lengths, 8, 1)] != first
 
 
+def test_batches_have_few_lengths_and_padding_changes_no_score(
+    base: Path, rows: Path, tmp_path: Path
+) -> None:
+    model = VerifierModel(settings_of(base, rows, tmp_path))
+    found = [
+        model.tokens(Pair(str(n), "p1 is from oslo . " * n, "p1 sings", "supported", "g", "s"))
+        for n in range(1, 5)
+    ]
+    told = [tokens for tokens in found if tokens is not None]
+    assert len({len(tokens["input_ids"]) for tokens in told}) == 4
+    assert {model.pad(told[:n])["input_ids"].shape[1] for n in range(1, 5)} == {16, 32}
+    alone = [model.network(input_ids=torch.tensor([t["input_ids"]])).logits[0].tolist() for t in told]
+    assert model.logits(told).tolist() == [pytest.approx(one, abs=1e-2) for one in alone]
+
+
 def test_only_evidence_is_cut(base: Path, rows: Path, tmp_path: Path) -> None:
     model = VerifierModel(settings_of(base, rows, tmp_path))
     long = Pair("a", "p1 " * 100, "p2 is from oslo", "supported", "g", "s")

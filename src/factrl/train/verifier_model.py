@@ -25,7 +25,7 @@ from ..settings import TrainSettings
 from ..tuning.verifier_rows import LABELS, Pair
 from ..tuning.verifier_settings import VerifierSettings
 from .callbacks import EvaluateEvery
-from .claim_models import LabelledTrainer, freeze, load_classifier, run_trainer, training_arguments
+from .claim_models import PAD_TO, LabelledTrainer, freeze, load_classifier, run_trainer, training_arguments
 from .model import uses_bf16
 
 SCORED_TOKENS = 8192  # of one batch, padding included
@@ -63,8 +63,8 @@ class VerifierModel:
         return dict(self.tokenizer(pair.evidence, pair.claim, truncation="only_first", max_length=limit))
 
     def pad(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """A batch."""
-        return dict(self.tokenizer.pad(list(rows), return_tensors="pt"))
+        """A batch, its length a multiple of `PAD_TO`."""
+        return dict(self.tokenizer.pad(list(rows), return_tensors="pt", pad_to_multiple_of=PAD_TO))
 
     def logits(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
         """Logits of tokenised rows, float32 (B, 3), without a gradient."""
