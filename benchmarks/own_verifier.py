@@ -51,7 +51,7 @@ from factrl.tuning.verifier_sources import HUMAN_SHARES, SOURCES, Where, entailm
 from factrl.tuning.verifier_swaps import KINDS
 from factrl.types import Passage
 
-SURE = 0.8  # from which on the cascade keeps the verifier's word
+SURE = (0.65, 0.8)  # from which on a cascade keeps the verifier's word
 LEARNT = {source.name for source in SOURCES if source.human}
 BASELINES = ("weak", "embedded")
 _STAGED = {"unknown": "not_enough_info"}  # as the staged sets call it
@@ -106,11 +106,11 @@ def own(items: Sequence[Item], judge: OwnJudge) -> Predicted:
     return Predicted(p, p >= 0.5)
 
 
-def cascade(first: Predicted, second: Predicted) -> tuple[Predicted, float]:
+def cascade(first: Predicted, second: Predicted, sure: float) -> tuple[Predicted, float]:
     """The first judge where it is sure, else the second; and how often the second was asked."""
-    sure = np.maximum(first.p, 1 - first.p) >= SURE
-    found = Predicted(np.where(sure, first.p, second.p), np.where(sure, first.supported, second.supported))
-    return found, float((~sure).mean())
+    kept = np.maximum(first.p, 1 - first.p) >= sure
+    found = Predicted(np.where(kept, first.p, second.p), np.where(kept, first.supported, second.supported))
+    return found, float((~kept).mean())
 
 
 # -- Tables -------------------------------------------------------------------------------------------
@@ -224,13 +224,14 @@ def report(items: Sequence[Item], judge: OwnJudge, speeds: dict[str, Speed], loc
         "cosine, MiniLM": fitted(items, "cosine", ["likeness"], fold),
         "**own**": own(items, judge),
     }
-    notes = []
+    notes: list[str] = []
     if local:
         methods["local language model"] = raw(items)
         methods["local, calibrated"] = fitted(items, "local", None, fold)
-        both, asked = cascade(methods["**own**"], methods["local, calibrated"])
-        methods[f"cascade, own first, sure {SURE:g}"] = both
-        notes = [f"The cascade asks the language model about {100 * asked:.0f} % of the claims."]
+        for sure in SURE:
+            both, asked = cascade(methods["**own**"], methods["local, calibrated"], sure)
+            methods[f"cascade, own first, sure {sure:g}"] = both
+            notes.append(f"At {sure:g} the cascade asks the model about {100 * asked:.0f} % of the claims.")
     return "\n".join([*accuracy_table(items, methods, speeds), "", *notes])
 
 
