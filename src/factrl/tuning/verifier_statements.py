@@ -44,7 +44,7 @@ _FUNCTION_WORD = re.compile(
     r"an?|the|of|in|on|at|to|for|by|from|with|and|or|as|is|are|was|were|be|been|do|does|did|have|has|had|"
     r"can|will|not"
 )
-_WORDS = re.compile(r"\w+(?:['’.-]\w+)*")
+_WORD = re.compile(r"[\w'’.-]+")
 
 
 def statement(question: str, answer: str) -> str | None:
@@ -105,7 +105,7 @@ def yes_and_no(question: str, text: str) -> tuple[str, str] | None:
 
 def _subject_end(words: Sequence[str], text: str) -> int | None:
     """Where the longest run of words ends that the text has too; one of the first four words begins it."""
-    held = f" {' '.join(_WORDS.findall(text))} "
+    held = f" {' '.join(word.strip('.-') for word in _WORD.findall(text))} "
     most, found = 0, None
     for start in range(min(4, len(words) - 1)):
         for end in range(len(words) - 1, start, -1):
