@@ -124,6 +124,5 @@ def test_a_second_judge_grades_the_held_out_answers_too(
     assert asked == ["http://other/v1#m"]
     assert [type(second.judge) for second in seconds] == [FakeLLM]
     paid = {"run.max_cost": 1, "judge.url": "http://a/v1#m", "judge.price_in": 1, "judge.price_out": 1}
-    plan = planned(tiny_model, questions, tmp_path, **told, **paid)
-    with pytest.raises(ConfigError, match=r"run\.max_cost counts what one judge costs"):
-        online._second(plan)
+    with pytest.raises(ConfigError, match=r"run\.max_cost = 1 counts what one judge costs"):
+        planned(tiny_model, questions, tmp_path, **told, **paid)
