@@ -154,44 +154,80 @@ def accuracy_table(
 
 
 def kinds_table(
-    rows: Sequence[Pair], judge: OwnJudge, encode: Callable[[Sequence[str]], np.ndarray]
+    rows: Sequence[Pair],
+    judge: OwnJudge,
+    encode: Callable[[Sequence[str]], np.ndarray],
+    scores: Path,
+    ask: int | None,
 ) -> list[str]:
-    """Share of the errors of each kind that are not called supported, and AUC against true claims."""
-    chosen = [row for row in rows if row.part == "report" and not row.human and row.kind]
+    """Share of the errors of each kind that are not called supported, and AUC against true claims.
+
+    Args:
+        ask: rows of each kind that the local model is asked about as well; None asks it nothing.
+    """
     items = [
-        Item(row.id, "made", row.group, _STAGED.get(row.label, row.label), row.claim, [Passage(row.evidence)])
-        for row in chosen
+        Item(
+            row.id, row.kind, row.group, _STAGED.get(row.label, row.label), row.claim, [Passage(row.evidence)]
+        )
+        for row in rows
+        if row.part == "report" and not row.human and row.kind
     ]
-    score_here(items, encode)
+    score(items, scores, ["weak"])
+    ask_cosine(items, encode)
     ask_own(items, judge)
-    held = [number for number, item in enumerate(items) if "own" in item.scores]
-    chosen, items = [chosen[number] for number in held], [items[number] for number in held]
-    methods = {
-        "cosine": fitted(items, "cosine", ["likeness"], lambda item: hash_fold(item.group)),
-        "own": own(items, judge),
-    }
-    true = np.array([row.kind == "copy" or row.kind.endswith("in evidence") for row in chosen])
+    items = [item for item in items if "own" in item.scores and "weak" in item.scores]
+    fold = lambda item: hash_fold(item.group)  # noqa: E731
     lines = [
         f"| recall of errors / AUC | {' | '.join(KINDS)} | left out | true claims called supported |",
         f"|---|{'---|' * (len(KINDS) + 2)}",
+        _kinds_row("weak", items, fitted(items, "weak", None, fold)),
+        _kinds_row("cosine", items, fitted(items, "cosine", ["likeness"], fold)),
+        _kinds_row("own", items, own(items, judge)),
+        _kinds_row("rows", items, None),
     ]
-    for label, predicted in methods.items():
-        cells = []
-        for kind in (*KINDS, "left out"):
-            of = np.array([row.kind == kind for row in chosen])
-            both = of | true
-            found = reliability(predicted.p[both], true[both].tolist(), ["x"] * int(both.sum()), resamples=1)
-            auc = found.metrics["auc"]
-            cells.append(f"{100 * (~predicted.supported[of]).mean():.0f} / {auc.value:.2f}" if auc else "-")
-        cells.append(f"{100 * predicted.supported[true].mean():.0f}")
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    counts = [str(sum(row.kind == kind for row in chosen)) for kind in (*KINDS, "left out")]
-    return [*lines, f"| rows | {' | '.join(counts)} | {int(true.sum())} |"]
+    if ask is None:
+        return lines
+    few = _some_of_each(items, ask)
+    score(few, scores, ["local"])
+    few = [item for item in few if "local" in item.scores]
+    return [
+        *lines,
+        _kinds_row("own, those that the local model was asked about", few, own(few, judge)),
+        _kinds_row("local language model", few, raw(few)),
+        _kinds_row("rows", few, None),
+    ]
 
 
-def score_here(items: Sequence[Item], encode: Callable[[Sequence[str]], np.ndarray]) -> None:
-    """Cosine scores of items that no file keeps."""
-    ask_cosine(items, encode)
+def _some_of_each(items: Sequence[Item], count: int) -> list[Item]:
+    """So many of each kind of error, and twice as many that are true."""
+    by: dict[str, list[Item]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: random.Random(item.id).random()):
+        by["true" if _is_true(item) else item.set].append(item)
+    return [
+        item for kind in (*KINDS, "left out", "true") for item in by[kind][: count * (1 + (kind == "true"))]
+    ]
+
+
+def _is_true(item: Item) -> bool:
+    """A clause of the passage as it is, or an edited one whose passage was edited too."""
+    return item.set == "copy" or item.set.endswith("in evidence")
+
+
+def _kinds_row(label: str, items: Sequence[Item], predicted: Predicted | None) -> str:
+    """What a judge says of each kind of error; without one, how many there are."""
+    true = np.array([_is_true(item) for item in items])
+    cells = []
+    for kind in (*KINDS, "left out"):
+        of = np.array([item.set == kind for item in items])
+        if predicted is None:
+            cells.append(str(int(of.sum())))
+            continue
+        both = of | true
+        found = reliability(predicted.p[both], true[both].tolist(), ["x"] * int(both.sum()), resamples=1)
+        auc = found.metrics["auc"]
+        cells.append(f"{100 * (~predicted.supported[of]).mean():.0f} / {auc.value:.2f}" if auc else "-")
+    last = int(true.sum()) if predicted is None else f"{100 * predicted.supported[true].mean():.0f}"
+    return f"| {label} | {' | '.join(cells)} | {last} |"
 
 
 def hash_fold(group: str) -> int:
@@ -248,6 +284,9 @@ def main() -> None:
     parser.add_argument(
         "--judge-local", action="store_true", help="ask the local model what it has not said yet"
     )
+    parser.add_argument(
+        "--kinds-local", type=int, help="rows of each kind of error to ask the local model about"
+    )
     options = parser.parse_args()
     if not options.data:
         parser.error("name the folder with the data: --data FOLDER, or set FACTRL_DATA")
@@ -282,7 +321,9 @@ def main() -> None:
     if options.rows:
         rows = read_pairs([str(options.rows)], seed, {})
         sys.stdout.write(
-            "Kinds of error, made rows:\n\n" + "\n".join(kinds_table(rows, judge, encode)) + "\n"
+            "Kinds of error, made rows:\n\n"
+            + "\n".join(kinds_table(rows, judge, encode, options.scores, options.kinds_local))
+            + "\n"
         )
 
 
