@@ -194,6 +194,9 @@ def kinds_table(
         *lines,
         _kinds_row("own, those that the local model was asked about", few, own(few, judge)),
         _kinds_row("local language model", few, raw(few)),
+        _kinds_row(
+            f"cascade, own first, sure {SURE[0]:g}", few, cascade(own(few, judge), raw(few), SURE[0])[0]
+        ),
         _kinds_row("rows", few, None),
     ]
 
