@@ -1,7 +1,8 @@
 """How often a verifier of our own agrees with people, on documents that it never saw, beside the others.
 
     python benchmarks/own_verifier.py --data FOLDER --model runs/verifier/own --scores FILE \\
-        [--rows runs/verifier/rows.jsonl.gz] [--packages FOLDER] [--per-set N] [--parts-seed N]
+        [--rows runs/verifier/rows.jsonl.gz] [--packages FOLDER] [--per-set N] [--parts-seed N] \\
+        [--judge-local] [--kinds-local N]
 
 The claims are those of `verifier.py` (the same sample, and the same file of raw scores, so that the local
 language model is asked only once) without the documents that the verifier learnt from or was calibrated on;
@@ -15,6 +16,7 @@ held-out passages; `--packages` adds RTE and CB, which no part of the verifier h
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -167,7 +169,12 @@ def kinds_table(
     """
     items = [
         Item(
-            row.id, row.kind, row.group, _STAGED.get(row.label, row.label), row.claim, [Passage(row.evidence)]
+            f"{row.id} {hashlib.sha256(row.words.encode()).hexdigest()[:12]}",  # other seeds, other rows
+            row.kind,
+            row.group,
+            _STAGED.get(row.label, row.label),
+            row.claim,
+            [Passage(row.evidence)],
         )
         for row in rows
         if row.part == "report" and not row.human and row.kind
@@ -204,7 +211,7 @@ def kinds_table(
 def _some_of_each(items: Sequence[Item], count: int) -> list[Item]:
     """So many of each kind of error, and twice as many that are true."""
     by: dict[str, list[Item]] = defaultdict(list)
-    for item in sorted(items, key=lambda item: random.Random(item.id).random()):
+    for item in sorted(items, key=lambda item: random.Random(item.id.rpartition(" ")[0]).random()):
         by["true" if _is_true(item) else item.set].append(item)
     return [
         item for kind in (*KINDS, "left out", "true") for item in by[kind][: count * (1 + (kind == "true"))]
