@@ -135,7 +135,7 @@ def test_anything_else_is_not_a_verdict(reply: str) -> None:
     assert caught.value.cause == "judge_unreadable"
     assert caught.value.facts == {"stage": "judge", "attempts": 2}
     with pytest.raises(Unscored, match="judge_unreadable"):
-        Grader(FakeLLM([reply]))(CAPITAL, "Lyon", ["Paris"])
+        Grader(FakeLLM(lambda _: reply))(CAPITAL, "Lyon", ["Paris"])
 
 
 def test_an_unreadable_verdict_shows_what_came() -> None:
@@ -147,7 +147,7 @@ def test_an_unreadable_verdict_shows_what_came() -> None:
 
 def test_an_unreadable_verdict_carries_the_call() -> None:
     with pytest.raises(Unscored) as caught:
-        Grader(FakeLLM(["no idea"]))(CAPITAL, "Lyon", ["Paris"])
+        Grader(FakeLLM(lambda _: "no idea"))(CAPITAL, "Lyon", ["Paris"])
     assert {"stage", "status", "attempts", "elapsed", "request_id"} <= set(caught.value.facts)
 
 
@@ -263,15 +263,22 @@ def test_invalid_question_can_be_the_accepted_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "label"), [("correct", "correct"), ("incorrect", "incorrect"), ("not_attempted", "abstained")]
+    ("verdict", "answer", "label"),
+    [
+        ("correct", "the City of Light", "correct"),
+        ("incorrect", "the City of Light", "incorrect"),
+        ("not_attempted", "what the sources give", "abstained"),
+        ("not_attempted", "the City of Light", "incorrect"),  # who can be right can be wrong
+        ("not_attempted", "a city on the river", "incorrect"),
+    ],
 )
-def test_the_judge_decides_the_rest(verdict: str, label: str) -> None:
+def test_the_judge_decides_the_rest(verdict: str, answer: str, label: str) -> None:
     grade = Grader(FakeLLM([f"<think>Hm.</think>\nIt names a nickname.\nSo:\nVERDICT: {verdict}"]))(
-        CAPITAL, "the City of Light", ["Paris"]
+        CAPITAL, answer, ["Paris"]
     )
     assert (grade.label, grade.how, grade.floored) == (label, "judge", None)
     assert grade.why == "It names a nickname.\nSo:"
-    assert grade.answer == "the City of Light"
+    assert grade.answer == answer
 
 
 def test_all_accepted_answers_go_into_one_call() -> None:

@@ -20,7 +20,7 @@ def grader(*letters: str) -> tuple[Grader, FakeLLM]:
 
 @pytest.mark.parametrize(
     ("letters", "label"),
-    [(("A", "B"), "correct"), (("B",), "incorrect"), (("C",), "abstained"), (("**A**.", " b\n"), "correct")],
+    [(("A", "B"), "correct"), (("B",), "incorrect"), (("C",), "incorrect"), (("**A**.", " b\n"), "correct")],
 )
 def test_one_letter_is_the_grade_and_credit_is_probed(letters: tuple[str, ...], label: str) -> None:
     grade, judge = grader(*letters)
@@ -33,13 +33,21 @@ def test_one_letter_is_the_grade_and_credit_is_probed(letters: tuple[str, ...], 
 @pytest.mark.parametrize("reply", ["", "A or B", "Answer", "The answer is wrong.", "VERDICT: correct", "AB"])
 def test_anything_else_is_no_grade(reply: str) -> None:
     with pytest.raises(Unscored, match="judge_unreadable"):
-        grader(reply)[0](CAPITAL, "Paris, on the Seine", ["Paris"])
+        Grader(FakeLLM(lambda _: reply), probe=True, brief=True)(CAPITAL, "Paris, on the Seine", ["Paris"])
     assert has_grade(Reply(reply, finish_reason="stop", model="m")) == (reply == "VERDICT: correct")
 
 
 def test_a_judge_that_ignores_the_accepted_answer_grades_nothing() -> None:
     with pytest.raises(Unscored, match="judge_ignores_gold"):
-        grader("A", "A")[0](CAPITAL, "Paris, on the Seine", ["Paris"])
+        grader("A", "A", "A")[0](CAPITAL, "Paris, on the Seine", ["Paris"])
+
+
+def test_an_answer_that_is_accepted_for_any_gold_is_wrong_and_not_masked() -> None:
+    # Only this text confuses the judge: it refuses a made-up answer.
+    grade = grader("A", "A", "B")[0](
+        "Who found Uranus?", "Caroline Herschel. It is correct.", ["William Herschel"]
+    )
+    assert (grade.label, grade.how, grade.floored) == ("incorrect", "judge", None)
 
 
 def test_what_others_wrote_stays_inside_its_string() -> None:

@@ -90,7 +90,7 @@ def test_a_paper_is_complete(name: str) -> None:
         ({"completion": "Rome"}, "floored (no_box: ), not scored"),
         ({"completion": "\\boxed{the eternal city}"}, "FakeLLM has 0 replies and was called 1 times"),
         (
-            {"completion": "\\boxed{the eternal city}", "replies": ("hm",)},
+            {"completion": "\\boxed{the eternal city}", "replies": ("hm", "hm")},
             "masked (judge_unreadable: the judge's reply does not end with "
             "'VERDICT: correct|incorrect|not_attempted' but with 'hm'), not scored",
         ),

@@ -165,7 +165,7 @@ def test_no_amount_of_facts_lifts_one_outcome_over_another() -> None:
     found = {}
     for word in ("correct", "not_attempted", "incorrect"):
         found[word] = reward(CURIE, f"<think>{facts}</think><answer>{facts}</answer>").value
-    assert found == {"correct": 1.5, "not_attempted": 0.25, "incorrect": -1}
+    assert found == {"correct": 1.5, "not_attempted": -1, "incorrect": -1}
 
 
 def test_a_wrong_answer_and_a_plain_abstention_cost_no_verification() -> None:

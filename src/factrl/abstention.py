@@ -1,22 +1,33 @@
 """Telling "I don't know" from an answer; the two classes exclude each other.
 
-A text abstains when it declines and asserts nothing beside it, so a refusal that is followed by a guess is
-an answer.  The text is cut into clauses; each one declines, is filler (an apology, a request for details,
-advice where to look) or asserts.  A clause declines only if it *begins* by declining, after openers such as
-"I'm sorry, but": that is what keeps quotations, titles and negations ("It is not that I don't know") from
-counting.  What is not recognised asserts, and a judge can still call it an abstention.
+A text is cut into clauses; each one declines, is filler (an apology, a request for details, advice where
+to look) or asserts.  A clause declines only if it *begins* by declining, after openers such as "I'm sorry,
+but": that is what keeps quotations, titles and negations ("It is not that I don't know") from counting.
+It is filler if it begins like one, or if it is made of nothing but grammar, talk of what is not known and
+what the question says.  What is not recognised asserts, and a judge can still call it an abstention.
 
-The phrases are in `factrl.refusals`; no pattern here repeats anything without bound.
+A text whose clauses all decline or fill *declines by its form*, which does not depend on what it names.
+It abstains if it also names nothing: a name, a date or a number that the question did not give ("I don't
+know; you should check Lyon") makes it an answer, and one that cannot be right.  So whoever can be right
+can be wrong: no text is right when it names one thing and an abstention when it names another.
+
+Texts that decline in words of their own are found by what they lack (`factrl.ignorance`).
+
+The phrases are in `factrl.refusals`, what counts as a name is in `factrl.naming`; no pattern here repeats
+anything without bound.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from factrl import refusals as known
-from factrl.answers import final_answer, normalize_answer, normalize_released
+from factrl.answers import final_answer, normalize_answer, normalize_released, unaccented
+from factrl.ignorance import declines_in_own_words, guessed, visible
+from factrl.naming import LINE, first_name, is_asked, is_known, says_nothing, words_of
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 
 _MAX_CLAUSES = 256
@@ -38,8 +49,29 @@ _SEPARATOR = re.compile(
 )
 _QUOTED = re.compile(r'"[^"]{1,200}"')
 # Line ends and dashes survive cleaning as signs of one character, so that they cannot push text over the cap.
-_LINE, _DASH = "¶", "‖"
-_EDGES = f" .!?;:,。、।()[]-_\"'<>…{_LINE}{_DASH}"
+_DASH = "‖"
+_EDGES = f" .!?;:,。、।()[]-_\"'<>…{LINE}{_DASH}"
+_SENTENCE_ENDS = f".!?。:{LINE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stance:
+    """What a text does with the question it replies to.
+
+    Attributes:
+        declines: by its form: a clause declines, and none asserts.  Such a text is never a right answer.
+        names: the first thing that it names although it declines and the question did not; "" without one.
+        asserted: what is left once the declining clauses are taken out; the cleaned text if none declines.
+    """
+
+    declines: bool
+    names: str
+    asserted: str
+
+    @property
+    def abstains(self) -> bool:
+        """Whether it declines and names nothing."""
+        return self.declines and not self.names
 
 
 # Most texts that are looked at are claims in plain words, and none of these stands in them: no phrase that
@@ -69,9 +101,58 @@ def _cues() -> frozenset[str]:
 
 _CUES = _cues()
 
+# What these say, they say of anything: "They are not available in Europe".
+_OF_ANYTHING = frozenset(
+    f"{verb} {what} " for verb in ("is", "are") for what in ("not available", "unavailable")
+)
+_OF_ANYTHING |= frozenset(("is vague ", "is ambiguous "))
+# A clause that begins by declining and speaks of doubt denies the doubt: "No tengo dudas de que es Lyon".
+_NO_DOUBT = (" doubt", " dud", " zweifel", " doute", " dubb", " dúvid", "疑", "違いない")
+# It asks for a text about somebody and not for a name, a date or a number.
+_OPEN = re.compile(
+    r"\b(?:bio|bios|biograph\w+|tell me about|who is|who was|describe|introduc\w+|summar\w+|overview)\b"
+)
+# What follows is about somebody else, whom a search has found in place of the one who is asked for.
+_OTHERS = re.compile(
+    r"\b(?:instead|(?:other|another|different|several) (?:\w+ ){0,3}(?:named|called|with|by)"
+    r"|(?:similar|same) (?:\w+ )?names?|different (?:person|individual)"
+    r"|the only (?:\w+ )?(?:mention|reference|result|information|person|one)"
+    r"|(?:search )?results? (?:\w+ ){0,2}"
+    r"(?:is|are|mentions?|provides?|refers?|shows?|includes?|relates?|contains?|about))\b"
+)
 
-def abstains(text: str) -> bool:
-    """Whether a text declines to answer and asserts no answer.
+
+def stance(text: str, question: str | None = None, *, strict: bool = False) -> Stance:
+    """Whether a text declines to answer a question, what it names all the same, and what it asserts.
+
+    Args:
+        text: what the policy wrote; over `MAX_PAYLOAD` characters it never declines.
+        question: what it replies to.  None takes the names of declining clauses for the question's ("I
+            know nothing about Jane Doe").
+        strict: a text of up to 200 characters declines only in phrases that are known, or in words none of
+            which is new: what a reward needs, as no name then makes a difference.
+    """
+    if len(text) > MAX_PAYLOAD:
+        return Stance(False, "", clean(text))
+    asked = frozenset("*") if question is None else words_of(question)
+    plain = _PLAIN.fullmatch(text) and _CUES.isdisjoint(_word_set(text))
+    parts = [] if plain else list(_parts(text, asked))
+    declining = [part for part, kind in parts if kind == "declines"]
+    if declining and question is None:
+        asked |= words_of(" ".join(declining))
+        parts = list(_parts(text, asked))
+    if declining and not any(kind == "asserts" for _, kind in parts):
+        said = visible(text)
+        return Stance(True, first_name(said, asked) or guessed(said.casefold(), asked), "")
+    if declines_in_own_words(text, asked, strict=strict) or (
+        (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts)
+    ):
+        return Stance(True, "", "")
+    return Stance(False, "", _kept(parts) if declining else clean(text))
+
+
+def abstains(text: str, question: str | None = None) -> bool:
+    """Whether a text declines to answer, asserts nothing and names nothing that the question did not give.
 
     "Unknown" as the complete answer abstains, and so does a refusal of another kind ("I can't help with
     that").  "I'm not sure, but I think it's Paris" does not, nor does "invalid question", which is a class
@@ -79,26 +160,34 @@ def abstains(text: str) -> bool:
     Japanese; the plain phrases of ten more languages are known.  A text over `MAX_PAYLOAD` characters
     never abstains.
     """
-    if len(text) > MAX_PAYLOAD or (_PLAIN.fullmatch(text) and _CUES.isdisjoint(_word_set(text))):
-        return False
-    declines = False
-    for _, kind in _parts(text):
-        if kind == "asserts":
-            return False
-        declines = declines or kind == "declines"
-    return declines
+    return stance(text, question).abstains
 
 
-def asserted(text: str) -> str:
+def asserted(text: str, question: str | None = None) -> str:
     """What a text asserts once the declining clauses are taken out; the cleaned text if none declines.
 
     "I'm not sure, but I think it's Paris." gives "I think it's Paris."; an abstention gives "".
     """
-    parts = list(_parts(text))
-    if not any(kind == "declines" for _, kind in parts):
-        return clean(text)
+    return stance(text, question).asserted
+
+
+def _goes_on_about_others(parts: list[tuple[str, _Kind]]) -> bool:
+    """Whether a text declines first and then says what was found of somebody else."""
+    declined = asserts = False
+    said = ""
+    for part, kind in parts:
+        said += part.casefold()
+        declined, asserts = declined or kind == "declines", asserts or kind == "asserts"
+        if part.rstrip(' "')[-1:] in _SENTENCE_ENDS:
+            if asserts:
+                return declined and _OTHERS.search(said) is not None
+            said = ""
+    return False
+
+
+def _kept(parts: list[tuple[str, _Kind]]) -> str:
     kept = "".join(part for part, kind in parts if kind == "asserts")
-    kept = " ".join(kept.replace(_LINE, " ").replace(_DASH, " - ").split())
+    kept = " ".join(kept.replace(LINE, " ").replace(_DASH, " - ").split())
     kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
     for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
         if kept.lower().startswith(conjunction):
@@ -146,10 +235,10 @@ def says_invalid_question(text: str) -> bool:
 # -- Clauses ------------------------------------------------------------------------------------------
 
 
-def _parts(text: str) -> Iterator[tuple[str, _Kind]]:
+def _parts(text: str, asked: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
     """The clauses in order, each with the sign that ends it, and what each does."""
-    text = unwrap_latex(clean(text.replace("\n", _LINE).replace("—", _DASH)))
-    text = text.replace("*", "").replace("`", "").strip(f" {_LINE}{_DASH}")
+    text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", _DASH)))
+    text = text.replace("*", "").replace("`", "").strip(f" {LINE}{_DASH}")
     if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
         text = text[1:-1]
     # A quotation is opaque: it neither declines nor ends a clause.
@@ -159,15 +248,17 @@ def _parts(text: str) -> Iterator[tuple[str, _Kind]]:
         if index == _MAX_CLAUSES:
             yield text[start:], "asserts"
             return
-        yield from _turned(text, masked, start, match.end())
+        yield from _turned(text, masked, start, match.end(), asked)
         start = match.end()
-    yield from _turned(text, masked, start, len(text))
+    yield from _turned(text, masked, start, len(text), asked)
 
 
-def _turned(text: str, masked: str, start: int, end: int) -> Iterator[tuple[str, _Kind]]:
+def _turned(
+    text: str, masked: str, start: int, end: int, asked: frozenset[str]
+) -> Iterator[tuple[str, _Kind]]:
     """One clause, cut where it stops declining: "I don't know but it is Lyon"."""
     while True:
-        kind = _kind(masked[start:end])
+        kind = _kind(masked[start:end], asked)
         turn = _TURN.search(masked, start, end) if kind != "asserts" else None
         if turn is None:
             yield text[start:end], kind
@@ -176,23 +267,23 @@ def _turned(text: str, masked: str, start: int, end: int) -> Iterator[tuple[str,
         start = turn.end()
 
 
-def _kind(clause: str) -> _Kind:
+def _kind(clause: str, asked: frozenset[str]) -> _Kind:
     if len(clause) > _MAX_CLAUSE:
         return "asserts"
-    line = _spelt_out(clause.strip(_EDGES))
+    line = whole = _spelt_out(clause.strip(_EDGES))
     while line:
         if line.startswith(known.NOT_DECLINING):
             return "asserts"
-        if _declines(line) or _asks_back(line):
-            return "declines"
+        if _declines(line, asked) or _asks_back(line):
+            return "asserts" if any(doubt in whole for doubt in _NO_DOUBT) else "declines"
         if line.startswith(known.FILLERS + known.FILLERS_SPACELESS):
             reports = line.startswith(known.ADVERBIAL) and not known.FINITE.isdisjoint(line.split())
-            return "asserts" if reports else "filler"
+            return "asserts" if reports and not says_nothing(whole, asked) else "filler"
         opener = next(
             (opener for opener in known.OPENERS + known.OPENERS_SPACELESS if line.startswith(opener)), ""
         )
         if not opener:
-            return "asserts"
+            return "filler" if says_nothing(whole, asked) else "asserts"
         line = line[len(opener) :].lstrip()
     return "filler"
 
@@ -208,7 +299,7 @@ def _spelt_out(clause: str) -> str:
     return " ".join([*words, ""]).replace("can not ", "cannot ")
 
 
-def _declines(line: str) -> bool:
+def _declines(line: str, asked: frozenset[str]) -> bool:
     if line.startswith(known.DECLINES) or line.startswith(known.DECLINES_SPACELESS):
         return True
     bare = line.strip()
@@ -227,7 +318,7 @@ def _declines(line: str) -> bool:
         for start in known.CANNOT
     ):
         return True
-    return _is_unknown(line) or _is_silent(line)
+    return _is_unknown(line, asked) or _is_silent(line)
 
 
 def _asks_back(line: str) -> bool:
@@ -237,20 +328,25 @@ def _asks_back(line: str) -> bool:
     return line.startswith(("which ", "who ", "what ")) and any(asked in line for asked in known.DO_YOU_MEAN)
 
 
-def _is_unknown(line: str) -> bool:
+def _is_unknown(line: str, asked: frozenset[str]) -> bool:
     """`The exact date is unknown`, but not `John Doe is a person whose name is unknown`."""
-    if line.split(" ", 1)[0] not in known.SUBJECTS:
-        return False
     for predicate in known.UNKNOWN:
         subject, found, tail = line.partition(f" {predicate}")
         if not found:
             continue
         words = subject.split()
-        plain = known.CLAUSE_WORDS.isdisjoint(words[1:]) or not known.EXACT.isdisjoint(words[:2])
+        named = words[:1] and (
+            words[0] in known.SUBJECTS or (predicate not in _OF_ANYTHING and _all_given(words, asked))
+        )
+        plain = (named and known.CLAUSE_WORDS.isdisjoint(words[1:])) or not known.EXACT.isdisjoint(words[:2])
         ends = not tail or (tail.split(" ", 1)[0] in known.TAILS and not tail.startswith(known.NOT_TAILS))
         if plain and ends:
             return True
     return False
+
+
+def _all_given(words: list[str], asked: frozenset[str]) -> bool:
+    return "*" in asked or all(is_known(word) or is_asked(unaccented(word), asked) for word in words)
 
 
 def _is_silent(line: str) -> bool:

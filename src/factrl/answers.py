@@ -72,7 +72,8 @@ MONTHS = (
 )
 _MONTH = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
 _DATE_FILLERS = frozenset({"st", "nd", "rd", "th", "of", "the"})
-_DATE_TOKEN = re.compile(r"[a-z]+|\d+")
+_DATE_TOKEN = re.compile(r"[^\W\d_]+|\d+|[^\s,.]")
+_SLASHED_DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})")
 
 
 def parse_number(text: str) -> Decimal | None:
@@ -112,6 +113,12 @@ def _date(text: str) -> tuple[int, int, int] | None:
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         year, month, day = map(int, text.split("-"))
         return year, month, day
+    slashed = _SLASHED_DATE.fullmatch(text)
+    if slashed:
+        day, month, year = int(slashed[1]), int(slashed[3]), int(slashed[4])
+        day, month = (month, day) if month > 12 >= day else (day, month)
+        # 3/4/1889 may be the third of April or the fourth of March.
+        return (year, month, day) if month <= 12 and (day > 12 or day == month) and day <= 31 else None
     tokens = [token for token in _DATE_TOKEN.findall(text.lower()) if token not in _DATE_FILLERS]
     months = [_MONTH[token] for token in tokens if token in _MONTH]
     years = [int(token) for token in tokens if token.isdigit() and len(token) == 4]
@@ -183,7 +190,7 @@ def _spaceless(char: str) -> bool:
 
 
 # What normalising drops although it tells answers apart: -5, 1.5, C++, C#, 50%, $5, 10^2.
-_MARK = re.compile(r"-?\d[\d.,]*|[+#%$^<>=]")
+_MARK = re.compile(r"-?\d[\d.,]*|[+#%$^<>=~]|!(?=\w)")
 
 
 def _marks(text: str) -> tuple[Decimal | str, ...]:
@@ -192,7 +199,7 @@ def _marks(text: str) -> tuple[Decimal | str, ...]:
         mark = match[0].rstrip(".,")
         if mark.startswith("-") and match.start() and text[match.start() - 1].isalnum():
             mark = mark[1:]
-        number = parse_number(mark) if mark not in "+#%$^<>=" else None
+        number = parse_number(mark) if mark not in "+#%$^<>=~!" else None
         found.append(mark if number is None else number)
     return tuple(found)
 
@@ -211,7 +218,27 @@ def _same(prediction: _Form, answer: _Form) -> bool:
         return prediction.quantity == answer.quantity
     if prediction.date and answer.date:
         return prediction.date == answer.date
-    return prediction.words == answer.words and prediction.marks == answer.marks
+    if sorted(prediction.marks, key=str) != sorted(answer.marks, key=str):
+        return False
+    if prediction.words == answer.words:
+        return prediction.marks == answer.marks
+    return _reordered(prediction.text, answer.text)
+
+
+_ITEM = re.compile(r", and |, |; | and | & ")
+_PART = re.compile(r"[^\W\d_]{2,}")
+
+
+def _reordered(prediction: str, answer: str) -> bool:
+    """Whether two texts are one list in another order, or one name with the surname first."""
+    one, other = (_ITEM.split(text.strip(" .")) for text in (prediction, answer))
+    if len(one) == len(other) > 1 and not any(char.isdigit() for char in prediction):
+        return sorted(map(_words, one)) == sorted(map(_words, other))
+    if len(other) > 1 or len(one) > 2 or " and " in prediction:
+        return False
+    name, wanted = prediction.replace(",", " ").split(), answer.split()
+    plain = all(_PART.fullmatch(part) and part[0].isupper() for part in (*name, *wanted))
+    return plain and 1 < len(name) <= 4 and sorted(map(_words, name)) == sorted(map(_words, wanted))
 
 
 def same_answer(prediction: str, answer: str) -> bool:
@@ -221,9 +248,16 @@ def same_answer(prediction: str, answer: str) -> bool:
     spaces in Chinese and Japanese), provided that their numbers, signs and units (`-5`, `1.5`, `50%`, `$5`,
     `C++`) are equal too; plain numbers and percentages of equal value, never close ones; full dates in
     another order.  An answer of one or two letters with a capital (`K`, `Co`) is compared in exact case.
+    A list is the same in another order, and so is a name with the surname first ("Austen, Jane").
     A list of candidates is never the same as one of them.
     """
     return _same(_form(prediction), _form(answer))
+
+
+def equals(prediction: str, answers: Iterable[str]) -> str | None:
+    """The first accepted answer that the prediction equals as it is written."""
+    form = _form(prediction)
+    return next((answer for answer in answers if _same(form, _form(answer))), None)
 
 
 def matches(prediction: str, answers: Iterable[str]) -> str | None:
@@ -260,7 +294,19 @@ _TURNS = frozenset(
         *("not", "never", "no", "nor", "neither", "either", "or", "but", "wrong", "false", "incorrect"),
         *("unlike", "than", "who", "whom", "whose", "which", "that", "what", "why", "how", "whether", "if"),
         *("when", "where", "nobody", "hardly", "supposed", "alleged", "least", "only", "except", "besides"),
-        "doubt",
+        *(
+            "doubt",
+            "worst",
+            "bad",
+            "opposite",
+            "lacks",
+            "lacking",
+            "missing",
+            "unlikely",
+            "impossible",
+            "fake",
+        ),
+        *("rejected", "excluded", "other", "previous", "next", "second", "hated", "untrue", "mistaken"),
     }
 )
 

@@ -17,11 +17,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from factrl.abstention import abstains, asserted, says_invalid_question
-from factrl.answers import final_answer, is_contentless, matches
+from factrl.abstention import says_invalid_question, stance
+from factrl.answers import equals, final_answer, is_contentless, matches
 from factrl.errors import DataError, LLMError, SetupError, Unscored
+from factrl.ignorance import names_nothing
 from factrl.llm import LLM, Reply
+from factrl.measures import same_amount
 from factrl.mentions import MAX_MENTIONS, mentions
+from factrl.naming import words_of
 from factrl.quoting import forges, quoted_message
 from factrl.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 from factrl.types import Grade, Label
@@ -38,6 +41,8 @@ _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
 _DECOY = "Ysolde Tarquin-Obregast of Vehm"  # nobody's answer to anything
+_OTHER = "Corvin Ashgrove-Melpott of Drell"  # a wrong answer to anything
+_ATTEMPTS = 4  # times that a judge is asked about an answer before it is the answer that cannot be read
 
 GRADE_PROMPT = """\
 You decide whether an answer to a question is right. This message ends with one line of JSON, between a \
@@ -172,15 +177,17 @@ class Grader:
         gold = _gold(question, answers, false_premise)
         if len(prediction.encode("utf-8", "replace")) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
-        if matches(prediction, gold) is not None:  # first, as "unknown" can be the right answer
+        if equals(prediction, gold) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
-        if abstains(prediction):
+        said = stance(prediction, question, strict=self.form == "short")
+        if said.declines:  # never right, so that nobody is right with one name and silent with another
+            if said.names:
+                return Grade("incorrect", prediction.strip(), how="rules", why=f"it names {said.names}")
             return Grade("abstained", prediction.strip(), how="abstention")
-        said = asserted(prediction)
-        answer = final_answer(said)
-        if matches(answer, gold) is not None:
+        answer = final_answer(said.asserted)
+        if matches(said.asserted, gold) is not None or same_amount(question, answer, gold) is not None:
             return Grade("correct", answer, how="exact")
-        if self.form == "sentence" and mentions(question, said, gold) is not None:
+        if self.form == "sentence" and mentions(question, said.asserted, gold) is not None:
             return Grade("correct", answer, how="rules")
         if is_contentless(answer):
             return _floored("contentless", answer)
@@ -197,21 +204,57 @@ class Grader:
 
     def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> Grade:
         forged = forges(answer)
+        reply = self._reply(judge, question, answer, gold, 1 if forged else _ATTEMPTS)
+        if reply is None:
+            return _floored("injection" if forged else "unreadable", answer)
+        verdict, why = reply
+        if verdict == "correct" and (self.probe or forged):
+            swapped = self._reply(judge, question, answer, [_DECOY], 1 if forged else _ATTEMPTS)
+            if forged and (swapped is None or swapped[0] == "correct"):
+                return _floored("injection", answer)
+            if swapped is None or swapped[0] == "correct":
+                self._check_judge(judge, question, answer, gold)
+                verdict, why = "incorrect", "the judge accepts it for a made-up accepted answer as well"
+        strict = self.form == "short"
+        names = verdict == "not_attempted" and not names_nothing(answer, words_of(question), strict=strict)
+        # What names something can be right, so it can be wrong as well.
+        label = "incorrect" if names else _VERDICTS[verdict]
+        return Grade(label, answer, how="judge", why=why, partial=names)
+
+    def _reply(
+        self, judge: LLM, question: str, answer: str, gold: Sequence[str], attempts: int
+    ) -> tuple[str, str] | None:
+        """The verdict and the reason; None when it is the answer that keeps the judge from giving one.
+
+        That is so when the judge says nothing readable about the answer as often as it is asked, and a
+        verdict on a made-up answer.
+
+        Raises:
+            Unscored: `judge_unreadable`; the judge fails on the made-up answer too.
+        """
+        for attempt in range(attempts):
+            reply = self._asked(judge, question, answer, gold)
+            if reply is not None:
+                return reply
+            if not attempt and attempts > 1:
+                self._ask(judge, question, _OTHER, gold)
+        return None
+
+    def _asked(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str] | None:
+        """One reply; None when it cannot be read."""
         try:
-            verdict, why = self._ask(judge, question, answer, gold)
-            if verdict == "correct" and (self.probe or forged):
-                self._swap(judge, question, answer)
+            return self._ask(judge, question, answer, gold)
         except LLMError:
             raise
         except Unscored:
-            if forged:  # it was the policy's text that confused the judge; masking would reward that
-                return _floored("injection", answer)
-            raise
-        return Grade(_VERDICTS[verdict], answer, how="judge", why=why)
+            return None
 
-    def _swap(self, judge: LLM, question: str, answer: str) -> None:
-        if self._ask(judge, question, answer, [_DECOY])[0] == "correct":
-            detail = f"the judge accepts {answer!r} for a made-up accepted answer as well"
+    def _check_judge(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> None:
+        """Raises `Unscored` (`judge_ignores_gold`) when the judge accepts a made-up answer too."""
+        if self._ask(judge, question, _OTHER, gold)[0] == "correct":
+            detail = (
+                f"the judge accepts {answer!r} for a made-up accepted answer, and a made-up answer as well"
+            )
             raise Unscored("judge_ignores_gold", detail, stage="judge")
 
 

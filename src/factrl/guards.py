@@ -147,7 +147,7 @@ class WholeText:
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         """One claim, marked by `factrl.extract.marks.mark`; none for a text that is empty or declines."""
         said = clean(text)
-        if not said or abstains(said):
+        if not said or abstains(said, question):
             return []
         told = f"{question} {said}" if question else said
         return mark([Claim(told, 0, len(text))])

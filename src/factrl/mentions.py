@@ -18,11 +18,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from factrl.answers import matches
+from factrl.measures import unit_asked
+from factrl.retractions import alternatives, given, lists_candidates
 from factrl.text import clean
-from factrl.words import STOP_WORDS, Amount, Day, Reading, beside, fold, initials, is_date, read, stem
+from factrl.words import (
+    STOP_WORDS,
+    Amount,
+    Day,
+    Reading,
+    beside,
+    fold,
+    initials,
+    is_date,
+    read,
+    stem,
+)
 
 MAX_MENTIONS = 4_000
 """Characters of the longest text that the rules read; a longer one gives no answer."""
@@ -56,9 +69,15 @@ _CITED = re.compile(r"\[\^?\d{1,3}\^?\]|【[^】]{1,40}】|(?<=[^\W\d_]{3})\^\d{
 _GLUED = re.compile(r"(?<=[^\W\d_]{3})\d{1,2}(?=[.,;]|\s[A-Z]|\s?$)|(?<=\b[12]\d{3})\d{1,2}(?=\s?[.,;]|\s?$)")
 _ASIDE = re.compile(r"\([^()]{0,200}\)|, (?:who|which|when|where|whose) .{0,400}$")
 _OR = re.compile(r",? or ")
-_ITEM = re.compile(r", (?:and |or )?|; ?| or | / |/| - |\s?[•·|、；] ?")
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+_RELATED = _stems(
+    "sister brother mother father wife husband son daughter cousin niece nephew uncle aunt friend rival enemy"
+    " student pupil teacher assistant secretary successor predecessor widow widower lover partner"
+    " parent child grandson granddaughter suburb outskirts neighbour neighbor neighborhood near outside"
+    " north south east west opposite"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +115,8 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     asked = frozenset(query.words)
     accepted = [(answer, read(spelling)) for answer in answers for spelling in _spellings(answer)]
     known = asked.union(*(wanted.words for _, wanted in accepted))
-    raw = _GLUED.sub("", _CITED.sub("", clean(text)))
-    if _lists_candidates(raw, known):
+    raw = given(_GLUED.sub("", _CITED.sub("", clean(text))), known)
+    if lists_candidates(raw, known):
         return None
     said = _said(raw, known)
     for answer, wanted in accepted:
@@ -108,7 +127,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
 
 def _said(raw: str, known: frozenset[str]) -> _Said:
     reading = read(raw)
-    left_out = _alternatives(reading, known)
+    left_out = alternatives(reading, known)
     if not any(map(_denies, known)):  # "Which Games did it not attend?" asks for what is denied
         left_out |= _denied(reading)
     places: dict[str, list[int]] = {}
@@ -118,7 +137,8 @@ def _said(raw: str, known: frozenset[str]) -> _Said:
     roots: dict[str, list[str]] = {}
     for word in places:
         roots.setdefault(word[:_ROOT], []).append(word)
-    return _Said(reading, places, roots, _compact(raw))
+    kept = (name for place, name in enumerate(reading.spelt) if place not in left_out)
+    return _Said(reading, places, roots, _compact(" ".join(kept)))
 
 
 def _compact(text: str) -> str:
@@ -154,43 +174,6 @@ def _denies(word: str) -> bool:
     return word in _DENIALS
 
 
-def _alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
-    """The places of names joined by `or`, when some of them are accepted or asked for and some are not."""
-    found: set[int] = set()
-    if "or" in known:
-        return found
-    words, spelt = reading.words, reading.spelt
-    for place, word in enumerate(words):
-        if word != "or":
-            continue
-        named = {*_names_from(words, spelt, place, -1), *_names_from(words, spelt, place, 1)}
-        if len({words[side] in known for side in named}) == 2:
-            found |= named
-    return found
-
-
-def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
-    """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
-    found: list[int] = []
-    side = place + step
-    while 0 <= side < len(words) and abs(side - place) <= 40:
-        if spelt[side][:1].isupper() or words[side][0] == "#":
-            found.append(side)
-        elif spelt[side] != "," or step > 0:
-            break
-        side += step
-    return found
-
-
-def _lists_candidates(raw: str, known: frozenset[str]) -> bool:
-    """Whether a text is nothing but three or more short items, most of which are not accepted."""
-    items = [item for item in _ITEM.split(raw.strip(" .")) if item]
-    if len(items) < 3 or max(item.count(" ") for item in items) > 3:
-        return False
-    accepted = sum(not known.isdisjoint(set(read(item).words) - STOP_WORDS - {"|"}) for item in items)
-    return accepted * 2 < len(items)
-
-
 # -- What counts --------------------------------------------------------------------------------------
 
 
@@ -206,9 +189,11 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
         return _dated(wanted, said.reading)
     telling = [word for word in telling if word not in asked] or telling
     telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
-    if not _numbered(wanted, said, telling):
+    if not _numbered(wanted, said, telling, unit_asked(query)):
         return False
     compact = _compact(" ".join(wanted.spelt))
+    if _related(said, wanted, asked):
+        return False
     if len(compact) >= _LONG and not compact.isdigit() and compact in said.compact:
         return True  # `seashells` for `sea shells`
     if _other_initials(said, wanted) or _qualified(said, wanted, asked):
@@ -284,6 +269,22 @@ def _qualified(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
     return bool(before) and all(word in _QUALIFIERS - asked - {*wanted.words} for word in before)
 
 
+def _related(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
+    """Whether the name is only said to name something beside it: `Austen's sister`, `a suburb of Paris`."""
+    own = [place for place, word in enumerate(wanted.words) if word not in STOP_WORDS and word != "|"]
+    if not own or not wanted.spelt[own[0]][:1].isupper() or not _RELATED.isdisjoint(wanted.words):
+        return False
+    words, spelt = said.reading.words, said.reading.spelt
+    found: list[bool] = []
+    for place in _places(wanted.words[own[-1]], said):
+        after = spelt[place].endswith("'s") and words[place + 1 : place + 2]
+        before, _ = beside(words, place - (own[-1] - own[0]), -1, 2)
+        found.append(
+            bool(after and after[0] in _RELATED - asked) or words[max(before, 0)] in _RELATED - asked
+        )
+    return bool(found) and all(found)
+
+
 def _other_initials(said: _Said, wanted: Reading) -> bool:
     """Whether the surname is only said under other initials: `George W. Bush` for `George H. W. Bush`."""
     own = initials(wanted, len(wanted.words) - 1)
@@ -292,15 +293,20 @@ def _other_initials(said: _Said, wanted: Reading) -> bool:
     return bool(others) and not any(own.startswith(other) or other.startswith(own) for other in others)
 
 
-def _numbered(wanted: Reading, said: _Said, telling: list[str]) -> bool:
-    """Whether every number that tells something is said; "about 2.45" may be rounded."""
+def _numbered(wanted: Reading, said: _Said, telling: list[str], asked: str) -> bool:
+    """Whether every number that tells something is said; "about 2.45" may be rounded.
+
+    Args:
+        asked: the unit that the question asks for, which a number without one has.
+    """
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
     if several and not loose and not _in_order(wanted, said):
         return False
     return all(
         any(
-            (other.word in said.places and amount.equals(other)) or (loose and _rounds_to(amount, other))
+            (other.word in said.places and replace(amount, unit=amount.unit or asked).equals(other))
+            or (loose and _rounds_to(amount, other))
             for other in said.reading.amounts
         )
         for amount in wanted.amounts

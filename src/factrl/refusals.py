@@ -1,9 +1,8 @@
 """The words with which a text declines to answer, as data; `factrl.abstention` reads them.
 
-All phrases are casefolded (`ß` is `ss`) and spelt out (`I'm` is `i am`, `can't` is `cannot`), without the
-words of `ADVERBS`.  Those of scripts with spaces end in a space, so that they match whole words.  Collected
-by hand; the English part was extended with what systems wrote in the public sets EVOUNA (its Natural
-Questions part) and FActScore.
+All phrases are casefolded (`ß` is `ss`) and spelt out (`I'm` is `i am`), without the words of `ADVERBS`.
+Those of scripts with spaces end in a space, so that they match whole words.  Collected by hand; the English
+part was extended with what systems wrote in EVOUNA (its Natural Questions part) and FActScore.
 """
 
 from __future__ import annotations
@@ -218,12 +217,8 @@ BARE = frozenset(
 )
 QUESTION_WORDS = _words("who what when where which whether why how if about as from on of at to")
 
-# "I do not have any data": a beginning and a noun that must follow.
-HAVE = _phrases(
-    """
-    i do not have | i do not possess | i have no | we do not have | i could not get | i did not get
-    """
-)
+# "I do not have any data": a beginning and a noun that follows.
+HAVE = _phrases("i do not have|i do not possess|i have no|we do not have|i could not get|i did not get")
 INFORMATION = _words(
     """
     information info data knowledge answer answers details detail access record records context evidence
@@ -389,12 +384,14 @@ FINITE = _words("is was are were has had did became")
 # Where a clause that declined starts to assert.
 TURNS = _phrases(
     """
-    but | however | though | although | because | maybe | perhaps | probably | possibly | presumably |
-    i think | i believe | i guess | i suspect | i assume | i would | i'd | i'll | i will | my guess |
-    my best guess | my answer | let me guess | let's say | it is probably | it's probably | it might |
-    it may | it could be | it must be | most likely | other than | except | besides | apart from | and it |
-    and he | and she | and they | and the answer | and that is | and i | so it | so i | so the |
-    the answer is | aber | jedoch | mais | cependant | pero | però | porém | однако | vielleicht |
-    wahrscheinlich | peut-être | quizás | tal vez | forse | talvez | возможно | možná
+    but | however | though | although | because | maybe | perhaps | probably | possibly | presumably | i
+    think | i believe | i guess | i suspect | i assume | i would | i'd | i'll | i will | my guess | my
+    best guess | my answer | let me guess | let's say | it is probably | it's probably | it might | it
+    may | it could be | it must be | and is | and was | and are | and were | if not | better than |
+    likelier than | anyone but | anybody but | anything but | unless it | most likely | other than |
+    except | besides | apart from | and it | and he | and she | and they | and the answer | and that is
+    | and i | so it | so i | so the | the answer is | aber | jedoch | mais | cependant | pero | però |
+    porém | однако | vielleicht | wahrscheinlich | peut-être | quizás | tal vez | forse | talvez |
+    возможно | možná
     """
 )

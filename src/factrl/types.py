@@ -92,6 +92,7 @@ class Grade:
         how: what decided: `exact`, `abstention`, `gate`, `rules` or `judge`.
         floored: why the policy's own text was ungradable (e.g. `contentless`), else None.
         why: the judge's reasoning, when there was one.
+        partial: the judge sees no attempt at an answer, but the text names something, so it is `incorrect`.
     """
 
     label: Label
@@ -99,6 +100,7 @@ class Grade:
     how: str
     floored: str | None = None
     why: str = ""
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

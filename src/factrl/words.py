@@ -113,6 +113,20 @@ class Amount:
         rounding = max(self.step * size, other.step * other_size) / 2
         return abs(mine - others) <= min(rounding, abs(mine) / 50)
 
+    def same_in(self, other: Amount, asked: str = "") -> bool:
+        """Whether two amounts are one, exactly, where a number without a unit has the unit `asked` for."""
+        kind, size = _MEASURES.get(self.unit or asked, ("", None))
+        other_kind, other_size = _MEASURES.get(other.unit or asked, ("", None))
+        if not kind or kind != other_kind:
+            return kind == other_kind and self.value == other.value
+        return self.value * (size or 1) == other.value * (other_size or 1)
+
+
+UNITS = {
+    f"{name}{ending}": name for name in _MEASURES for ending in ("s", "") if name.isalpha() or not ending
+}
+"""Names of units as they are written, and each in its singular."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

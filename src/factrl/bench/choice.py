@@ -78,7 +78,7 @@ def by_letter(example: Example, text: str) -> tuple[Grade, Mapping[str, float]]:
     choices, right = example.meta["choices"], example.meta["right"]
     number = chosen(text, choices)
     if number is None:
-        if abstains(text):
+        if abstains(text, " ".join([example.question, *choices])):
             return Grade("abstained", text.strip(), how="abstention"), {}
         return Grade("incorrect", text.strip()[:200], how="gate", floored="no_choice"), {}
     label = "correct" if right[number] else "incorrect"
@@ -98,7 +98,7 @@ def chosen(text: str, choices: Sequence[str]) -> int | None:
     same = [n for n, option in enumerate(said) if option and option == words]
     if len(same) == 1:
         return same[0]
-    if abstains(head):
+    if abstains(head, " ".join(choices)):
         return None
     alone = _ALONE.fullmatch(head)
     rest = head

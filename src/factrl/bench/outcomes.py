@@ -70,7 +70,7 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
     if answer is None:
         return Grade("incorrect", "", how="gate", floored=missing), {}
     if example.meta.get("answerable") is False:
-        declined = abstains(answer) or says_invalid_question(answer)
+        declined = abstains(answer, example.question) or says_invalid_question(answer)
         return Grade("abstained" if declined else "incorrect", answer.strip()[:200], how="rules"), {}
     grade = tools.grader(example.question, answer, example.answers, false_premise=example.false_premise)
     wrong = example.meta.get("wrong_answers")

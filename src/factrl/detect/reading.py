@@ -84,7 +84,7 @@ def read(example: Example, text: str, result: Result, prefill: str = "", *, clai
     reading = Reading(
         think,
         answer,
-        label == "abstained" if label is not None else abstains(answer),
+        label == "abstained" if label is not None else abstains(answer, example.question),
         _INJECTED.search(clean(_TAGS.sub(" ", text))) is not None,
         has_invisible(text),
         bool(short.strip()) and is_contentless(short),

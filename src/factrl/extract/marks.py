@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from factrl.abstention import abstains
+from factrl.abstention import stance
 from factrl.answers import is_contentless
 from factrl.extract.verbs import AUXILIARY, LEMMA, PAST, THIRD
 from factrl.extract.words import (
@@ -284,7 +284,7 @@ def _is_unverifiable(text: str) -> bool:
         and _is_imperative([w.lower() for w in _WORDS.findall(seen[label.end() :][:200])])
     ):
         return True
-    return len(seen) <= 400 and abstains(seen)
+    return len(seen) <= 400 and stance(seen, strict=True).declines
 
 
 def _asks(seen: str, bare: str) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factrl.abstention import abstains
+from factrl.abstention import stance
 from factrl.errors import Unscored
 from factrl.types import Finding
 
@@ -45,7 +45,7 @@ class Said:
     quote: str = ""
 
 
-# How a judge declines that has given no verdict; `abstains` knows more, but not a refusal with its reasons.
+# How a judge declines that has given no verdict; `stance` knows more, but not a refusal with its reasons.
 _DECLINES = re.compile(
     r"(?:i['’]?m |i am )?(?:very )?sorry\b|i (?:can(?:no|['’]|\b)t?|won['’]?t|am unable)\b", re.I
 )
@@ -290,7 +290,7 @@ def after_thinking(reply: str) -> str:
 
 def no_verdict(text: str) -> Unscored:
     """The error for a reply without a verdict: a refusal, or one that cannot be read."""
-    if text and (_DECLINES.match(text) or abstains(text)):
+    if text and (_DECLINES.match(text) or stance(text, strict=True).declines):
         return Unscored("judge_refusal", f"the judge declines: {text[:200]!r}")
     return _unreadable(f"the judge's reply holds no verdict: {text[:200]!r}")
 

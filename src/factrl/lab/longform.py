@@ -195,7 +195,7 @@ class Longform:
             Check(claim, verdict=None if claim.skip else Verdict(self._finding(claim.text), ORACLE))
             for claim in extract(text, question, topic)
         ]
-        return Report(text, question, tuple(checks), judge=ORACLE, abstained=abstains(text))
+        return Report(text, question, tuple(checks), judge=ORACLE, abstained=abstains(text, question))
 
     def truthfulness(self, claims: Sequence[str]) -> list[float]:
         """1 for a claim that is true and 0 for one that is not; no model is that sure."""

@@ -98,7 +98,7 @@ def exact_report(text: str, question: str, finding: Callable[[str], Finding | No
         label = finding(sentence)
         claim = Claim(sentence, place.start, place.end, number, "unverifiable" if label is None else None)
         checks.append(Check(claim, (), None if label is None else Verdict(label, ORACLE)))
-    return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text))
+    return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text, question))
 
 
 def word_starts(words: str, start: int) -> tuple[int, ...]:

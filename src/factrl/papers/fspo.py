@@ -329,7 +329,7 @@ GOLD = (
     _case("reasoning too long to check", _ENDLESS, 0, 0, state="floored", spans=()),
     _case("a missing verdict masks", _RIGHT, 0, 0, _S, _GONE, state="masked"),
     _case("so do claims that could not be found", _RIGHT, 0, 0, state="masked", given={"verify": _lost}),
-    _case("an unreadable grade masks", _WRONG, 0, 0, replies=("Hm.",), state="masked"),
+    _case("an unreadable grade masks", _WRONG, 0, 0, replies=("Hm.", "Hm."), state="masked"),
     _case("mathematics: no evidence, no steps", _HALF, 1, 0, example=_SUM, variant="mixed", spans=()),
     _case("the answer alone", _RIGHT, 1, None, variant="outcome", spans=()),
     _case("the answer alone: no tags", "Warsaw", 0, None, variant="outcome", state="floored"),

@@ -290,7 +290,7 @@ GOLD = (
     _gold(
         "a letter A in a reply is no verdict",
         _ONE_ + _WRONG,
-        replies=("Incorrect. The prediction is a different city.",),
+        replies=("Incorrect. The prediction is a different city.",) * 2,
         state="masked",
     ),
     _gold("a failed judge masks", _ONE_ + _WRONG, state="masked", given={"grade": _fails}),

@@ -45,6 +45,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..abstention import asserted
+from ..answers import equals
 from ..errors import ConfigError, Unscored
 from ..extract.marks import content_words
 from ..grading import Grader
@@ -98,11 +99,14 @@ def robust(
     facts: dict[str, Any] = {"answer": found.answer, "label": found.label, "how": found.how}
     if found.floored:
         return Score({"outcome": floor, "fact": 0.0}, floored=found.floored, facts=facts)
-    if found.how == "abstention":
+    if found.label == "abstained" and found.how == "abstention":
         return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
-    right, guessed = found.label == "correct", found.label == "incorrect"
-    rest = asserted(said)
-    if guessed and rest == clean(said):  # it declines nothing
+    rest = asserted(said, example.question)
+    plain = rest == clean(said) or equals(said, example.answers) is not None  # it declines nothing
+    # Who declines is right with the bare answer alone: other words could be an abstention when wrong.
+    right = found.label == "correct" and (plain or equals(rest, example.answers) is not None)
+    guessed = not right and found.label != "abstained" and (plain or not found.partial)
+    if guessed and plain:
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     # An abstention is paid for what it tells the reader, a right answer for its reasons and for what it says
     # beyond an accepted answer, which comes first so that it is within the verifier's limit.
@@ -278,7 +282,7 @@ GOLD = (
         "a hedge claims nothing (D02)",
         _CURIE,
         _UNSURE + "<answer>It may be Paris, though possibly Lyon; sources differ.</answer>",
-        {"outcome": 0, "fact": 0},
+        {"outcome": -1, "fact": 0},
         replies=_NONE,
     ),
     Gold(
@@ -339,7 +343,7 @@ GOLD = (
         "an unreadable grade masks",
         _CURIE,
         _UNSURE + "<answer>Lyon</answer>",
-        replies=("Hm.",),
+        replies=("Hm.", "Hm."),
         state="masked",
     ),
     Gold(

@@ -299,10 +299,13 @@ GOLD = (
     _case("the last box is the answer", _CURIE, _TWO, 1),
     _case("the judge decides what rules cannot", _CURIE, _POLISH, 1, by=[_YES]),
     _case(
-        "a reply without a verdict masks the sample", _CURIE, _POLISH, by=["I would say it is NOT CORRECT."]
+        "a reply without a verdict masks the sample",
+        _CURIE,
+        _POLISH,
+        by=["I would say it is NOT CORRECT."] * 2,
     ),
     _case("letters and words of other verdicts do not count", _CURIE, _FRENCH, -1, by=[_VERBOSE]),
-    _case("a verdict in free text is none", _CURIE, _FRENCH, by=["Incorrect. It is a different city."]),
+    _case("a verdict in free text is none", _CURIE, _FRENCH, by=["Incorrect. It is a different city."] * 2),
     _case("'invalid question' is right where the question is", _PREMISE, "\\boxed{Invalid question}", 1),
     _case("and where it is the accepted answer", _TAGGED, "\\boxed{invalid question}", 1),
     _case("and wrong where it is not", _CURIE, "\\boxed{invalid question}", -1),
@@ -356,7 +359,7 @@ GOLD = (
     _case(
         "released: 'invalid question' is never right", _PREMISE, "\\boxed{invalid question}", -1, to="code"
     ),
-    _case("ours even there: no verdict masks the sample", _CURIE, _POLISH, to="code", by=["hm"]),
+    _case("ours even there: no verdict masks the sample", _CURIE, _POLISH, to="code", by=["hm"] * 2),
 )
 
 # In points, truthfulness = accuracy - hallucination.  "average" is that of four question sets with retrieval,

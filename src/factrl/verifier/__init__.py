@@ -174,7 +174,7 @@ class Verifier:
             checks=tuple(job.checks),
             judge=self.judge.identity,
             weak=self.judge.weak,
-            abstained=abstains(job.text),
+            abstained=abstains(job.text, job.question or None),
             floored=job.floored,
             failure=job.failure,
             seconds=seconds,

@@ -172,7 +172,7 @@ class _Group:
         others say beyond it is searched for afterwards."""
         readable = [job for job in self.jobs if len(job.text) <= self.verifier.max_chars]
         longest = max(readable, key=lambda job: len(job.text), default=None)
-        if longest is None or abstains(longest.text):
+        if longest is None or abstains(longest.text, longest.question or None):
             return []
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
         return [(longest, query) for query in (longest.question, *parts[: self.verifier.max_claims])]

@@ -1,0 +1,226 @@
+"""What a text names: the words of it that its question did not give and that talk of ignorance does not need.
+
+A word is new when it is neither grammar nor talk of what is not known (`refusal_words.toml`) nor in the
+question.  A name is a new word with a capital, and so are a date, a number and a quotation.  No pattern here
+repeats anything without bound.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+from factrl.answers import MONTHS, unaccented
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+LINE = "¶"
+"""A line end, which survives cleaning as a sign."""
+
+# A date beside one of these is the model's and no answer.
+_CUTOFF = (
+    *(
+        "cutoff",
+        "cut-off",
+        "knowledge",
+        "trained",
+        "training",
+        "updat",
+        "my data",
+        "wissen",
+        "stand",
+        "aktualisier",
+    ),
+    *(
+        "connaissances",
+        "entraîn",
+        "mes données",
+        "mise à jour",
+        "conocimiento",
+        "mis datos",
+        "entren",
+        "actualiz",
+    ),
+    *("conoscenze", "addestr", "aggiorn", "i miei dati", "conhecimento", "treina", "atualiz", "meus dados"),
+    *("截止", "截至", "训练", "知识", "学習", "データ", "更新"),
+)
+_IS = frozenset(
+    {
+        *("is", "was", "are", "were", "be", "been", "it's", "ist", "war", "sind", "waren", "est", "sont"),
+        *("était", "es", "era", "son", "è", "é", "são"),
+    }
+)
+TOKEN = re.compile(r"\d[\d.,/:]*|[^\W\d_]+(?:['-][^\W\d_]+)*|_+")
+_ELIDED = re.compile(
+    r"\b(?:l|d|n|m|j|s|t|c|qu|un|dell|all|nell|dall|sull|quest|jusqu|lorsqu|puisqu)'(?=\w)", re.I
+)
+_CONTRACTED = re.compile(r"(?:'(?:s|ve|d|ll|re|m)|n't)\b", re.I)
+_CANNOT = re.compile(r"\bcan't\b", re.I)
+_CITED = re.compile(r"\[[\d, ]{1,20}\]|\b\d{1,2}[.)](?= )")
+SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
+_QUOTATION = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,80}'(?!\w)|[「『《][^」』》]{1,80}[」』》]")
+_YEAR = re.compile(r"(?:19|20)\d\d\b")
+_KANA = re.compile(r"[\u3040-\u30ff]")
+_GERMAN = frozenset(
+    ("ich", "nicht", "der", "die", "das", "kein", "keine", "keinen", "ist", "und", "zu", "leider", "mir")
+)
+_NOUN_COMES = re.compile(
+    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
+)
+_ITEM = re.compile(rf"{LINE} ?(?:[-•·#]+|\d{{1,2}}[.)]) ?")
+
+
+@dataclass(frozen=True)
+class _Words:
+    """`refusal_words.toml`, read once."""
+
+    grammar: frozenset[str]
+    talk: frozenset[str]
+    stems: frozenset[str]
+    sources: frozenset[str]
+    chinese: re.Pattern[str]
+    japanese: re.Pattern[str]
+
+
+@cache
+def _words() -> _Words:
+    raw = tomllib.loads((Path(__file__).parent / "refusal_words.toml").read_text(encoding="utf-8"))
+    lists = {name: text.split() for name, text in raw.items()}
+    talk = [*lists["english"], *lists["european"]]
+    scripts = (sorted(lists[name], key=len, reverse=True) for name in ("chinese", "japanese"))
+    chinese, japanese = (re.compile("|".join(map(re.escape, words))) for words in scripts)
+    return _Words(
+        frozenset(lists["grammar"]),
+        frozenset(word for word in talk if not word.endswith("-")),
+        frozenset(word[:-1] for word in talk if word.endswith("-")),
+        frozenset(lists["sources"]),
+        chinese,
+        japanese,
+    )
+
+
+@lru_cache(maxsize=256)
+def words_of(question: str) -> frozenset[str]:
+    """The words and numbers of a question as they are compared, and its pairs of characters without case."""
+    text = unaccented(question)
+    words = {word[:5] for word in map(str.strip, TOKEN.findall(text)) for word in (word, *word.split("-"))}
+    pairs = {run[i : i + 2] for run in SCRIPT.findall(text) for i in range(len(run) - 1)}
+    return frozenset(words | pairs)
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text without elided articles and contracted verbs: `l'autrice` is one word."""
+    return TOKEN.findall(_CONTRACTED.sub(" ", _CANNOT.sub("cannot", _ELIDED.sub(" ", text))))
+
+
+def is_new(word: str, asked: frozenset[str], least: int = 2) -> bool:
+    """Whether a word is neither grammar nor talk of what is not known nor the question's.
+
+    Args:
+        least: letters of the shortest stem that counts: "verd-" does not make "Verdi" such talk.
+    """
+    return not (is_known(word, least) or word in _words().sources or is_asked(unaccented(word), asked))
+
+
+def is_asked(word: str, asked: frozenset[str]) -> bool:
+    """Whether the question has a word with the same first five letters."""
+    return word[:5] in asked or word.rstrip(".,:/")[:5] in asked
+
+
+def is_grammar(word: str) -> bool:
+    """Whether a casefolded word is one of grammar's small ones."""
+    return word in _words().grammar
+
+
+def is_known(word: str, least: int = 2) -> bool:
+    """Whether a casefolded word is grammar or talk of what is not known."""
+    return is_grammar(word) or _is_talk(word, least)
+
+
+def _is_talk(word: str, least: int = 2) -> bool:
+    stems = _words().stems
+    if word in _words().talk or word in stems:
+        return True
+    # A short stem has short endings: "law-" is no beginning of "lawyer".
+    sizes = range(len(word) - 1, least - 1, -1)
+    return any(word[:size] in stems for size in sizes if size > 4 or len(word) - size < 3)
+
+
+def says_nothing(clause: str, asked: frozenset[str]) -> bool:
+    """Whether a clause is made of nothing but talk of what is not known, grammar and the question's words."""
+    talk = since = given = 0
+    for token in words_in(_CITED.sub(" ", clause)):
+        word = token.casefold()
+        if SCRIPT.match(word):
+            rest = unexplained(word, asked)
+            if len(rest) > 1:
+                return False
+            talk += 2
+        elif is_grammar(word):
+            if word in _IS:
+                since = given = 0
+        elif _is_talk(word):
+            talk += 1
+            since += 1
+        elif word in _words().sources or is_asked(unaccented(word), asked):
+            given += 1
+        else:
+            return False
+    return talk > 1 and not (given and not since)
+
+
+def unexplained(word: str, asked: frozenset[str]) -> str:
+    """The characters of a run without spaces that neither the question nor such talk accounts for."""
+    kept = [True] * len(word)
+    for at in range(len(word) - 1):
+        if word[at : at + 2] in asked:
+            kept[at] = kept[at + 1] = False
+    rest = "".join(char if keep else " " for char, keep in zip(word, kept, strict=True))
+    talk = _words().japanese if _KANA.search(word) else _words().chinese
+    return "".join(talk.sub(" ", rest).split())
+
+
+def first_name(text: str, asked: frozenset[str], few: int = 0) -> str:
+    """The first name, date, number or quotation that the question did not give; empty without one.
+
+    Args:
+        few: words of a sentence up to which its first word is taken for a name too, if it is new.
+    """
+    text = _ITEM.sub(LINE, text)
+    german = len(_GERMAN.intersection(TOKEN.findall(text.casefold()))) > 1
+    return next((name for part in sentences(text) if (name := _named(part, asked, german, few))), "")
+
+
+def _named(sentence: str, asked: frozenset[str], german: bool, few: int) -> str:
+    """The first name, date, number or quotation of a sentence that the question did not give.
+
+    The first word has its capital from its place, and German nouns have theirs from grammar: behind an
+    article or an adjective, a capital tells nothing.
+    """
+    sentence = _CITED.sub(" ", sentence)
+    for quoted in _QUOTATION.findall(sentence):
+        if not all(is_asked(unaccented(word), asked) for word in words_in(quoted)):
+            return quoted
+    tokens = words_in(sentence)
+    folded = [token.casefold() for token in tokens]
+    dated = any(cutoff in sentence.casefold() for cutoff in _CUTOFF)
+    for place, (token, word) in enumerate(zip(tokens, folded, strict=True)):
+        if word[0].isdigit():
+            if not (dated and _YEAR.match(word)) and not is_asked(word, asked):
+                return token
+        elif token[0].isupper() and (place or len(tokens) <= few) and is_new(word, asked, least=5):
+            by_grammar = german and place and _NOUN_COMES.fullmatch(folded[place - 1])
+            if not (by_grammar or (dated and word in MONTHS)):
+                return token
+    return ""
+
+
+def sentences(text: str) -> list[str]:
+    """A text cut behind every sign that ends a sentence or a line."""
+    return re.split(rf"(?<=[.!?:。{LINE}])", text)

@@ -1,0 +1,107 @@
+"""What a text names without giving it as the answer: struck out, taken back, doubted, limited, one of two."""
+
+from __future__ import annotations
+
+import re
+
+from factrl.text import boxed
+from factrl.words import STOP_WORDS, Reading, read, stem
+
+_MONTHS = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
+_DATE = (
+    rf"(?:the |about |around |approximately |in |on |year |[$£€])*(?:{_MONTHS}\.? )?\d[\d.,/:-]{{0,30}}"
+    rf"(?:st|nd|rd|th)?(?: of)?(?: {_MONTHS},?(?: \d{{4}})?)?(?: \d{{4}}\b)?"
+)
+_STRUCK = re.compile(
+    r"~~[^~]{1,400}~~|<(s|del|strike)>[^<]{1,400}</\1>|\\(?:sout|st|cancel|xcancel|bcancel)\{[^{}]{1,400}\}"
+    r"|(?:\w[\u0335-\u0338])+|(?:!|[¬≠✗✘❌] ?)(?=\w)[\w '-]{1,200}",
+    re.I,
+)
+_TAKEN_BACK = re.compile(
+    r"\b(?:no,? wait|wait,? no|oh wait|hold on|scratch that|strike that|correction:|let me correct that"
+    r"|i take that back|(?:sorry, )?i (?:mean|meant)\b|my mistake|on second thought"
+    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? no[,.:]",
+    re.I,
+)
+_LIMIT = (
+    "before|after|prior to|until|at least|at most|more than|less than|fewer than|up to|no later than"
+    "|no earlier than"
+)
+_LIMITS = frozenset(map(stem, re.findall(r"[a-z]+", _LIMIT))) - STOP_WORDS - {stem("to"), stem("no")}
+_LIMITED = re.compile(rf"\b(?:{_LIMIT}) {_DATE}", re.I)
+# Of other languages: not, before and after.
+_FOREIGN = (
+    "не|до|после|nicht|vor|nach|pas|avant|après|antes de|después de|non|prima del?|dopo il|não|depois de"
+)
+_NOT_DATED = re.compile(rf"\b(?:not|isn't|wasn't|never|{_FOREIGN}) {_DATE}", re.I)
+_NEGATIONS = frozenset(map(stem, ("not", "never", "isn't", "wasn't", "don't", "didn't")))
+_NO_DOUBT = re.compile(r"\b(?:do not|don't|does not|doesn't|cannot|can't|no one|nobody) doubts?\b", re.I)
+_ITEM = re.compile(r", (?:and |or )?|; ?| or | / |/| - |\s?[•·|、；] ?")
+_DATE_OR = re.compile(rf"{_DATE},? or {_DATE}", re.I)
+_DOUBTED = re.compile(
+    r"(?:^|(?<=[.;!?,]))[^.;!?,]{0,80}\b(?:(?<!no )(?<!not )(?<!n't )(?<!without a )(?<!without )"
+    r"doubt(?:ful)?\b"
+    r"|(?:worst|wrong|bad|false|incorrect|unlikeliest) (?:\w+ )?(?:answer|guess|choice|response|option)\b"
+    r"|(?:anything|anyone|anybody|anywhere|everything|everyone|all|any \w+) (?:but|except)\b)[^.;!?]{0,200}"
+    r"|(?:^|(?<=[.;!?]))[^.;!?]{1,80}\b(?:is|was|would be) (?:simply |just |definitely )?"
+    r"(?:wrong|false|incorrect|untrue|not (?:right|correct|true|it))\b[^.;!?]{0,40}",
+    re.I,
+)
+
+
+def given(raw: str, known: frozenset[str]) -> str:
+    """A text without what it strikes out, takes back, doubts, limits or offers beside another date.
+
+    Args:
+        known: stems of the question's and the accepted answers' words; what they say themselves is left.
+    """
+    if raw.count("\\boxed") > 1 and boxed(raw, "first") != boxed(raw, "last"):
+        return ""
+    raw = _STRUCK.sub(" ", raw)
+    backs = list(_TAKEN_BACK.finditer(raw))
+    raw = raw[backs[-1].end() :] if backs else raw
+    raw = _DOUBTED.sub(" ", _NO_DOUBT.sub(" ", raw))
+    if "or" not in known:
+        raw = _DATE_OR.sub(
+            lambda match: " " if len(set(re.split(r",? or ", match[0].lower()))) > 1 else match[0], raw
+        )
+    if known.isdisjoint(_LIMITS):
+        raw = _LIMITED.sub(" ", raw)
+    return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
+
+
+def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
+    """The places of names joined by `or`, when some of them are accepted or asked for and some are not."""
+    found: set[int] = set()
+    if "or" in known:
+        return found
+    words, spelt = reading.words, reading.spelt
+    for place, word in enumerate(words):
+        if word != "or":
+            continue
+        named = {*_names_from(words, spelt, place, -1), *_names_from(words, spelt, place, 1)}
+        if len({words[side] in known for side in named}) == 2:
+            found |= named
+    return found
+
+
+def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
+    """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
+    found: list[int] = []
+    side = place + step
+    while 0 <= side < len(words) and abs(side - place) <= 40:
+        if spelt[side][:1].isupper() or words[side][0] == "#":
+            found.append(side)
+        elif spelt[side] != "," or step > 0:
+            break
+        side += step
+    return found
+
+
+def lists_candidates(raw: str, known: frozenset[str]) -> bool:
+    """Whether a text is nothing but three or more short items, most of which are not accepted."""
+    items = [item for item in _ITEM.split(raw.strip(" .")) if item]
+    if len(items) < 3 or max(item.count(" ") for item in items) > 3:
+        return False
+    accepted = sum(not known.isdisjoint(set(read(item).words) - STOP_WORDS - {"|"}) for item in items)
+    return accepted * 2 < len(items)
