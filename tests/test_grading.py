@@ -267,7 +267,7 @@ def test_invalid_question_can_be_the_accepted_answer() -> None:
     [
         ("correct", "the City of Light", "correct"),
         ("incorrect", "the City of Light", "incorrect"),
-        ("not_attempted", "what the sources give", "abstained"),
+        ("not_attempted", "better to ask somebody else about the question", "abstained"),
         ("not_attempted", "the City of Light", "incorrect"),  # who can be right can be wrong
         ("not_attempted", "a city on the river", "incorrect"),
     ],

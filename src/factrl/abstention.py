@@ -27,7 +27,7 @@ from typing import Literal
 from factrl import refusals as known
 from factrl.answers import final_answer, normalize_answer, normalize_released, unaccented
 from factrl.ignorance import declines_in_own_words, guessed, visible
-from factrl.naming import LINE, first_name, is_asked, is_known, says_nothing, words_of
+from factrl.naming import LINE, SCRIPT, first_name, is_asked, is_known, says_nothing, words_in, words_of
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 
 _MAX_CLAUSES = 256
@@ -62,11 +62,13 @@ class Stance:
         declines: by its form: a clause declines, and none asserts.  Such a text is never a right answer.
         names: the first thing that it names although it declines and the question did not; "" without one.
         asserted: what is left once the declining clauses are taken out; the cleaned text if none declines.
+        brief: a clause of a few words asserts, as an answer does.
     """
 
     declines: bool
     names: str
     asserted: str
+    brief: bool = False
 
     @property
     def abstains(self) -> bool:
@@ -106,6 +108,9 @@ _OF_ANYTHING = frozenset(
     f"{verb} {what} " for verb in ("is", "are") for what in ("not available", "unavailable")
 )
 _OF_ANYTHING |= frozenset(("is vague ", "is ambiguous "))
+_PLAINLY: _Kind = "asserts"
+_BRIEF = 5  # words
+_BRIEF_RUN = 8  # characters of a run without spaces
 # A clause that begins by declining and speaks of doubt denies the doubt: "No tengo dudas de que es Lyon".
 _NO_DOUBT = (" doubt", " dud", " zweifel", " doute", " dubb", " dúvid", "疑", "違いない")
 # It asks for a text about somebody and not for a name, a date or a number.
@@ -136,7 +141,7 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
         return Stance(False, "", clean(text))
     asked = frozenset("*") if question is None else words_of(question)
     plain = _PLAIN.fullmatch(text) and _CUES.isdisjoint(_word_set(text))
-    parts = [] if plain else list(_parts(text, asked))
+    parts = list(_parts(text, asked)) if not plain else [(clean(text), _PLAINLY)]
     declining = [part for part, kind in parts if kind == "declines"]
     if declining and question is None:
         asked |= words_of(" ".join(declining))
@@ -144,11 +149,18 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
     if declining and not any(kind == "asserts" for _, kind in parts):
         said = visible(text)
         return Stance(True, first_name(said, asked) or guessed(said.casefold(), asked), "")
-    if declines_in_own_words(text, asked, strict=strict) or (
-        (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts)
-    ):
+    brief = any(kind == "asserts" and _is_brief(part) for part, kind in parts)
+    # "Yes. I don't know": next to a phrase that declines, a few words are an answer.
+    if not (declining and brief) and declines_in_own_words(text, asked, strict=strict):
         return Stance(True, "", "")
-    return Stance(False, "", _kept(parts) if declining else clean(text))
+    if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts):
+        return Stance(True, "", "")
+    return Stance(False, "", _kept(parts) if declining else clean(text), brief)
+
+
+def _is_brief(clause: str) -> bool:
+    said = words_in(clause)
+    return 0 < len(said) <= _BRIEF and not any(SCRIPT.match(run) and len(run) > _BRIEF_RUN for run in said)
 
 
 def abstains(text: str, question: str | None = None) -> bool:
@@ -278,7 +290,7 @@ def _kind(clause: str, asked: frozenset[str]) -> _Kind:
             return "asserts" if any(doubt in whole for doubt in _NO_DOUBT) else "declines"
         if line.startswith(known.FILLERS + known.FILLERS_SPACELESS):
             reports = line.startswith(known.ADVERBIAL) and not known.FINITE.isdisjoint(line.split())
-            return "asserts" if reports and not says_nothing(whole, asked) else "filler"
+            return "asserts" if reports else "filler"
         opener = next(
             (opener for opener in known.OPENERS + known.OPENERS_SPACELESS if line.startswith(opener)), ""
         )

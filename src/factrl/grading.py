@@ -20,7 +20,7 @@ from typing import Any, Literal
 from factrl.abstention import says_invalid_question, stance
 from factrl.answers import equals, final_answer, is_contentless, matches
 from factrl.errors import DataError, LLMError, SetupError, Unscored
-from factrl.ignorance import names_nothing
+from factrl.ignorance import BARE, names_nothing
 from factrl.llm import LLM, Reply
 from factrl.measures import same_amount
 from factrl.mentions import MAX_MENTIONS, mentions
@@ -200,9 +200,9 @@ class Grader:
             self.probe and not false_premise and names_no_answer(question, answer, gold)
         ):
             return Grade("incorrect", answer, how="rules")
-        return self._judged(self.judge, question, answer, gold)
+        return self._judged(self.judge, question, answer, gold, said.brief)
 
-    def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> Grade:
+    def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str], brief: bool) -> Grade:
         forged = forges(answer)
         reply = self._reply(judge, question, answer, gold, 1 if forged else _ATTEMPTS)
         if reply is None:
@@ -215,8 +215,10 @@ class Grader:
             if swapped is None or swapped[0] == "correct":
                 self._check_judge(judge, question, answer, gold)
                 verdict, why = "incorrect", "the judge accepts it for a made-up accepted answer as well"
-        strict = self.form == "short"
-        names = verdict == "not_attempted" and not names_nothing(answer, words_of(question), strict=strict)
+        # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
+        names = verdict == "not_attempted" and (
+            brief or not names_nothing(answer, words_of(question), strict=len(answer) <= BARE)
+        )
         # What names something can be right, so it can be wrong as well.
         label = "incorrect" if names else _VERDICTS[verdict]
         return Grade(label, answer, how="judge", why=why, partial=names)

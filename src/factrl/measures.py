@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from factrl.words import UNITS, Reading, read
 
+_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
 _MAX_ANSWER = 1_024  # characters that are read
 
 
@@ -15,6 +17,8 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
     "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
     asks for goals.  A number without a unit that the question does not name either is only equal to itself.
     """
+    if _SIGNED.search(text):
+        return None
     query, said = read(question), read(text[:_MAX_ANSWER])
     asked = unit_asked(query)
     if not _only_amount(said, query):

@@ -20,6 +20,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
+_SHORT_RUN = 6  # characters of a run without spaces in which none may be new, as a name of two may be all
+# What follows is an answer, whatever it says.
+_ANSWERS = re.compile(
+    r"\b(?:answer|antwort|lösung|réponse|respuesta|risposta|resposta)(?: (?:is|was|ist|war|est|es|è|é)\b|:)"
+)
 LINE = "¶"
 """A line end, which survives cleaning as a sign."""
 
@@ -154,12 +159,14 @@ def _is_talk(word: str, least: int = 2) -> bool:
 
 def says_nothing(clause: str, asked: frozenset[str]) -> bool:
     """Whether a clause is made of nothing but talk of what is not known, grammar and the question's words."""
+    if _ANSWERS.search(clause.casefold()):
+        return False
     talk = since = given = 0
     for token in words_in(_CITED.sub(" ", clause)):
         word = token.casefold()
         if SCRIPT.match(word):
             rest = unexplained(word, asked)
-            if len(rest) > 1:
+            if len(rest) > (len(word) > _SHORT_RUN):
                 return False
             talk += 2
         elif is_grammar(word):

@@ -20,7 +20,7 @@ _STRUCK = re.compile(
 _TAKEN_BACK = re.compile(
     r"\b(?:no,? wait|wait,? no|oh wait|hold on|scratch that|strike that|correction:|let me correct that"
     r"|i take that back|(?:sorry, )?i (?:mean|meant)\b|my mistake|on second thought"
-    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? no[,.:]",
+    r"|(?<=\? )i doubt (?:it|that|so)\b)|\? (?:no|never|hardly|no way|not at all)\b[,.:]?",
     re.I,
 )
 _LIMIT = (
@@ -29,6 +29,15 @@ _LIMIT = (
 )
 _LIMITS = frozenset(map(stem, re.findall(r"[a-z]+", _LIMIT))) - STOP_WORDS - {stem("to"), stem("no")}
 _LIMITED = re.compile(rf"\b(?:{_LIMIT}) {_DATE}", re.I)
+# Before a name these say something of another; in a text of a few words it is all that is said.
+_BESIDE = (
+    rf"{_LIMIT}|over|under|above|below|beyond|short of|near|next to|close to|hardly|barely|no|anything"
+    r"|sans|ohne|keine?|niet|inte|ikke|nie|nem|ei|nu|değil|не|до|после|nicht|vor|nach|pas|avant|après"
+    "|antes de|después de|non|prima di|dopo|não|depois de|someone like|somebody like|不是|لا|ليس|नहीं"
+    "|לא"
+)
+_BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))(?:{_BESIDE}) [\w' -]{{1,80}}", re.I)
+_BRIEF = 60  # characters
 # Of other languages: not, before and after.
 _FOREIGN = (
     "не|до|после|nicht|vor|nach|pas|avant|après|antes de|después de|non|prima del?|dopo il|não|depois de"
@@ -41,10 +50,11 @@ _DATE_OR = re.compile(rf"{_DATE},? or {_DATE}", re.I)
 _DOUBTED = re.compile(
     r"(?:^|(?<=[.;!?,]))[^.;!?,]{0,80}\b(?:(?<!no )(?<!not )(?<!n't )(?<!without a )(?<!without )"
     r"doubt(?:ful)?\b"
+    r"|(?:impossible|unlikely|improbable) that\b|(?:nobody|no one) (?:believes|thinks|says)\b"
     r"|(?:worst|wrong|bad|false|incorrect|unlikeliest) (?:\w+ )?(?:answer|guess|choice|response|option)\b"
     r"|(?:anything|anyone|anybody|anywhere|everything|everyone|all|any \w+) (?:but|except)\b)[^.;!?]{0,200}"
     r"|(?:^|(?<=[.;!?]))[^.;!?]{1,80}\b(?:is|was|would be) (?:simply |just |definitely )?"
-    r"(?:wrong|false|incorrect|untrue|not (?:right|correct|true|it))\b[^.;!?]{0,40}",
+    r"(?:wrong|false|incorrect|untrue|not (?:right|correct|true|it|the answer|the one))\b[^.;!?]{0,40}",
     re.I,
 )
 
@@ -67,6 +77,8 @@ def given(raw: str, known: frozenset[str]) -> str:
         )
     if known.isdisjoint(_LIMITS):
         raw = _LIMITED.sub(" ", raw)
+    if len(raw) <= _BRIEF and known.isdisjoint(map(stem, re.findall(r"\w+", _BESIDE))):
+        raw = _BESIDE_IT.sub(" ", raw)
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
 
 
