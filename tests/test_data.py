@@ -72,7 +72,7 @@ def refusal(tmp_path: Path, *rows: Any, **options: Any) -> str:
         ({"question": "Q", "target": "a", "false_premise": True}, Example("Q", ("a",), false_premise=True)),
         ({"question": " Q\n", "gold": [" a ", None, "", "a"], "ook": None}, Example("Q", ("a",))),
         ({"question": "Q", "answers": '["a", "b"]'}, Example("Q", ("a", "b"))),  # PopQA
-        ({"question": "Q", "answers": '["a" is a list'}, Example("Q", ('["a" is a list',))),
+        ({"question": "Q", "answers": "[a] is a list"}, Example("Q", ("[a] is a list",))),
         ({"question": "Q", "answers": "[1, 2]"}, Example("Q", ("[1, 2]",))),
         ({"question": "Q", "answers": [1.5, 0]}, Example("Q", ("1.5", "0"))),
         ({"question": "Q", "answers": ["a"], "title": ["x"]}, Example("Q", ("a",), meta={"title": ["x"]})),
@@ -85,6 +85,12 @@ def test_usual_columns_are_recognised(tmp_path: Path, row: dict[str, Any], expec
     assert example.id == (expected.id or example.id)
     for column, value in expected.meta.items():
         assert example.meta[column] == value
+
+
+@pytest.mark.parametrize("cell", ['["Paris", "Lyon', "['Paris', 'Lyon']", ' ["a" is a list', '["' * 100_000])
+def test_a_list_that_cannot_be_read_is_no_literal_answer(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(DataError, match=r"row 1: answers is .* it starts like a list in JSON"):
+        load(tmp_path, {"question": "Q", "answers": cell})
 
 
 def test_what_is_not_used_goes_to_meta_untouched(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ id of its own is an error that names the row.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -252,9 +251,12 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
 
 def _answers(value: Any, where: str) -> tuple[str, ...]:
     """Accepted answers in a cell: text, a number, a list of those, or such a list written as JSON (PopQA)."""
-    if isinstance(value, str) and value.startswith('["'):
-        with contextlib.suppress(ValueError, RecursionError):  # an answer may merely start like a list
+    if isinstance(value, str) and value.lstrip().startswith(('["', "['")):
+        try:
             value = json.loads(value)
+        except (ValueError, RecursionError):
+            hint = "it starts like a list in JSON and cannot be read as one; write the answers as a list"
+            raise DataError(f"{where} is {value[:80]!r}; {hint}") from None
     if isinstance(value, Mapping):
         column, inner = where.rsplit(" ", 1)[-1], ", ".join(map(str, value))
         raise DataError(

@@ -118,7 +118,7 @@ def boxed(text: str, which: Which = "last") -> Slice | None:
 
     A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count, or, when
     there is none of these, `\boxed …$` on one line, as graders of mathematics accept it.  Of nested
-    boxes the first is the outer one and the last the inner one.
+    boxes it is the outer one, so that nothing is said around an answer that is not read.
     """
     if "\\boxed" not in text and "\\fbox" not in text:
         return None
@@ -157,6 +157,9 @@ def _braced(text: str, which: Which) -> tuple[int, int] | None:
     if not closed.size:
         return None
     start = int(closed[0 if which == "first" else -1])
+    around = np.minimum.accumulate(depth[:start][::-1])[::-1]  # the lowest depth from each place to the box
+    outer = closed[:-1][around[closed[:-1]] >= depth[closed[:-1]]] if which == "last" else closed[:0]
+    start = int(outer[0]) if outer.size else start
     return start + 1, start + int(np.argmax(depth[start:] < depth[start]))
 
 
