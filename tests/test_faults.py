@@ -7,6 +7,7 @@ breaker probes every 50 ms here, every 5 s by default.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import subprocess
@@ -15,6 +16,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from factrl.errors import ConfigError, LLMError
 from factrl.http import JSONClient, Unreadable
 from factrl.llm import FakeLLM, Message, Reply, preflight
 from factrl.openai_compatible import OpenAICompatible
-from fault_server import Fault, FaultServer, answers, says
+from fault_server import Fault, FaultServer, answers, completion, says
 
 PROBES = 0.05
 Serve = Callable[..., FaultServer]
@@ -263,8 +266,27 @@ def test_f06_a_wait_of_ten_minutes_opens_the_breaker(serve: Serve) -> None:
     assert isinstance(first, LLMError)
     assert (first.cause, first.facts["attempts"]) == ("http_429", 1)
     assert causes(others) == {"breaker_open": 19}
-    assert len(server.requests) == 1
+    assert 2 <= len(server.requests) <= 2 + 0.3 / PROBES
     assert llm.paused
+
+
+WAITS = {name: name for name in ("3600", "999999999", "1e9", "-3600", "soon", "nan", "")} | {
+    "400 digits": "9" * 400,
+    "a date in a year": format_datetime(datetime.now(timezone.utc) + timedelta(days=365), usegmt=True),
+}
+
+
+@pytest.mark.fault("F06")
+@pytest.mark.parametrize("wait", WAITS)
+def test_f06_whatever_the_wait_a_server_that_is_well_again_is_found(serve: Serve, wait: str) -> None:
+    failing = [answers(status, {}, retry_after=WAITS[wait]) for status in (429, 503, 529, 503)]
+    server = serve(*failing, says())
+    llm = client(server, max_concurrency=1)
+    told = causes(batch(llm, 20))
+    assert told.total() == 20
+    assert told["fine"] >= 19  # the first one may have been told to wait for too long
+    assert len(server.requests) <= 20 + 4
+    assert not llm.paused
 
 
 # ---------------------------------------------------------------- a server that fails now and then
@@ -535,6 +557,46 @@ def test_a_server_that_does_not_count_is_counted_for(serve: Serve, usage: Any) -
     assert 1000 <= llm.usage.tokens_in <= 1020
     assert llm.usage.tokens_out == 100
     assert llm.usage.cost_usd == pytest.approx((llm.usage.tokens_in + 100) / 1e6)
+
+
+NUMBERS = ["1" + "0" * 400, "-1" + "0" * 400, "1" + "0" * 4000, "1" + "0" * 5000, "1e999", "100000000"]
+ODD = [*NUMBERS, "-7", "7.5", "1e2", "true", "NaN", "-Infinity", '"7"', "[7]", '{"7": 7}', "null"]
+
+
+@pytest.mark.fault("F14")
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:9])
+def test_f14_what_a_server_says_of_itself_ends_no_call_and_no_wait(serve: Serve, odd: str) -> None:
+    usage = {"prompt_tokens": "ODD", "completion_tokens": "ODD", "total_tokens": "ODD", "cost": "ODD"}
+    logprobs = {"content": [{"token": "f", "logprob": "ODD"}], "ODD": "ODD"}
+    document = completion(usage=usage, created="ODD", id="ODD", model="ODD", service_tier="ODD")
+    document["choices"][0] |= {"index": "ODD", "logprobs": logprobs}
+    headers = {"x_request_id": odd, "x_ratelimit_remaining_tokens": odd, "x_ratelimit_reset_tokens": odd}
+    body = json.dumps(document).replace('"ODD":', '"x":').replace('"ODD"', odd).encode()
+    server = serve(answers(200, body, retry_after=odd, **headers))
+    llm = client(server, max_concurrency=1, tpm=600_000, price=(1.0, 1.0), max_cost_usd=1.0, max_attempts=2)
+    prompt = len(json.dumps(question(0)))
+
+    async def all_of_them() -> list[Any]:
+        asked = [llm.acomplete(question(n), max_tokens=20) for n in range(10)]
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+
+    assert [type(told) for told in asyncio.run(all_of_them())] == [Reply] * 10
+    assert llm.usage.tokens_in <= 10 * (prompt + 1200)
+    assert llm.usage.tokens_out <= 10 * max(20, len(body))
+    assert llm.usage.cost_usd is not None
+    assert llm.usage.cost_usd < 1.0
+
+
+@pytest.mark.fault("F14")
+def test_f14_a_count_beyond_what_was_allowed_is_paid_for_as_far_as_it_can_be(serve: Serve) -> None:
+    usage = {"prompt_tokens": 10**8, "completion_tokens": 10**8}
+    llm = client(serve(says("x" * 100, usage=usage)))
+    reply = llm.complete([{"role": "user", "content": "y" * 5000}], max_tokens=1000)
+    assert 5000 <= (reply.tokens_in or 0) <= 5000 + 1200
+    assert reply.tokens_out == 1000
+    assert (llm.usage.tokens_in, llm.usage.tokens_out) == (reply.tokens_in, reply.tokens_out)
+    reply = llm.complete(question(0), max_tokens=10)  # a server that allows itself more shows it
+    assert 100 <= (reply.tokens_out or 0) <= 300
 
 
 def test_what_was_sent_is_counted(serve: Serve) -> None:

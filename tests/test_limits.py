@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import selectors
 import time
 from bisect import bisect
+from collections.abc import Coroutine, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,14 +151,6 @@ def test_what_began_before_it_closed_is_old_news() -> None:
     assert not breaker.is_open
 
 
-def test_a_server_that_names_a_time_is_not_probed_before() -> None:
-    breaker = Breaker(Trips())
-    breaker.open(now=0.0, wait=600.0)
-    assert breaker.probe_at == 600.0
-    breaker.open(now=1.0)  # another failure does not shorten it
-    assert breaker.probe_at == 600.0
-
-
 # ---------------------------------------------------------------- the queue
 
 
@@ -295,10 +290,127 @@ def test_a_server_that_asks_for_too_long_counts_as_down() -> None:
         door = gate()
         door.leave(await door.enter(), "refused", wait=600.0)
         assert door.breaker.is_open
-        assert door.breaker.probe_at - time.monotonic() > 590
         assert door.slots.limit == 1
 
     asyncio.run(main())
+
+
+class Clock(selectors.DefaultSelector):
+    """Nobody sleeps: where an event loop would, its time goes on at once."""
+
+    now, rounds = 1000.0, 0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready, self.rounds = super().select(0), self.rounds + 1
+        assert self.rounds < 10_000, "somebody waits for ever"
+        self.now += 0.0 if ready else timeout or 0.0
+        return ready
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """The clock of the queue and of the event loop that the test runs."""
+    clock = Clock()
+    monkeypatch.setattr("factrl.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
+    yield clock
+    clock.close()
+
+
+def by_the(clock: Clock, main: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.SelectorEventLoop(clock)
+    loop.time = lambda: clock.now  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        loop.run_until_complete(main)
+    finally:
+        loop.close()
+
+
+@pytest.mark.fault("F06")
+@pytest.mark.parametrize("wait", [None, 0.0, 30.0, 60.0, 60.1, 3600.0, 1e9, math.inf])
+def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(clock: Clock, wait: float | None) -> None:
+    async def main() -> None:
+        door = gate(trips=Trips(), pause=900.0)
+        await fail(door, 20)
+        opened, probes = clock.now, []
+
+        async def caller() -> float:
+            while True:
+                turn = await door.enter(again=True)
+                if clock.now > opened + 22:  # then it is well
+                    door.leave(turn, "served")
+                    return clock.now
+                probes.append(clock.now - opened)
+                assert turn.probe
+                door.leave(turn, "refused", wait=wait)
+
+        done = await asyncio.gather(*[caller() for _ in range(30)])
+        assert probes == pytest.approx([5, 10, 15, 20])
+        assert done == pytest.approx([opened + 25] * 30)
+        assert not door.breaker.is_open
+
+    by_the(clock, main())
+
+
+@pytest.mark.fault("F06")
+@pytest.mark.parametrize("wait", [60.1, 3600.0, 1e9, math.inf])
+def test_a_wait_that_is_too_long_opens_for_five_seconds(clock: Clock, wait: float) -> None:
+    async def main() -> None:
+        door = gate(trips=Trips(), pause=900.0)
+        both = [await door.enter(), await door.enter()]
+        began = clock.now
+        for turn in both:
+            door.leave(turn, "refused", wait=wait)
+        turn = await door.enter()
+        assert (turn.probe, clock.now - began) == (True, pytest.approx(5))
+        door.leave(turn, "served")
+        assert not (await door.enter()).probe
+        assert clock.now - began == pytest.approx(5)
+
+    by_the(clock, main())
+
+
+@pytest.mark.fault("F14")
+@pytest.mark.parametrize(
+    "used", [10**400, 10**8, 101, math.inf, math.nan, -(10**400), -1], ids=lambda used: str(used)[:9]
+)
+def test_a_count_that_cannot_be_keeps_nobody_waiting(clock: Clock, used: float) -> None:
+    async def main() -> None:
+        door = gate(tpm=6000, max_concurrency=1)  # a hundred a second
+        turn, began = await door.enter(tokens=100), clock.now
+        waiting = [asyncio.ensure_future(door.enter(tokens=100)) for _ in range(3)]
+        await settled()
+        door.leave(turn, "served", used=used)
+        for seconds, waiter in enumerate(waiting, start=1):
+            turn = await waiter
+            assert clock.now - began == pytest.approx(seconds)  # as if it had said nothing
+            door.leave(turn, "served", used=used)
+        assert door.slots.active == 0
+
+    by_the(clock, main())
+
+
+@pytest.mark.fault("F14")
+@pytest.mark.parametrize("probe", [False, True])
+def test_an_error_at_the_gate_keeps_nobody_waiting(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, probe: bool
+) -> None:
+    async def main() -> None:
+        door = gate(max_concurrency=1)
+        if probe:
+            await fail(door, 4)
+        turn = await door.enter()
+        assert turn.probe == probe
+        waiting = [asyncio.ensure_future(door.enter()) for _ in range(3)]
+        await settled()
+        with monkeypatch.context() as patch:
+            patch.setattr(door.slots, "served", lambda: float(10**400))
+            with pytest.raises(OverflowError):
+                door.leave(turn, "served")
+        for waiter in waiting:
+            door.leave(await asyncio.wait_for(waiter, 10), "served")
+        assert door.slots.active == 0
+
+    by_the(clock, main())
 
 
 def test_requests_and_tokens_per_minute_are_kept() -> None:

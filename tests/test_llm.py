@@ -124,6 +124,28 @@ def test_text_can_always_be_written_to_a_file(serve: Any) -> None:
     assert client(server).complete([{"role": "user", "content": "\udc00"}]).text.encode()
 
 
+HALF = r'{"choices": [{"message": {"content": "a\ud83d"}, "finish_reason": "stop"}], "model": "\ud83d"}'
+
+
+@pytest.mark.fault("F14")
+def test_what_a_server_calls_itself_can_be_written_to_a_file_too(serve: Any) -> None:
+    reply = client(serve(answers(200, HALF.encode()))).complete(ASK)
+    assert (reply.text, reply.model) == ("a?", "?")
+    reply = client(serve(says("b", "\ud83d", model="m" * 5000, id="i\ud83d\n"))).complete(ASK)
+    assert (reply.finish_reason, reply.model, reply.request_id) == ("?", "m" * 200, "i?")
+
+
+@pytest.mark.fault("F14")
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize("depth", [70, 400, 2000, 500_000])
+def test_a_deep_reply_is_unreadable(serve: Any, opening: str, depth: int) -> None:
+    closing = "]" if opening == "[" else "}"
+    deep = f"{opening * depth}1{closing * depth}" if depth * len(opening) < 900_000 else opening * depth
+    document = json.dumps(completion()).replace('"served"', deep)
+    error = failure(client(serve(answers(200, document.encode()))))
+    assert error.cause == "bad_body"
+
+
 def test_compressed_replies_are_read(serve: Any) -> None:
     body = gzip.compress(json.dumps(completion("zipped")).encode())
     assert client(serve(answers(200, body, content_encoding="gzip"))).complete(ASK).text == "zipped"
@@ -522,13 +544,23 @@ def test_an_interrupted_caller_leaves_no_request_behind(serve: Any) -> None:
     assert until(lambda: server.active == 0)
 
 
-def test_a_collected_client_closes_its_connections(serve: Any) -> None:
+def test_a_collected_client_leaves_no_request_and_no_session_behind(serve: Any) -> None:
     server = serve(says())
     llm = client(server)
     llm.complete(ASK)
-    assert server.connections == 1
+    [line] = llm._http._lines.values()
     del llm
     gc.collect()
+    assert until(lambda: line.connections.session.closed)
+
+
+@pytest.mark.fault("F17")
+def test_every_request_has_a_connection_of_its_own(serve: Any) -> None:
+    server = serve(answers(500, b""), says())
+    llm = client(server)
+    for _ in range(2):
+        llm.complete(ASK)
+    assert [request.headers["connection"] for request in server.requests] == ["close"] * 3
     assert until(lambda: server.connections == 0)
 
 

@@ -72,6 +72,12 @@ def test_a_result_without_a_snippet_says_nothing(servers: list[FaultServer]) -> 
     ]
 
 
+@pytest.mark.fault("F14")
+def test_a_passage_can_always_be_written_to_a_file(servers: list[FaultServer]) -> None:
+    half = {"snippet": "Born \ud83d.", "title": "\udc00", "link": "\ud83d", "position": 10**400}
+    assert ask(servers, answers(200, {"organic": [half]})) == [Passage("Born ?.", title="?", source="?")]
+
+
 CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
 
 

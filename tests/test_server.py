@@ -242,6 +242,13 @@ LIES = {
     "text": {"results": [{**GOOD, "value": "1"}]},
     "other state": {"results": [{**GOOD, "state": "fine"}]},
     "span beyond": {"results": [{**GOOD, "spans": [{"start": 0, "end": 99, "sign": 1}]}]},
+    "a number of 400 digits": {"results": [{**GOOD, "value": 10**400, "terms": {"a": 10**400}}]},
+    "a span that ends nowhere": {"results": [{**GOOD, "spans": [{"start": 0, "end": 10**400, "sign": 1}]}]},
+    "a term without a name": {"results": [{**GOOD, "terms": [[7, 1.0]]}]},
+    "a label that is a list": {"results": [{**GOOD, "facts": {"label": ["correct"]}}]},
+    "facts without a bottom": json.dumps({"results": [{**GOOD, "facts": {"deep": "DEEP"}}]})
+    .replace('"DEEP"', "[" * 400 + "]" * 400)
+    .encode(),
     "page": b"<html>ok</html>",
     "list": [1.0],
 }

@@ -6,6 +6,7 @@ Nothing here trusts the server: a body may be endless, a bomb, another protocol 
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 BODY_LIMIT = 1 << 20  # bytes after decompression; a verdict needs a few hundred
+_DEPTH = 64  # lists and objects inside one another; a completion has five
+_DIGITS = 18  # of a whole number, which then fits into 64 bits
 _RETRIED = frozenset({408, 409, 424, 425, 429})
 _REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
 _CONTEXT_LENGTH = re.compile(r"context[ _-]?(length|window|size)|too many tokens|prompt is too long", re.I)
@@ -60,12 +63,15 @@ class Unreadable(Failure):
 async def document_of(response: aiohttp.ClientResponse) -> Any:
     """The JSON of a 2xx reply.
 
+    Nothing in it breaks what comes later: numbers are finite, null or infinite instead of too long to reckon
+    with, texts can be written to a file, and nothing lies deeper than a recursion goes.
+
     Raises:
         Unreadable: it is too long, broken, something else or an error in disguise.
     """
     body = await _body_of(response)
     try:
-        document = json.loads(body)
+        document = _tamed(json.loads(body, parse_int=_whole, parse_constant=lambda _: None))
     except (ValueError, RecursionError) as error:  # RecursionError: 1 MiB of opening brackets
         start = excerpt(body[:80].decode("utf-8", "replace"))
         raise Unreadable(f"answered with something other than JSON: {start!r}") from error
@@ -94,6 +100,25 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
 def excerpt(text: str) -> str:
     """Others' text made fit for a log: printable, one line, at most 200 characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())[:200]
+
+
+def _whole(digits: str) -> float:
+    return int(digits) if len(digits) <= _DIGITS else math.inf
+
+
+def _tamed(value: Any, depth: int = 0) -> Any:
+    """JSON with every half of a surrogate pair, which it can spell and files cannot hold, replaced.
+
+    Raises:
+        ValueError: it is nested too deeply.
+    """
+    if depth > _DEPTH:
+        raise ValueError(f"more than {_DEPTH} lists and objects lie inside one another")
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_tamed(key): _tamed(inner, depth + 1) for key, inner in value.items()}
+    return [_tamed(inner, depth + 1) for inner in value] if isinstance(value, list) else value
 
 
 async def _body_of(response: aiohttp.ClientResponse) -> bytes:
@@ -137,11 +162,11 @@ def _message_of(document: Any) -> str:
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     """Seconds that the server asks to wait; None when it did not say, or nothing readable."""
     value = response.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", value):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
         return float(value)
     try:
         when = parsedate_to_datetime(value)
+        when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+        return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
-    when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-    return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())

@@ -84,11 +84,11 @@ class Breaker:
         self.open(now)
         return True
 
-    def open(self, now: float, wait: float = 0.0) -> None:
-        """Open, or stay open: the next probe goes after `wait` seconds, and never before `probe_every`."""
+    def open(self, now: float) -> None:
+        """Open, or stay open: the next probe goes after `probe_every`, whatever the server asks for."""
         if self.opened_at is None:
             self.opened_at = now
-        self.probe_at = max(self.probe_at, now + max(wait, self._trips.probe_every))
+        self.probe_at = now + self._trips.probe_every
 
     def close(self, now: float) -> None:
         """Start afresh."""

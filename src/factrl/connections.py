@@ -1,5 +1,10 @@
 """The open connections of one process to one server: made on the background loop, closed at the end, left to
-the parent in a forked child."""
+the parent in a forked child.
+
+Each request has a connection of its own, which is closed behind its reply.  HTTP/1.1 tells replies apart by
+their order alone: on a connection that is kept, one that nobody asked for becomes the answer to the next
+question, and every later one is the answer to the question before.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,6 @@ from yarl import URL
 from factrl.background import background_loop
 from factrl.errors import ConfigError
 
-KEEPALIVE = 4.0  # seconds; uvicorn, and with it vLLM, closes idle connections after 5
-
 
 class Connections:
     """Connections to one server; belong to the process and the event loop that made them.
@@ -36,7 +39,7 @@ class Connections:
         self.proxy: dict[str, Any] = {"proxy": proxy, "proxy_headers": login} if proxy else {}
         self.session = aiohttp.ClientSession(
             headers=login if url.scheme == "http" else None,  # with https only the proxy itself may see it
-            connector=_Connector(),
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None),
             auto_decompress=False,
@@ -46,18 +49,6 @@ class Connections:
     def close(self) -> Future[None]:
         """Begin to close them, from any thread."""
         return asyncio.run_coroutine_threadsafe(self.session.close(), background_loop())
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Connections that a forked child leaves alone: closing them there would deafen its parent's loop."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=0, keepalive_timeout=KEEPALIVE)
-        self._made_by = os.getpid()
-
-    def __del__(self, *args: Any) -> None:
-        if os.getpid() == self._made_by:
-            super().__del__(*args)
 
 
 def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:

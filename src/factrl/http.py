@@ -108,7 +108,7 @@ class JSONClient:
         """
         call = Call(limits or self.limits)
         if spent := self.meter.no_more_calls():
-            raise self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
+            raise self._over_budget(spent, call)
         self.meter.calls += 1
         return call
 
@@ -151,8 +151,9 @@ class JSONClient:
                 return await self._send(line, turn, call, request, read)
             except Failure as error:
                 failure = error
-            hopeless = not failure.retry or (failure.wait or 0.0) > RETRY_AFTER_LIMIT
-            if hopeless or call.attempts >= call.limits.max_attempts:
+            # Whoever is told to go away for long does; a probe's caller waits with all others.
+            too_long = not turn.probe and (failure.wait or 0.0) > RETRY_AFTER_LIMIT
+            if not failure.retry or too_long or call.attempts >= call.limits.max_attempts:
                 raise self.error(failure, call)
             if not line.gate.breaker.is_open:  # else the next turn is what there is to wait for
                 wait = failure.wait or call.backoff()
@@ -173,9 +174,6 @@ class JSONClient:
         if turn is None:
             down = f"was down for longer than pause = {call.limits.pause:g} s"
             raise self.error(Failure("breaker_open", down), call)
-        if spent := self.meter.no_more_requests():
-            gate.leave(turn, "dropped")
-            raise self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
         return turn
 
     async def _send(
@@ -185,14 +183,17 @@ class JSONClient:
 
         Raises:
             Failure: no usable reply.
+            LLMError: `budget`.
         """
-        self.meter.requests += 1
-        self.meter.retries += call.requests > 0
-        call.begin(turn)
         began = time.monotonic()
         outcome: Outcome = "dropped"
         wait, why, used = None, "", None
         try:
+            if spent := self.meter.no_more_requests():
+                raise self._over_budget(spent, call)
+            self.meter.requests += 1
+            self.meter.retries += call.requests > 0
+            call.begin(turn)
             limit = call.limits.timeout_attempt if turn.probe else call.left_for_attempt()
             result = await self._attempt(line, request, read, limit)
             outcome, used = "served", call.tokens
@@ -255,6 +256,9 @@ class JSONClient:
             request_id=failure.request_id,
             base_url=self.base_url,
         )
+
+    def _over_budget(self, spent: str, call: Call) -> LLMError:
+        return self.error(Failure("budget", f"is not asked any more: {spent}; raise it to go on"), call)
 
     def _line(self) -> _Line:
         """The connections of this process; only ever called on the background loop."""

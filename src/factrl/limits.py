@@ -220,42 +220,50 @@ class Gate:
 
         Args:
             wait: seconds that the server asked for, for all callers.
-            used: tokens that the request used in the end.
+            used: tokens that the request used, as the server says; more than it took is not believed.
             why: what went wrong, for the log.
         """
         now = time.monotonic()
+        try:
+            self._learn(turn, outcome, wait, used, why, now)
+        finally:  # whatever became of this one, the others have their turn
+            self.slots.active -= 1
+            self._probing = self._probing and not turn.probe
+            self._pump(now)
+
+    def _learn(
+        self, turn: Turn, outcome: Outcome, wait: float | None, used: float | None, why: str, now: float
+    ) -> None:
         if outcome == "served":
             self.slots.served()
         elif outcome == "refused" and not turn.probe:  # a probe is one request already
             self.slots.refused(turn.began, now)
-        self.slots.active -= 1
-        if used is not None:
+        if used is not None and 0 <= used < turn.tokens:
             self._tokens.take(used - turn.tokens, now)
         if wait is not None and wait <= RETRY_AFTER_LIMIT:
             self._held_until = max(self._held_until, now + wait)
         if turn.probe:
-            self._after_probe(outcome, wait, now)
-        elif wait is not None and wait > RETRY_AFTER_LIMIT:
-            self._open(now, f"it asks to wait {wait:.0f} s", wait)
+            self._after_probe(outcome, now)
+        elif wait is not None and wait > RETRY_AFTER_LIMIT and not self.breaker.is_open:
+            self._open(now, f"it asks to wait {wait:.0f} s")
         else:
             # A refusal that says when to come back is neither good nor bad: the server is well.
             counts = outcome == "served" or (outcome != "dropped" and wait is None)
             if counts and self.breaker.record(outcome != "served", turn.began, now):
                 self._open(now, why)
-        self._pump(now)
 
-    def _after_probe(self, outcome: Outcome, wait: float | None, now: float) -> None:
-        self._probing = False
+    def _after_probe(self, outcome: Outcome, now: float) -> None:
         if outcome == "served":
             _LOG.warning("%s answers again after %.1f s; going on", self._name, now - self._opened_at())
             self.breaker.close(now)
+            self._held_until = -math.inf  # it is back before the time that it named
         elif outcome == "dropped":
             self.breaker.probe_at = now  # nothing was learnt
         else:
-            self.breaker.open(now, wait or 0.0)
+            self.breaker.open(now)
 
-    def _open(self, now: float, why: str, wait: float = 0.0) -> None:
-        self.breaker.open(now, wait)
+    def _open(self, now: float, why: str) -> None:
+        self.breaker.open(now)
         self.slots.collapse(now)
         _LOG.warning("%s is down (%s); calls wait up to %.0f s for it", self._name, why, self._pause)
 

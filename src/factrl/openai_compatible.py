@@ -21,6 +21,7 @@ from factrl.limits import Limits
 from factrl.llm import SPEC_EXAMPLE, Message, Reply
 from factrl.usage import BYTES_PER_TOKEN, Meter, Price, Usage
 
+_TEMPLATE = 1024  # tokens that a chat template may add to what was sent
 _UNFINISHED = ("length", "content_filter", "abort")  # ends after which more would have come
 
 
@@ -152,14 +153,14 @@ class OpenAICompatible:
 
     async def _ask(self, request: dict[str, Any], call: Call) -> Reply:
         def read(document: Any) -> Reply:
+            told_in, told_out = _tokens(document, request)
             try:
-                reply = _read_reply(document)
+                reply = _read_reply(document, told_in, told_out)
             except Unreadable:  # it is paid for all the same
-                told_in, told_out = _tokens(document)
                 self.meter.tokens_in += told_in or 0
                 self.meter.tokens_out += told_out or 0
                 raise
-            tokens_in, tokens_out = reply.tokens_in, reply.tokens_out
+            tokens_in, tokens_out = told_in, told_out
             if tokens_in is None:
                 tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
             if tokens_out is None:
@@ -184,7 +185,7 @@ class OpenAICompatible:
         return names[0]
 
 
-def _read_reply(document: Any) -> Reply:
+def _read_reply(document: Any, tokens_in: int | None, tokens_out: int | None) -> Reply:
     try:
         choice = document["choices"][0]
         text, reason = choice["message"]["content"], choice["finish_reason"]
@@ -193,23 +194,30 @@ def _read_reply(document: Any) -> Reply:
     if not isinstance(text, str) or not isinstance(reason, str):
         raise Unreadable("answered something other than a chat completion with text")
     model, request_id = (document.get(key) for key in ("model", "id"))
-    tokens_in, tokens_out = _tokens(document)
     return Reply(
-        text.encode("utf-8", "replace").decode(),  # JSON can spell half a surrogate pair, files cannot
+        text,
         finish_reason=reason,
-        model=model if isinstance(model, str) else "",
+        model=excerpt(model) if isinstance(model, str) else "",
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         request_id=excerpt(request_id) if isinstance(request_id, str) else "",
     )
 
 
-def _tokens(document: Any) -> tuple[int | None, int | None]:
-    """Of the prompt and of the reply, as the server counts them."""
+def _tokens(document: Any, request: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Of the prompt and of the reply, as the server counts them; no more than there can be.
+
+    A token has a byte at least.  What the reply may hide, such as its reasoning, is within `max_tokens`.
+    """
     usage = document.get("usage") if isinstance(document, Mapping) else None
     counts = usage if isinstance(usage, Mapping) else {}
-    return _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens"))
+    told_in, told_out = _count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens"))
+    if told_in is not None and told_in > _TEMPLATE:
+        told_in = min(told_in, len(json.dumps(request)) + _TEMPLATE)
+    if told_out is not None and told_out > request["max_tokens"]:
+        told_out = min(told_out, max(request["max_tokens"], len(json.dumps(document.get("choices")))))
+    return told_in, told_out
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None

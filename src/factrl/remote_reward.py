@@ -138,6 +138,8 @@ class RemoteScores:
             spans = tuple(Span(span["start"], span["end"], span["sign"]) for span in result["spans"])
             if state not in _STATES or not all(map(_is_number, terms.values())):
                 raise ValueError("its terms are not numbers")
+            if not all(isinstance(name, str) for name in (*terms, facts.get("label", ""))):
+                raise ValueError("the name of a term, or its label, is not text")
             if state == "floored" and not (cause and isinstance(cause, str)):
                 raise ValueError("it is floored without a cause")
             if state == "masked":

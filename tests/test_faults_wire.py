@@ -1,0 +1,174 @@
+"""Replies that nobody asked for, on the wire between a judge and its client: no grade is another question's.
+
+The server here is plain sockets: it keeps every connection open, whatever the client asks for, and says more
+on it than it was asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from factrl.grading import Grader
+from factrl.openai_compatible import OpenAICompatible
+from factrl.papers import load_reward
+from factrl.types import Example
+from fault_server import completion
+
+WHO = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
+Manner = Callable[["Talk", bytes], None]
+
+
+def reply(text: str, status: str = "200 OK", behind: bytes = b"") -> bytes:
+    """A whole answer, with so much behind the end of its body."""
+    body = json.dumps(completion(text)).encode()
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s%s" % (status.encode(), len(body), body, behind)
+
+
+STRAY = reply("VERDICT: correct")
+
+
+class Talk(socketserver.StreamRequestHandler):
+    """One connection, and how many questions came on it."""
+
+    server: Talker  # pyright: ignore[reportIncompatibleVariableOverride]
+    questions = 0
+
+    def handle(self) -> None:
+        self.server.open.append(self.request)
+        with contextlib.suppress(OSError):
+            while self.rfile.readline():
+                length = 0
+                while head := self.rfile.readline().strip():
+                    name, _, value = head.partition(b":")
+                    length = int(value) if name.lower() == b"content-length" else length
+                asked = json.loads(self.rfile.read(length))["messages"][-1]["content"]
+                self.questions += 1
+                self.server.longest = max(self.server.longest, self.questions)
+                number = int(asked.rpartition("city number ")[2].partition('"')[0])
+                self.server.manner(self, reply(f"VERDICT: {'correct' if number % 2 else 'incorrect'}"))
+
+    def say(self, data: bytes) -> None:
+        self.request.sendall(data)
+
+
+class Talker(socketserver.ThreadingTCPServer):
+    """Judges by whether a city's number is odd, in its own manner.
+
+    Attributes:
+        open: the connections so far.
+        longest: questions that came on one connection, at most.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, manner: Manner) -> None:
+        super().__init__(("127.0.0.1", 0), Talk)
+        self.manner, self.longest = manner, 0
+        self.open: list[socket.socket] = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+
+@contextlib.contextmanager
+def talker(manner: Manner) -> Iterator[Talker]:
+    with Talker(manner) as server:
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+def grades(server: Talker, count: int, **limits: Any) -> list[float | None]:
+    quick = {"timeout_attempt": 5.0, "timeout_call": 20.0, "max_attempts": 4, "backoff": 0.001}
+    judged = load_reward("truthrl").with_(
+        grade=Grader(OpenAICompatible(server.url, "m", **{**quick, **limits}))
+    )
+    texts = [f"\\boxed{{city number {number}}}" for number in range(count)]
+    return [result.value for result in judged.batch([WHO] * count, texts)]
+
+
+def right(count: int) -> list[float]:
+    return [1.0 if number % 2 else -1.0 for number in range(count)]
+
+
+def while_idle(unasked: bytes) -> Manner:
+    def answer(talk: Talk, answer: bytes) -> None:
+        talk.say(answer)
+        time.sleep(0.005)
+        talk.say(unasked)
+
+    return answer
+
+
+def before_the_next(talk: Talk, answer: bytes) -> None:
+    """The question is on its way, and so is what nobody asked for."""
+    talk.say(answer if talk.questions == 1 else STRAY + answer)
+
+
+MANNERS: dict[str, Manner] = {
+    "in one piece with the reply": lambda talk, answer: talk.say(answer + STRAY),
+    "every reply twice": lambda talk, answer: talk.say(answer + answer),
+    "while the connection is idle": while_idle(STRAY),
+    "half of one while it is idle": while_idle(STRAY[:60]),
+    "a request timeout while it is idle": while_idle(reply("no", "408 Request Timeout")),
+    "as the next question comes": before_the_next,
+    "more than the length that was promised": while_idle(b"}" + STRAY),
+    "an interim answer in front": lambda talk, answer: talk.say(b"HTTP/1.1 103 Early Hints\r\n\r\n" + answer),
+    "an interim answer behind": while_idle(b"HTTP/1.1 100 Continue\r\n\r\n" + STRAY),
+}
+
+
+@pytest.mark.fault("F17")
+@pytest.mark.parametrize("manner", MANNERS)
+def test_f17_a_reply_is_that_of_its_own_question(manner: str) -> None:
+    with talker(MANNERS[manner]) as server:
+        assert grades(server, 20, max_concurrency=1) == right(20)
+        assert server.longest == 1  # where a second one follows, its reply cannot be told from a stray one
+
+
+@pytest.mark.fault("F17")
+def test_f17_what_comes_behind_a_reply_that_has_no_body_is_no_reply() -> None:
+    dice = Random(3)
+
+    def answer(talk: Talk, answer: bytes) -> None:
+        talk.say(b"HTTP/1.1 204 No Content\r\n\r\n" + STRAY if dice.random() < 0.3 else answer)
+
+    with talker(answer) as server:
+        told = grades(server, 40)
+        assert all(value in (None, truth) for value, truth in zip(told, right(40), strict=True))
+        assert sum(value is not None for value in told) > 20
+
+
+@pytest.mark.fault("F17")
+def test_f17_unasked_replies_at_random_moments_make_no_wrong_grade() -> None:
+    dice, count, over = Random(4), 120, threading.Event()
+
+    def answer(talk: Talk, answer: bytes) -> None:
+        talk.say(answer + STRAY * dice.choice([0, 0, 1, 2]))
+        answered.append(talk.request)
+
+    def babble() -> None:
+        while not over.wait(dice.random() / 500):
+            with contextlib.suppress(OSError, IndexError):
+                dice.choice(answered[-8:]).sendall(dice.choice([STRAY, STRAY[:99], STRAY * 2]))
+
+    answered: list[socket.socket] = []
+    with talker(answer) as server:
+        babbler = threading.Thread(target=babble, daemon=True)
+        babbler.start()
+        told = grades(server, count, max_concurrency=4)
+        over.set()
+        babbler.join()
+    assert [pair for pair in zip(told, right(count), strict=True) if pair[0] not in (None, pair[1])] == []
+    assert sum(value is not None for value in told) > count * 0.9
