@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl import refusals
-from factrl.abstention import abstains, abstains_released, asserted, says_invalid_question
+from factrl.abstention import abstains, abstains_released, asserted, says_invalid_question, stance
 from factrl.answers import final_answer, is_contentless, matches
+from factrl.grading import Grader
+from factrl.llm import FakeLLM
 from factrl.text import MAX_PAYLOAD, clean
 
 FIXTURES = Path(__file__).parent / "fixtures" / "abstention.jsonl"
@@ -289,6 +291,106 @@ def test_no_phrase_is_listed_twice() -> None:
 @pytest.mark.parametrize("phrase", refusals.DECLINES)
 def test_every_phrase_declines(phrase: str) -> None:
     assert abstains(phrase.strip() + ".")
+
+
+# -- Naming while declining ----------------------------------------------------------------------------
+
+RIVER = "On which river does the city stand, and which city is it?"
+
+
+@pytest.mark.security("S17")
+@pytest.mark.parametrize(
+    "form",
+    [
+        "I don't know; you should check {}.",
+        "No tengo dudas de que es {}",
+        "Which answer do you mean if not {}?",
+        "I am not aware of any answer better than {}.",
+        "I can't think of anyone but {}.",
+        "The name escapes me and is {}",
+        "The city the text lacks is {}",
+        "The answer cannot be verified here and is {}",
+        "I don't know {}",
+        "I have no information other than {}.",
+        "Je n'ai aucun doute que c'est {}.",
+        "Ich habe keine Zweifel, dass es {} ist.",
+        "Non ho dubbi che sia {}.",
+        "Não tenho dúvida de que é {}.",
+        "Sorry, I could not find it; please consult {}.",
+    ],
+)
+@pytest.mark.parametrize("name", ["Lyon", "13 March 2018", "8,849", "Jane Austen", "Łódź"])
+def test_what_names_something_is_no_abstention(form: str, name: str) -> None:
+    text = form.format(name)
+    assert not abstains(text, RIVER), text
+    assert Grader()(RIVER, text, ["Cologne"]).label == "incorrect"
+
+
+@pytest.mark.security("S17")
+@pytest.mark.parametrize(
+    "form",
+    [
+        "The city the text lacks is {}",
+        "我不知道 {}",
+        "I don't know {}",
+        "I don't know; you should check {}.",
+    ],
+)
+@pytest.mark.parametrize("judge", [None, FakeLLM(lambda _: "VERDICT: correct")])
+def test_who_declines_by_form_is_never_right(form: str, judge: FakeLLM | None) -> None:
+    for name in ("Paris", "13 March 2018"):
+        assert Grader(judge)(RIVER, form.format(name), [name]).label != "correct"
+    assert stance(form.format("Paris"), RIVER).declines == stance(form.format("Lyon"), RIVER).declines
+
+
+@pytest.mark.security("S17")
+@pytest.mark.parametrize(
+    "text", ["не 13 March 2018", "до 13 March 2018", "не раньше 13 March 2018", "¬13 March 2018"]
+)
+def test_a_date_with_letters_left_over_is_no_date(text: str) -> None:
+    for form in ("short", "sentence"):
+        assert Grader(form=form)("When was it?", text, ["13 March 2018"]).label == "incorrect"
+
+
+def test_a_text_that_is_the_accepted_answer_is_right_although_it_declines() -> None:
+    for title in ("I Don't Know How She Does It", "Unknown", "The name escapes me"):
+        assert Grader()("What is the film called?", title, [title]).label == "correct"
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        (
+            "I'm sorry, but I cannot find any information on a person named Orla Venn. It is possible that the "
+            "name is misspelled, or that they are not a public figure.",
+            "Tell me a bio of Orla Venn.",
+        ),
+        ("Orla Venn is not mentioned in any of the provided search results.", "Who is Orla Venn?"),
+        (
+            "Unfortunately, the provided search result is not about Orla Venn. Instead, it is about Per Holm, a "
+            "painter who was born in Oslo in 1912. It also mentions that he is married.",
+            "Tell me a bio of Orla Venn.",
+        ),
+        ("As of my last update in 2023 I have no record of that.", "Who won the cup?"),
+    ],
+)
+def test_abstentions_in_more_than_a_phrase(text: str, question: str) -> None:
+    assert abstains(text, question)
+
+
+BLIND = Path(__file__).parent / "fixtures" / "abstention_blind.jsonl"
+
+
+def test_the_blind_set() -> None:
+    # 300 replies in eight languages, half of them traps, frozen on 2026-11-23 before the code they measure.
+    # Measured: precision 0.91, recall 0.45; with phrases alone 0.81 and 0.09 (docs/results.md).
+    rows = [json.loads(line) for line in BLIND.read_text(encoding="utf-8").split("\n") if line]
+    truth = [row["label"] == "abstain" for row in rows]
+    found = [abstains(row["text"], row["question"]) for row in rows]
+    hits = sum(a and b for a, b in zip(truth, found, strict=True))
+    assert (len(rows), sum(truth)) == (300, 150)
+    assert hits / sum(found) >= 0.85
+    assert hits / sum(truth) >= 0.42
 
 
 # -- Public sets --------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from typing import Literal
 
 from factrl import refusals as known
 from factrl.answers import final_answer, normalize_answer, normalize_released, unaccented
-from factrl.ignorance import declines_in_own_words, guessed, visible
+from factrl.ignorance import BARE, declines_in_own_words, guessed, visible
 from factrl.naming import LINE, SCRIPT, first_name, is_asked, is_known, says_nothing, words_in, words_of
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 
@@ -151,7 +151,8 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
         return Stance(True, first_name(said, asked) or guessed(said.casefold(), asked), "")
     brief = any(kind == "asserts" and _is_brief(part) for part, kind in parts)
     # "Yes. I don't know": next to a phrase that declines, a few words are an answer.
-    if not (declining and brief) and declines_in_own_words(text, asked, strict=strict):
+    answers = brief and bool(declining) and len(text) <= BARE
+    if not answers and declines_in_own_words(text, asked, strict=strict):
         return Stance(True, "", "")
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts):
         return Stance(True, "", "")

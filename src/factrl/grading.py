@@ -213,7 +213,9 @@ class Grader:
             if forged and (swapped is None or swapped[0] == "correct"):
                 return _floored("injection", answer)
             if swapped is None or swapped[0] == "correct":
-                self._check_judge(judge, question, answer, gold)
+                if mentions(question, answer, gold) is not None:
+                    detail = f"the judge accepts {answer!r} for a made-up accepted answer as well"
+                    raise Unscored("judge_ignores_gold", detail, stage="judge")
                 verdict, why = "incorrect", "the judge accepts it for a made-up accepted answer as well"
         # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
         names = verdict == "not_attempted" and (
@@ -250,14 +252,6 @@ class Grader:
             raise
         except Unscored:
             return None
-
-    def _check_judge(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> None:
-        """Raises `Unscored` (`judge_ignores_gold`) when the judge accepts a made-up answer too."""
-        if self._ask(judge, question, _OTHER, gold)[0] == "correct":
-            detail = (
-                f"the judge accepts {answer!r} for a made-up accepted answer, and a made-up answer as well"
-            )
-            raise Unscored("judge_ignores_gold", detail, stage="judge")
 
 
 def graded_by(judge: LLM | None) -> str:

@@ -89,7 +89,7 @@ def declines_in_own_words(text: str, asked: frozenset[str], *, strict: bool) -> 
         return False
     short = len(text.encode("utf-8", "replace")) < _LONG
     total, new, ends, bare = _counted(folded, asked)
-    if bare or (short and (total < 2 or ends)):
+    if (bare and len(text) <= BARE) or (short and (total < 2 or ends)) or _stands_alone(said, asked):
         return False
     most = 0.0 if not denies or (strict and len(text) <= BARE) else _MOST_NEW_SHORT if short else _MOST_NEW
     return new <= most * total and not first_name(said, asked, few=BARE if short else _FEW)
@@ -115,6 +115,13 @@ def _counted(folded: str, asked: frozenset[str]) -> tuple[int, int, bool, bool]:
         any_ends = any_ends or ends
         bare = bare or 0 < total - before[0] == new - before[1] <= _BARE_CLAUSE
     return total, new, any_ends, bare
+
+
+def _stands_alone(said: str, asked: frozenset[str]) -> bool:
+    """Whether a clause is nothing but a new word with a capital."""
+    clauses = (words_in(clause) for clause in _CLAUSE.split(said))
+    alone = (words[0] for words in clauses if len(words) == 1)
+    return any(word[0].isupper() and is_new(word.casefold(), asked) for word in alone)
 
 
 def guessed(folded: str, asked: frozenset[str]) -> str:
