@@ -25,7 +25,8 @@ _CONTEXT_LENGTH = re.compile(
     r"context[ _-]?(length|window|size)|too many tokens|(prompt|input|messages?) (is|are) too long"
     r"|max(imum)?[ _]((model|input|prompt|sequence|seq)[ _])?len|reduce the (length|number of tokens)"
     r"|max_(completion_|new_)?tokens\W.{0,40}\btoo large"
-    r"|tokens?\b.{0,80}(exceed|must (have|be) (less|<)|longer than|too large for)|exceed.{0,60}\btokens?\b",
+    r"|tokens?\b.{0,80}(exceed|must be (less|<)|longer than|too large for)"
+    r"|(exceed|must have less than).{0,60}\btokens?\b",
     re.I,
 )
 
@@ -94,7 +95,7 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
         return Failure(cause, text, refusal=status in _REFUSALS, wait=_retry_after(response))
-    too_long = status in (400, 413, 422) and _CONTEXT_LENGTH.search(said)
+    too_long = status != 402 and _CONTEXT_LENGTH.search(said)  # 402: the tokens that were paid for are used
     cause = "context_length" if too_long else f"http_{status}"
     return Failure(cause, text, retry=False)
 
