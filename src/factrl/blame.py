@@ -59,28 +59,28 @@ async def judged(
             return await _answer(ask(part))
         except Unscored as error:
             first = error
+    cause = "oversize" if first.cause in LENGTH else "unjudgeable"
     unread = first.cause in REPLY and "attempts" in first.facts  # an error that came of a call tells of it
-    for _ in range(1 if first.cause in LENGTH else ROUNDS if unread else 0):
+    if cause != "oversize" and not unread:
+        raise first
+    for _ in range(ROUNDS):
         # Another number every time: a stored reply would not show that the judge answers today.
         sentence = _CONTROL.format(secrets.randbelow(10**9))
         try:
             await _answer(ask(control(sentence)))
         except Unscored:
             raise first from None
-        if first.cause in LENGTH:
-            if isinstance(part, str) and 0 < head < len(part):
-                return await judged(ask, part[:head], control=control)
-            raise OwnDoing("oversize", f"too long for the judge ({first.detail})", **first.facts)
+        if cause == "oversize":
+            break
         try:
             return await _answer(ask(part))
         except Unscored as error:
             if error.cause not in REPLY:
                 raise
-    if not unread:
-        raise first
-    raise OwnDoing(
-        "unjudgeable", f"{first.cause} every time, and not beside it ({first.detail})", **first.facts
-    )
+    if cause == "oversize" and isinstance(part, str) and 0 < head < len(part):
+        return await judged(ask, part[:head], control=control)
+    detail = f"{first.cause}, and not of a sentence in its place ({first.detail})"
+    raise OwnDoing(cause, detail, **first.facts)
 
 
 def judged_here(ask: Callable[[Any], Any], part: Any, **how: Any) -> Any:
