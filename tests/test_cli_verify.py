@@ -342,6 +342,12 @@ def test_a_bar_appears_only_when_it_takes_longer(
             2,
             "the text has 1,234 characters, more than the 100 that are read; shorten it or raise --max-chars",
         ),
+        (
+            Report("x", floored="oversize"),
+            3,
+            "could not be checked (oversize): the model cannot list its claims",
+        ),
+        (Report("x", floored="unjudgeable"), 3, "could not be checked (unjudgeable)"),
         (ConfigError("no evidence; name files with --docs"), 2, "no evidence; name files with --docs"),
         (ModelError("no model 'x'"), 2, "no model 'x'"),
     ],

@@ -23,7 +23,15 @@ _DEPTH = 64  # lists and objects inside one another; a completion has five
 _DIGITS = 18  # of a whole number, which then fits into 64 bits
 _RETRIED = frozenset({408, 409, 424, 425, 429})
 _REFUSALS = frozenset({429, 529})  # 529 is Anthropic's "overloaded"
-_CONTEXT_LENGTH = re.compile(r"context[ _-]?(length|window|size)|too many tokens|prompt is too long", re.I)
+# A 4xx that says that prompt, or prompt and reply together, are too long, in the words of several servers.
+_CONTEXT_LENGTH = re.compile(
+    r"context[ _-]?(length|window|size)|too many tokens|(prompt|input|messages?) (is|are) too long"
+    r"|max(imum)?[ _]((model|input|prompt|sequence|seq)[ _])?len|reduce the (length|number of tokens)"
+    r"|max_(completion_|new_)?tokens\W.{0,40}\btoo large"
+    r"|tokens?\b.{0,80}(exceed|must be (less|<)|longer than|too large for)"
+    r"|(exceed|must have less than).{0,60}\btokens?\b",
+    re.I,
+)
 
 
 @dataclass(eq=False)
@@ -93,7 +101,8 @@ async def refusal_of(response: aiohttp.ClientResponse, key_variable: str) -> Fai
     if status in _RETRIED or status >= 500:
         cause = "http_5xx" if status >= 500 else f"http_{status}"
         return Failure(cause, text, refusal=status in _REFUSALS, wait=_retry_after(response))
-    cause = "context_length" if _CONTEXT_LENGTH.search(said) else f"http_{status}"
+    too_long = status != 402 and _CONTEXT_LENGTH.search(said)  # 402: the tokens that were paid for are used
+    cause = "context_length" if too_long else f"http_{status}"
     return Failure(cause, text, retry=False)
 
 

@@ -8,7 +8,8 @@
     │   ├── ModelError           a model that is not there or cannot be loaded
     │   └── MissingExtra         an optional package that is not installed
     ├── Unscored                 "could not be graded": the sample is masked, never given a number
-    │   └── LLMError             a model server that failed after bounded retries
+    │   ├── LLMError             a model server that failed after bounded retries
+    │   └── OwnDoing             the policy's own text is why: a reward that knows its floor pays that
     ├── RewardBug                a reward raised something else; names the reward and the sample
     ├── TooManyMasked            so much of the run could not be graded that it stopped
     └── OverBudget               the judge has cost what the run may spend (factrl.spending)
@@ -78,6 +79,10 @@ class Unscored(FactrlError):
 
 class LLMError(Unscored):
     """A model server did not give a usable reply within its attempts and deadlines."""
+
+
+class OwnDoing(Unscored):
+    """A text that cannot be judged through its own doing; a reward floors the sample, for its cause."""
 
 
 class RewardBug(FactrlError, RuntimeError):

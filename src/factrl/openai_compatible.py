@@ -142,8 +142,12 @@ class OpenAICompatible:
         request = {"model": model, "messages": [dict(m) for m in messages], **request}
         reply = await self._ask(request, call)
         if reply.finish_reason == "length" and self._retry_cut and call.attempts < limits.max_attempts:
-            request["max_tokens"] *= 2
-            reply = await self._ask(request, call)
+            try:
+                reply = await self._ask({**request, "max_tokens": 2 * request["max_tokens"]}, call)
+                request["max_tokens"] *= 2
+            except LLMError as error:
+                if error.cause != "context_length":  # else the reply stays cut, as there is no room for more
+                    raise
         if reply.finish_reason in _UNFINISHED:
             cut = f"cut its reply off ({reply.finish_reason}, at most {request['max_tokens']} tokens)"
             failure = Failure("truncated", cut, status=200, request_id=reply.request_id)

@@ -119,7 +119,12 @@ def _code(report: Report, verifier: Verifier, written: bool) -> int:
     """The exit code, after a word on what is missing."""
     if report.failure is not None:
         raise TooManyMasked(f"the text could not be checked: {report.failure}")
-    if report.floored == "oversize":
+    if report.floored and len(report.text) <= verifier.max_chars:
+        raise TooManyMasked(
+            f"the text could not be checked ({report.floored}): the model cannot list its claims; shorten "
+            "it, or take a model with a longer context"
+        )
+    if report.floored:
         raise ConfigError(
             f"the text has {len(report.text):,} characters, more than the {verifier.max_chars:,} that are "
             "read; shorten it or raise --max-chars"

@@ -18,17 +18,18 @@ import asyncio
 import hashlib
 from collections.abc import Coroutine, Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from factrl.errors import ConfigError, Unscored, nearest
-from factrl.extract.marks import mark, speaks_of_itself
+from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored, nearest
+from factrl.extract.marks import mark, normalised, speaks_of_itself
 from factrl.extract.replies import read_facts
 from factrl.extract.spans import Places
 from factrl.extract.statements import Statement, statements
-from factrl.llm import LLM, ask
+from factrl.llm import LLM, Message, Reply, ask
 from factrl.quoting import quoted_message
 from factrl.types import Claim
 
+T = TypeVar("T")
 Style = Literal["factscore", "veriscore", "knowrl"]
 Per = Literal["response", "sentence"]
 
@@ -42,6 +43,7 @@ _PROMPTS: Mapping[tuple[str, str], str] = {
     ("knowrl", "response"): "knowrl.txt",
 }
 _MAX_TOKENS = {"response": 4096, "sentence": 1024}
+_MANY = 64  # facts: as many as a verifier judges of one text
 
 
 class LLMClaims:
@@ -99,6 +101,7 @@ class LLMClaims:
         Raises:
             Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read; the text has no claims
                 that could be counted.
+            OwnDoing: `oversize`: the list was cut off, with more facts of the text in it than are judged.
             LLMError: the model could not be asked.
         """
         units = statements(text)
@@ -114,8 +117,10 @@ class LLMClaims:
             places = Places(told, f"{question} {topic}")
             asked = self._asked(told, question, topic)
             replies = await _together([self._facts(data) for _, data in asked])
-            for (number, _), facts in zip(asked, replies, strict=True):
+            for (number, _), (facts, cut) in zip(asked, replies, strict=True):
                 placed = [places.claim(fact, number) for fact in facts]
+                if cut is not None:
+                    raise _over(placed, cut)
                 self.found += len(placed)
                 self.planted += placed.count(None)
                 claims += [claim for claim in placed if claim is not None]
@@ -145,18 +150,51 @@ class LLMClaims:
             asked.append((number, data))
         return asked
 
-    async def _facts(self, data: Mapping[str, Any]) -> list[str]:
+    async def _facts(self, data: Mapping[str, Any]) -> tuple[list[str], Unscored | None]:
+        """The facts of one reply, and the error that it is where it was cut off."""
         messages = quoted_message(self.prompt, data)
         asked = len(messages[0]["content"]) - len(self.prompt)
-        room = self.max_tokens or max(_MAX_TOKENS[self.per], asked // 2)
-        reply = await ask(self.llm, messages, temperature=0.0, max_tokens=room)
+        usual = self.max_tokens or _MAX_TOKENS[self.per]
+        room = self.max_tokens or max(usual, asked // 2)
+        try:
+            reply = await self._reply(messages, room, usual)
+        except LLMError as error:
+            if error.cause != "truncated":
+                raise
+            return _whole_facts(error.facts.get("text", "")), error
         facts = {"stage": "extract", "attempts": reply.attempts, "request_id": reply.request_id}
         if reply.finish_reason == "length":
-            raise Unscored("truncated", f"the list of facts is longer than {room} tokens", **facts)
-        return read_facts(reply.text, **facts)
+            cut = Unscored("truncated", f"the list of facts is longer than {room} tokens", **facts)
+            return _whole_facts(reply.text), cut
+        return read_facts(reply.text, **facts), None
+
+    async def _reply(self, messages: Sequence[Message], room: int, usual: int) -> Reply:
+        """A reply of up to `room` tokens, or of the usual number where the context has no room for more."""
+        try:
+            return await ask(self.llm, messages, temperature=0.0, max_tokens=room)
+        except LLMError as error:
+            if error.cause != "context_length" or room <= usual:
+                raise
+            return await ask(self.llm, messages, temperature=0.0, max_tokens=usual)
 
 
-async def _together(calls: Sequence[Coroutine[Any, Any, list[str]]]) -> list[list[str]]:
+def _whole_facts(reply: str) -> list[str]:
+    """The facts of a reply that was cut off, but for its last line."""
+    try:
+        return read_facts(reply.rpartition("\n")[0])
+    except Unscored:
+        return []
+
+
+def _over(placed: Sequence[Claim | None], cut: Unscored) -> Unscored:
+    """Whose doing a list is that was cut off: a model that repeats itself has no more facts to list."""
+    facts = {normalised(claim.text) for claim in placed if claim is not None}
+    if len(facts) <= _MANY:
+        return cut
+    return OwnDoing("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """All results in order; the first failure stops the calls that still run."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:

@@ -14,7 +14,8 @@ There is no released code to compare with.  Choices that the paper leaves open, 
 - verdicts that are missing: the reward is used where they cannot move it by more than 0.05, and the middle of
   that interval is the number; else the sample is masked.  A verifier's report has the same rule.
 - well-formed: both blocks once, in order, not empty, nothing around them (`factrl.text.think_answer`).
-- an answer too long for the verifier to read: the gate, as it is the policy's own doing.
+- an answer too long for the verifier to read: the gate, as it is the policy's own doing.  One that the judge
+  of preferences cannot read does not win.
 
 The judge's own answer comes about inside the comparison, as in the paper's appendix 10.  The variants
 `swapped` and `both` are ours: the paper shows the judge the given answer first, always.
@@ -33,7 +34,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import ConfigError, LLMError, Unscored
+from ..blame import judged_here
+from ..errors import ConfigError, LLMError, OwnDoing, Unscored
 from ..rewards import reward
 from ..text import think_answer
 from ..types import Completion, Example, Score
@@ -90,11 +92,16 @@ def factreason(
     terms = {"format": 0.0, "precision": precision}
     if weight_detail:
         terms["detail"] = detail
+    floored = None
     if weight_preference:
         told = {"order": order} if order else {}
-        terms["preference"] = weight_preference * compare(example.question, answer, **told)
+        try:
+            wins = judged_here(lambda said: compare(example.question, said, **told), answer)
+        except OwnDoing as error:
+            wins, floored = 0.0, error.cause
+        terms["preference"] = weight_preference * wins
     facts = {"answer": answer, "claims": report.claims, **report.counts, "checked": report.checked()}
-    return Score(terms, facts=facts)
+    return Score(terms, floored=floored, facts=facts)
 
 
 def _claims(report: Report, weight: float) -> tuple[float, float]:
@@ -230,12 +237,16 @@ GOLD = (
         verdicts=(_YES, _NO),
     ),
     _gold(
-        "a reply without a verdict masks", _TWO_, replies=("[[A]]",), state="masked", verdicts=(_YES, _YES)
+        "a reply without a verdict masks",
+        _TWO_,
+        replies=("[[A]]",) * 2,
+        state="masked",
+        verdicts=(_YES, _YES),
     ),
     _gold(
         "so do two verdicts",
         _TWO_,
-        replies=("VERDICT: own\nNo.\nVERDICT: given",),
+        replies=("VERDICT: own\nNo.\nVERDICT: given",) * 2,  # the other about a control
         state="masked",
         verdicts=(_YES, _YES),
     ),

@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ..answers import matches, normalize_released
+from ..blame import OWN
 from ..errors import ConfigError, DataError, Unscored
 from ..extract.marks import normalised
 from ..grading import Grader
@@ -175,8 +176,8 @@ def _steps(
     for check in report.checks:
         spelling = normalised(check.claim.text)
         if check.verdict is not None:
-            over = check.verdict.cause == "over_limit"  # or a flood of claims would hide false steps
-            label: Step = "refuted" if over else check.verdict.label
+            own = check.verdict.cause in ("over_limit", *OWN)  # or a flood of claims would hide false steps
+            label: Step = "refuted" if own else check.verdict.label
             first.setdefault(spelling, label)
         else:
             label = first.get(spelling, "neutral") if check.claim.skip == "repeat" else "neutral"

@@ -22,8 +22,8 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 
 The prompts are lost too: those of `factrl.checklist`, `factrl.truthfulness` and the extractors are ours.
 Without thinking (`non-thinking`) the whole completion is the answer, and format and general reward are
-dropped, as in the paper, which uses a KL penalty then; its weight is lost.  A judge that fails masks the
-sample.  Known weaknesses: one safe claim earns the whole truth term, one item of the list all precision.
+dropped, as in the paper, which uses a KL penalty then; its weight is lost.  A judge that fails masks, and an
+answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one item all precision.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
+from ..blame import judged_here
 from ..checklist import Item, item_ids
-from ..errors import ConfigError, DataError, LLMError
+from ..errors import ConfigError, DataError, LLMError, OwnDoing
 from ..rewards import reward
 from ..text import think_answer
 from ..types import Claim, Completion, Example, Score, State
@@ -59,8 +60,7 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     """Knobs that are missing are told here too, before anything is paid for."""
     _known(**{name: knobs[name] for name in _CHOICES})
     alpha, beta, gamma = _weights(knobs["alpha"], knobs["beta"], knobs["gamma"])
-    counted = Completion("", tokens=0)
-    _penalty(counted, knobs["length_max"], knobs["length_buffer"], knobs["length_unit"])
+    _penalty(Completion("", tokens=0), *(knobs[f"length_{name}"] for name in ("max", "buffer", "unit")))
     needed = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
     return f"it {_NO_CHECKLIST}" if needed and not example.checklist else None
 
@@ -128,7 +128,7 @@ def klcf(
     """
     _known(combine=combine, truth_claims=truth_claims, length_unit=length_unit)
     none = dict.fromkeys(_TERMS[combine], 0.0)
-    text = str(completion)
+    text, question = str(completion), example.question
     if thinking:
         blocks = think_answer(completion, completion.prefill)
         if blocks.answer is None:  # whatever the weights are
@@ -137,25 +137,28 @@ def klcf(
     a, b, g = _weights(alpha, beta, gamma)
     if not example.checklist and _needs_checklist(a, b, g, truth_claims):
         raise DataError(f"the example {example.id or example.question[:80]!r} {_NO_CHECKLIST}")
-    terms = {**none, "length": _penalty(completion, length_max, length_buffer, length_unit)}
-    facts: dict[str, Any] = {}
-    if a or b:
-        counts = Counter(checklist(example.question, text, example.checklist))
-        facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
-        terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
-    if g:
-        claims = [c.text for c in extract(text, example.question, example.topic) if c.skip is None]
-        judged = claims
-        if claims and truth_claims == "missing":
-            labels = checklist(example.question, "\n".join(example.checklist), claims)
-            judged = [claim for claim, label in zip(claims, labels, strict=True) if label == "missing"]
-        empty = all_covered if claims else no_claims
-        truth = fmean(truthfulness(judged)) if judged else empty
-        facts |= {"claims": len(claims), "judged": len(judged), "truth": truth}
-        terms["truth"] = g * truth
-    if thinking and general:
-        facts["rating"] = rating = rate(example.question, text)
-        terms["general"] = general * rating
+    none["length"] = _penalty(completion, length_max, length_buffer, length_unit)
+    terms, facts = {**none}, dict[str, Any]()
+    try:
+        if a or b:
+            counts = Counter(judged_here(lambda said: checklist(question, said, example.checklist), text))
+            facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
+            terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
+        if g:
+            found = judged_here(lambda said: extract(said, question, example.topic), text)
+            claims = judged = [claim.text for claim in found if claim.skip is None]
+            if claims and truth_claims == "missing":
+                known = "\n".join(example.checklist)
+                labels = judged_here(lambda s: checklist(question, known, s), claims, control=lambda s: [s])
+                judged = [claim for claim, label in zip(claims, labels, strict=True) if label == "missing"]
+            truth = fmean(truthfulness(judged)) if judged else all_covered if claims else no_claims
+            facts |= {"claims": len(claims), "judged": len(judged), "truth": truth}
+            terms["truth"] = g * truth
+        if thinking and general:
+            facts["rating"] = rating = judged_here(lambda said: rate(question, said), text)
+            terms["general"] = general * rating
+    except OwnDoing as error:
+        return Score(none, floored=error.cause, facts=facts)
     return Score(terms, facts=facts)
 
 
@@ -183,15 +186,13 @@ def _penalty(completion: Completion, longest: int | None, buffer: int | None, un
             f"length_max = {longest!r} and length_buffer = {buffer!r}: give both, 0 < length_buffer <= "
             "length_max, or none for no length penalty"
         )
-    if unit == "tokens":
-        if completion.tokens is None:
-            raise ConfigError(
-                "length_unit = 'tokens', but nobody counted this completion's tokens; "
-                "use length_unit = 'characters' or 'words'"
-            )
-        length = completion.tokens
-    else:
-        length = len(completion) if unit == "characters" else len(completion.split())
+    units = {"tokens": completion.tokens, "characters": len(completion), "words": len(completion.split())}
+    length = units[unit]
+    if length is None:
+        raise ConfigError(
+            "length_unit = 'tokens', but nobody counted this completion's tokens; "
+            "use length_unit = 'characters' or 'words'"
+        )
     return min(0.0, max(-1.0, (longest - buffer - length) / buffer))
 
 
@@ -225,8 +226,7 @@ SETTINGS = {
         "prompt": (
             "Answer the question below in detail. First recall what you know about it between <think> and "
             "</think>. Then write the answer for the reader between <answer> and </answer>, and nothing "
-            "after it. State only facts that you are sure of.\n\n"
-            "Question: {question}"
+            "after it. State only facts that you are sure of.\n\nQuestion: {question}"
         )
     },
     "train": {"learning_rate": 1e-6, "lr_scheduler_type": "cosine", "loss_type": "grpo"},
@@ -320,7 +320,7 @@ GOLD = (
     _case("a think block that the prompt opened is open", _OPENED, _ALL, _ODD),
     _case("without a ratio or a claim: 0", _answer("Who was she?"), _RATED, _NONE, given=_NO_TRUTH),
     *(
-        _case(f"masked: {why}", _FULL, {}, reply, state="masked")
+        _case(f"masked: {why}", _FULL, {}, reply, reply, state="masked")  # so is the reply about a control
         for why, reply in (
             ("an item was left out", _reply("contradictory", "consistent", "consistent")),
             ("a verdict on no item of this call", f'{_ODD}\n{{"id": "0000", "verdict": "missing"}}'),

@@ -15,7 +15,8 @@ last box with balanced braces, use one abstention detector for training and eval
 "invalid question" where the question is one, in every verifier.  A judge outage is -1 in the released
 code; here the sample is masked, in every variant.  Where a question is out of knowledge no judge is
 asked, as there: only abstention pays.  The grader's gates stand before every judge, in `code` too: an answer
-of over 200 characters, or without content, is the floor.
+of over 200 characters, or without content, is the floor.  Of a reasoning that is too long for the judge it
+rates the first 4,000 characters, and one about which it says nothing readable is vague.
 
 The policy is prompted with retrieved documents or without (`PROMPTS`); the reward is the same.
 
@@ -30,7 +31,8 @@ from typing import Any
 
 from ..abstention import abstains_released
 from ..answers import normalize_released
-from ..errors import ConfigError
+from ..blame import judged_here
+from ..errors import ConfigError, OwnDoing
 from ..grading import Grader
 from ..rewards import reward
 from ..text import boxed, boxed_released, tag, unwrap_latex
@@ -38,6 +40,7 @@ from ..types import Completion, Example, Grade, Score
 from . import Gold
 
 _BY_RULES = Grader()
+_HEAD = 4_000  # characters of a reasoning that is too long for the judge
 
 
 _CHOICES = {
@@ -139,19 +142,26 @@ def truthrl_reasoning(
         knowledge=knowledge,
         released=released,
     )
-    outcome = score.value
+    outcome, floored = score.value, score.floored
     if combine == "conditional" and (score.floored or outcome != correct):
         rating = 1.0  # o p is o
     elif score.floored or (combine == "multiplicative" and outcome == 0):
         rating = 0.0
     else:
-        rating = reason(example.question, _reasoning(completion), example.answers)
+        try:
+            rating = judged_here(
+                lambda said: reason(example.question, said, example.answers),
+                _reasoning(completion),
+                head=_HEAD,
+            )
+        except OwnDoing as error:
+            rating, floored = 0.0, error.cause
     term = {
         "multiplicative": outcome * rating,
         "additive": weight * rating,
         "conditional": outcome * rating - outcome,
     }[combine]
-    return Score({"outcome": outcome, "reasoning": term}, floored=score.floored, facts=score.facts)
+    return Score({"outcome": outcome, "reasoning": term}, floored=floored, facts=score.facts)
 
 
 def _grade(example: Example, completion: Completion, grade: Grader, answer: str, released: bool) -> Grade:
@@ -336,7 +346,7 @@ GOLD = (
                 (1, 1),
                 [_PRECISE],
             ),
-            ("a rating that cannot be read masks the sample", _THOUGHT, (), ["precise, I think"]),
+            ("a rating that cannot be read masks the sample", _THOUGHT, (), ["precise, I think"] * 2),
         )
     ),
     _case("additive: λ = 0.5", _CURIE, _THOUGHT, 1, 0.5, to="reasoning-additive", by=[_PRECISE]),

@@ -18,23 +18,26 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ..abstention import abstains
+from ..blame import LENGTH, REPLY, judged
 from ..cache import Store, digest
-from ..errors import Unscored
+from ..errors import OwnDoing, Unscored
 from ..extract.marks import normalised
 from ..search import Search
 from ..search.pool import EvidencePool
 from ..sentences import sentences
-from ..types import Passage, Verdict
+from ..types import Claim, Passage, Verdict
 from .report import Check
 
 if TYPE_CHECKING:
     from . import Verifier
 
+SHORTER = 2_000  # characters of evidence for a claim that was too long for the judge with all of it
 THREADS = 32  # for stages that are plain functions; what waits for a network should be `async def`
 
 
@@ -154,7 +157,12 @@ class _Group:
             job.floored = "oversize"
             return
         try:
-            claims = await _call(verifier.extract, job.text, job.question, job.topic)
+            claims = await judged(
+                lambda text: _call(verifier.extract, text, job.question, job.topic), job.text
+            )
+        except OwnDoing as error:
+            job.floored = error.cause
+            return
         except Unscored as error:
             job.failure = error
             return
@@ -247,7 +255,32 @@ class _Group:
         if self.store is not None:  # a failure is never kept
             kept = {key: _row(verdict) for key, verdict in found.items() if verdict.label != "unjudged"}
             await self.store.aput_many(kept)
+        for key, pair in zip(chunk, pairs, strict=True):
+            if found[key].label == "unjudged" and found[key].cause in LENGTH | REPLY:
+                found[key] = await self._alone(*pair, found[key])
+                if found[key].label == "unjudged":  # our side fails, and would with the others too
+                    break
         self._settle((place, verdict) for key, verdict in found.items() for place in chunk[key])
+
+    async def _alone(self, claim: Claim, passages: Sequence[Passage], first: Verdict) -> Verdict:
+        """A claim without a verdict, asked about once more and apart from the others, which it may be to
+        blame for; with less evidence where that may have been too long."""
+        judge = self.verifier.judge
+        shown = _shorter(passages) if first.cause in LENGTH else passages
+
+        async def ask(text: str) -> Verdict:
+            (verdict,) = await _call(judge.judge, [(replace(claim, text=text), shown)])
+            if verdict.label == "unjudged":
+                raise Unscored(verdict.cause or "unjudged", verdict.why, **verdict.facts)
+            return verdict
+
+        error = Unscored(first.cause or "unjudged", first.why, **first.facts)
+        try:
+            return await judged(ask, claim.text, first=None if first.cause in LENGTH else error)
+        except OwnDoing as own:  # not masked: an unsupported claim
+            return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
+        except Unscored:
+            return first
 
     def _key(self, check: Check) -> str:
         """What a verdict depends on; claims of the group with one key are judged once."""
@@ -286,6 +319,16 @@ def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[J
                 query = job.text[parts[number].start : parts[number].end] if number >= 0 else claim.text
                 asked.add([Passage(query), Passage(claim.text)])
                 yield job, query
+
+
+def _shorter(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    """The first `SHORTER` characters, so that places in them are places in the passages."""
+    ends = accumulate(len(passage.text) for passage in passages)
+    return tuple(
+        replace(passage, text=passage.text[: max(SHORTER - (end - len(passage.text)), 0)])
+        for passage, end in zip(passages, ends, strict=True)
+        if end - len(passage.text) < SHORTER
+    )
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:

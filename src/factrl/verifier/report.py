@@ -69,7 +69,7 @@ class Report:
         judge: identity of the judge.
         weak: no model judged, only overlap of words and numbers; not a verification.
         abstained: the text claims nothing because it declines to answer.
-        floored: why the text itself could not be checked (`oversize`), else None.
+        floored: why the text itself could not be checked (`oversize`, `unjudgeable`), else None.
         failure: why there are no claims although the text was fine: our side failed; else None.
         seconds: wall-clock time of the whole batch that this text was checked in.
     """

@@ -1,0 +1,485 @@
+"""A policy cannot make itself masked: what its own text causes is floored, what our side causes is masked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.background import wait_for
+from factrl.blame import OWN, ROUNDS, judged_here
+from factrl.breaker import Trips
+from factrl.cache import Store
+from factrl.checklist import Checklist
+from factrl.errors import LLMError, OwnDoing, Unscored
+from factrl.extract import LLMClaims
+from factrl.extract.llm import _MANY
+from factrl.grading import Grader, reasoning_judge
+from factrl.judges import LLMJudge
+from factrl.judges.controls import _SEALED
+from factrl.llm import FakeLLM
+from factrl.openai_compatible import OpenAICompatible
+from factrl.papers import load_reward
+from factrl.preference import SelfReference, rating_judge
+from factrl.rewards import Reward
+from factrl.search import Given
+from factrl.types import Claim, Example, Passage
+from factrl.verifier import Verifier
+from fault_server import FaultServer, Handler, answers, says, sometimes
+
+BORN = "Marie Curie was born in Warsaw. "
+CURIE = Example(
+    "In which city was Marie Curie born?",
+    ("Warsaw",),
+    evidence=(Passage("Marie Curie was born in Warsaw in 1867."),),
+    checklist=("Marie Curie was born in Warsaw.", "She won two prizes."),
+    topic="Marie Curie",
+)
+TOO_LONG = answers(
+    400, {"error": {"message": "This model's maximum context length is 8192 tokens, your prompt has 9000"}}
+)
+
+
+def data_of(prompt: str) -> dict[str, Any]:
+    return json.loads(prompt.split("\n")[-2])
+
+
+def model(prompt: str) -> str:
+    """A judge that finds every sentence, supports every claim and likes every text."""
+    data = data_of(prompt)
+    if "sentences" in data or "sentence" in data:
+        return "\n".join(f"- {sentence}" for sentence in data.get("sentences") or [data["sentence"]])
+    if "claims" in data:
+        lines = [{"id": claim["id"], "verdict": "supported"} for claim in data["claims"]]
+        return "\n".join(map(json.dumps, lines))
+    if "items" in data:
+        return "\n".join(json.dumps({"id": item["id"], "verdict": "consistent"}) for item in data["items"])
+    words = {"given_answer": "given", "reasoning": "precise", "accepted_answers": "correct"}
+    return "VERDICT: " + next((word for key, word in words.items() if key in data), "good")
+
+
+def prompt_of(handler: Handler) -> str:
+    return handler.asked.body["messages"][-1]["content"]
+
+
+def reply(handler: Handler) -> None:
+    says(model(prompt_of(handler)))(handler)
+
+
+def up_to(size: int) -> Callable[[Handler], None]:
+    """A server that reads so many bytes of a prompt, and calls more a request that is too long."""
+    return lambda handler: (reply if len(prompt_of(handler).encode()) <= size else TOO_LONG)(handler)
+
+
+def refuses(word: str, said: str = "I can't help with that.") -> Callable[[Handler], None]:
+    """A server that says nothing usable whenever a text has this word in it."""
+    return lambda handler: (says(said) if word in prompt_of(handler) else reply)(handler)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., OpenAICompatible]]:
+    servers: list[FaultServer] = []
+
+    def start(*script: Any) -> OpenAICompatible:
+        servers.append(FaultServer(*script))
+        limits: dict[str, Any] = {"backoff": 0.001, "trips": Trips(calls=10_000)}
+        return OpenAICompatible(servers[-1].url, "m", **limits)
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def supplied(name: str, llm: Any) -> Reward:
+    """A paper's reward with everything that asks a model asking this one."""
+    reward = load_reward(name)
+    made: Mapping[str, Any] = {
+        "grade": Grader(llm),
+        "verify": Verifier(LLMClaims(llm), Given(CURIE.evidence), LLMJudge(llm)),
+        "extract": lambda *text: wait_for(LLMClaims(llm)(*text)),
+        "truthfulness": lambda claims: [0.5 for _ in claims],
+        "checklist": Checklist(llm),
+        "rate": rating_judge(llm),
+        "compare": SelfReference(llm),
+        "reason": reasoning_judge(llm),
+    }
+    return reward.with_(**{what: made[what] for what in reward.missing})
+
+
+def tagged(text: str, answer: str = "Warsaw") -> str:
+    return f"<think>{text}</think><answer>{answer}</answer>"
+
+
+def in_answer(text: str) -> str:
+    return tagged("I recall some facts.", text)
+
+
+def boxed(text: str) -> str:
+    return f"<think>{text}</think> \\boxed{{Warsaw}}"
+
+
+# A paper, where a completion of it has room for a text, and what a text that cannot be judged pays.
+PAPERS = [
+    ("knowrl", tagged, 3.0),
+    ("fspo", tagged, 0.0),
+    ("robust", tagged, -1.25),
+    ("factreason", in_answer, -1.0),
+    ("klcf:table-2-row", in_answer, 0.0),
+    ("klcf:truth-only", in_answer, 0.0),
+    ("klcf:uncovered", in_answer, 0.0),
+]
+
+
+def numbered(sentences: int) -> str:
+    return "".join(f"Marie Curie wrote to her sister {number} times. " for number in range(sentences))
+
+
+@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+def test_a_text_beyond_the_judges_context_is_floored(
+    serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
+) -> None:
+    reward = supplied(paper, serve(up_to(12_000)))
+    result = reward(CURIE, wrapped(numbered(30)))
+    assert result.state == "scored", result
+    result = reward(CURIE, wrapped(numbered(600)))  # 26 KB
+    assert (result.state, result.cause, result.value) == ("floored", "oversize", floor)
+
+
+@pytest.mark.parametrize("paper", ["multiplicative", "additive", "conditional"])
+def test_of_a_reasoning_beyond_the_judges_context_the_head_is_rated(
+    serve: Callable[..., OpenAICompatible], paper: str
+) -> None:
+    reward = supplied(f"truthrl:reasoning-{paper}", serve(up_to(9_000)))
+    short, long = (reward(CURIE, boxed(numbered(count))) for count in (30, 600))
+    assert (long.state, long.value) == ("scored", short.value)
+    result = supplied(f"truthrl:reasoning-{paper}", serve(up_to(4_000)))(CURIE, boxed(numbered(600)))
+    assert (result.state, result.cause) == ("floored", "oversize")
+    assert dict(result.terms) == dict(supplied("truthrl", FakeLLM([]))(CURIE, boxed("")).terms) | {
+        "reasoning": -1.0 if paper == "conditional" else 0.0
+    }
+
+
+@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+def test_a_judge_that_has_no_room_for_the_question_masks(
+    serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
+) -> None:
+    result = supplied(paper, serve(TOO_LONG))(CURIE, wrapped(BORN))
+    assert (result.state, result.value) == ("masked", None)
+    assert result.cause in ("context_length", "claims_unjudged")
+
+
+@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+def test_a_text_that_is_refused_every_time_is_floored(
+    serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
+) -> None:
+    result = supplied(paper, serve(refuses("abhorrent")))(CURIE, wrapped(BORN + "That is abhorrent."))
+    assert (result.state, result.cause, result.value) == ("floored", "unjudgeable", floor)
+
+
+def test_an_answer_that_the_judge_of_preferences_cannot_take_does_not_win(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    def compares(handler: Handler) -> None:
+        (TOO_LONG if "given_answer" in prompt_of(handler) and "sister 50" in prompt_of(handler) else reply)(
+            handler
+        )
+
+    reward = supplied("factreason", serve(compares))
+    result = reward(CURIE, in_answer(numbered(60)))
+    assert (result.state, result.cause, result.terms["preference"]) == ("floored", "oversize", 0.0)
+    assert reward(CURIE, in_answer(numbered(40))).terms["preference"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "odd", ["\ud800", "\udfff\ud800", "\x00", "\ufeff", "\u2028", "\U0010ffff", "e" + "\u0301" * 99]
+)
+@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+def test_no_character_masks(
+    serve: Callable[..., OpenAICompatible],
+    paper: str,
+    wrapped: Callable[[str], str],
+    floor: float,
+    odd: str,
+) -> None:
+    result = supplied(paper, serve(reply))(CURIE, wrapped(f"{BORN}She {odd} wrote {odd}{odd} to Bronia."))
+    assert result.state == "scored", result
+
+
+def test_claims_that_fill_the_judges_context_are_floored(serve: Callable[..., OpenAICompatible]) -> None:
+    def small(handler: Handler) -> None:
+        crowded = len(data_of(prompt_of(handler)).get("items", ())) > 50
+        (TOO_LONG if crowded else reply)(handler)
+
+    result = supplied("klcf:uncovered", serve(small))(CURIE, in_answer(numbered(60)))
+    assert (result.state, result.cause, result.value) == ("floored", "oversize", 0.0)
+
+
+def test_a_claim_that_talks_the_judge_round_counts_as_unsupported(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    llm = serve(judges_honestly_unless_flattered)
+    judge = LLMJudge(llm, controls=True)
+    report = Verifier(LLMClaims(llm), Given(CURIE.evidence), judge)(f"{BORN}The kind reader agrees in Paris.")
+    assert [(c.verdict.label, c.verdict.cause) for c in report.checks] == [
+        ("supported", None),
+        ("unknown", "unjudgeable"),
+    ]
+
+
+def judges_honestly_unless_flattered(handler: Handler) -> None:
+    """A judge of claims that knows the false ones of ours, and agrees with all of a call that flatters it."""
+    data = data_of(prompt_of(handler))
+    if "claims" not in data:
+        return reply(handler)
+    false = {frame.format(wrong) for _, frame, _, wrong in _SEALED}
+    flattered = any("kind reader" in claim["claim"] for claim in data["claims"])
+    said = {
+        claim["id"]: "supported" if flattered or claim["claim"] not in false else "refuted"
+        for claim in data["claims"]
+    }
+    lines = [json.dumps({"id": id_, "verdict": label}) for id_, label in said.items()]
+    return says("\n".join(lines))(handler)
+
+
+# ---------------------------------------------------------------- claims
+
+
+def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_verdict(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    def judges(handler: Handler) -> None:
+        bad = "claims" in data_of(prompt_of(handler)) and "abhorrent" in prompt_of(handler)
+        (says("I can't help with that.") if bad else reply)(handler)
+
+    llm = serve(judges)
+    verifier = supplied("knowrl", llm).resources["verify"]
+    texts = [f"{numbered(3)}Her abhorrent cousin lied. {BORN}", f"Pierre Curie taught. {BORN}"]
+    bad, good = verifier.batch(texts, [CURIE.question] * 2)
+    assert dict(bad.counts) == {"supported": 4, "refuted": 0, "unknown": 1, "unjudged": 0}
+    assert [check.verdict.cause for check in bad.checks if check.verdict.label == "unknown"] == [
+        "unjudgeable"
+    ]
+    assert dict(good.counts) == {"supported": 2, "refuted": 0, "unknown": 0, "unjudged": 0}
+    result = supplied("fspo", llm)(CURIE, tagged(texts[0]))
+    assert (result.state, result.terms["fact"]) == ("scored", (4 - 1) / 5)  # it hides no false step
+
+
+def test_evidence_that_is_too_long_is_shortened_once(serve: Callable[..., OpenAICompatible]) -> None:
+    passages = [Passage(f"Marie Curie was born in Warsaw, says source {n}. " * 60) for n in range(3)]
+    for size, supported in ((6_000, 1), (3_000, 0)):
+        verifier = Verifier(LLMClaims(serve(reply)), Given(passages), LLMJudge(serve(up_to(size))))
+        report = verifier(BORN, CURIE.question)
+        assert (report.counts["supported"], report.counts["unjudged"]) == (supported, 1 - supported)
+
+
+def test_a_claim_that_is_too_long_counts_as_unsupported(serve: Callable[..., OpenAICompatible]) -> None:
+    endless = "Marie Curie was born in " + "Warsaw and in " * 1_500 + "Paris."
+    whole = [BORN.strip(), endless]
+
+    def extract(text: str, question: str = "", topic: str = "") -> list[Claim]:
+        return [Claim(part, 0, len(part), number) for number, part in enumerate(whole)]
+
+    report = Verifier(extract, Given(CURIE.evidence), LLMJudge(serve(up_to(12_000))))(BORN, CURIE.question)
+    assert [(c.verdict.label, c.verdict.cause) for c in report.checks] == [
+        ("supported", None),
+        ("unknown", "oversize"),
+    ]
+
+
+def test_what_was_judged_otherwise_than_asked_is_not_kept(
+    serve: Callable[..., OpenAICompatible], tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "verdicts.db")
+    passages = [Passage(f"Marie Curie was born in Warsaw, says source {n}. " * 60) for n in range(3)]
+    verifier = Verifier(LLMClaims(serve(reply)), Given(passages), LLMJudge(serve(up_to(6_000))), store=store)
+    assert verifier(BORN).counts["supported"] == 1
+    assert store.size() == 0
+
+
+# ---------------------------------------------------------------- lists of facts
+
+
+def cut_list(lines: Sequence[str]) -> Callable[[Handler], None]:
+    """An extractor whose list of facts has no end."""
+
+    def answer(handler: Handler) -> None:
+        extracting = "sentences" in data_of(prompt_of(handler)) and "Vehm" not in prompt_of(handler)
+        (says("\n".join(f"- {line}" for line in lines), "length") if extracting else reply)(handler)
+
+    return answer
+
+
+def test_a_list_of_more_facts_than_are_judged_is_the_texts_own_doing(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    text = numbered(_MANY + 40)
+    facts = [line.strip() + "." for line in text.split(".") if line.strip()]
+    result = supplied("knowrl", serve(cut_list(facts[: _MANY + 2])))(CURIE, tagged(text))
+    assert (result.state, result.cause, result.terms["fact"]) == ("floored", "oversize", 0.0)
+
+
+def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_the_text(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    loop = [BORN.strip()] * 500
+    client = serve(*[cut_list(loop)] * 2, reply)  # the second with twice the tokens
+    result = supplied("knowrl", client)(CURIE, tagged(BORN))
+    assert (result.state, result.terms["fact"]) == ("scored", 1.0)
+
+
+def test_a_reply_that_cannot_be_longer_stays_a_reply_that_was_cut(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    client = serve(says("half a", "length"), TOO_LONG)
+    with pytest.raises(LLMError) as caught:
+        client.complete([{"role": "user", "content": "?"}])
+    assert (caught.value.cause, caught.value.facts["text"]) == ("truncated", "half a")
+
+
+def test_where_there_is_no_room_for_a_long_list_a_usual_one_is_asked_for(
+    serve: Callable[..., OpenAICompatible],
+) -> None:
+    def room(handler: Handler) -> None:
+        (reply if handler.asked.body["max_tokens"] <= 4096 else TOO_LONG)(handler)
+
+    result = supplied("knowrl", serve(room))(CURIE, tagged(numbered(300)))
+    assert (result.state, result.facts["claims"]) == ("scored", 300)
+
+
+# ---------------------------------------------------------------- our side
+
+
+FAULTS = [
+    says("I can't help with that."),
+    says(""),
+    says("VERDICT: corr", "length"),
+    says("- Marie Curie was", "content_filter"),
+    answers(400, {"error": {"message": "no such field"}}),
+    answers(500, b"oops"),
+    answers(429, {}, retry_after="0"),
+    answers(200, b"<html>nginx</html>"),
+]
+
+
+@pytest.mark.fault("F07", "F10", "F13", "F15", "F16")
+@pytest.mark.parametrize("share", [0.05, 0.2])
+@pytest.mark.parametrize("paper", ["knowrl", "factreason", "klcf:table-2-row"])
+def test_no_fault_by_chance_is_held_against_a_text(
+    serve: Callable[..., OpenAICompatible], paper: str, share: float
+) -> None:
+    turns = iter(range(10**6))
+
+    def misbehaves(handler: Handler) -> None:
+        FAULTS[next(turns) % len(FAULTS)](handler)
+
+    wrapped = {name: how for name, how, _ in PAPERS}[paper]
+    right = supplied(paper, serve(reply))(CURIE, wrapped(numbered(4))).value
+    reward = supplied(paper, serve(sometimes(share, misbehaves, reply, seed=3)))
+    texts = [wrapped(numbered(4) + f"Bronia had {n} pupils.") for n in range(100)]
+    results = reward.batch([CURIE] * 100, texts)
+    assert {result.state for result in results} <= {"scored", "masked"}
+    assert sum(result.state == "scored" for result in results) > 80
+    assert right is not None
+    assert all(result.value is None or result.value >= right - 1e-9 for result in results)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_judge_that_fails_every_time_masks(serve: Callable[..., OpenAICompatible], fault: Any) -> None:
+    for paper, wrapped, _ in PAPERS:
+        assert supplied(paper, serve(fault))(CURIE, wrapped(numbered(4))).state == "masked"
+
+
+WORDINGS = [  # of servers whose prompt is too long, or has no room left for the reply
+    (
+        400,
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+    ),
+    (400, "The decoder prompt (length 9001) is longer than the maximum model length of 8192."),
+    (400, "The input (9001 tokens) is longer than the model's context length (8192 tokens)."),
+    (400, "the request exceeds the available context size, try increasing it"),
+    (400, "prompt is too long: 9001 tokens > 8192 maximum"),
+    (422, "Input validation error: `inputs` must have less than 8192 tokens. Given: 9001"),
+    (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9001"),
+    (400, "Prompt contains 9001 tokens, too large for model with 8192 maximum"),
+    (400, "The input token count (9001) exceeds the maximum number of tokens allowed (8192)."),
+    (400, "Please reduce the length of the messages or completion."),
+    (400, "max_tokens is too large: 32768. This model supports at most 16384 completion tokens."),
+    (413, "too many tokens"),
+]
+OTHERS = [
+    (400, "no such field"),
+    (400, "The model `tokens-8b` does not exist"),
+    (400, "Unrecognized request argument supplied: max_tokens"),
+    (402, "You exceeded your quota of tokens"),
+]
+
+
+@pytest.mark.parametrize(("status", "said"), [*WORDINGS, *OTHERS])
+def test_servers_say_in_many_words_that_a_request_is_too_long(
+    serve: Callable[..., OpenAICompatible], status: int, said: str
+) -> None:
+    client = serve(answers(status, {"error": {"message": said}}))
+    with pytest.raises(LLMError) as caught:
+        client.complete([{"role": "user", "content": "?"}])
+    assert caught.value.cause == ("context_length" if (status, said) in WORDINGS else f"http_{status}")
+
+
+# ---------------------------------------------------------------- the rule itself
+
+
+def asks(errors: Sequence[str | None], control: str | None = None) -> tuple[Callable[[str], str], list[str]]:
+    """Asks that fail with these causes in turn, and about a control with one; and what was asked."""
+    left, asked = list(errors), []
+
+    def ask(text: str) -> str:
+        asked.append(text)
+        cause = left.pop(0) if text == "x" else control
+        if cause is not None:
+            raise Unscored(cause, attempts=1)
+        return "said"
+
+    return ask, asked
+
+
+@pytest.mark.parametrize(
+    ("errors", "control", "ends", "asked"),
+    [
+        ([None], None, "said", 1),
+        (["context_length"], None, "oversize", 2),
+        (["http_413"], None, "oversize", 2),
+        (["too_long"], None, "oversize", 2),
+        (["context_length"], "context_length", "context_length", 2),
+        (["context_length"], "timeout", "context_length", 2),
+        (["judge_unreadable"] * (ROUNDS + 1), None, "unjudgeable", 2 * ROUNDS + 1),
+        (["judge_refusal", "truncated", "http_400", "judge_refusal", "http_422"], None, "unjudgeable", 9),
+        (["judge_unreadable"] * ROUNDS + [None], None, "said", 2 * ROUNDS + 1),
+        (["judge_unreadable", None], None, "said", 3),
+        (["judge_unreadable"] * 9, "judge_unreadable", "judge_unreadable", 2),
+        (["judge_unreadable", "timeout"], None, "timeout", 3),
+        *(([cause], None, cause, 1) for cause in ("timeout", "connection", "http_5xx", "http_429", "auth")),
+        *(([cause], None, cause, 1) for cause in ("budget", "breaker_open", "bad_body", "search_failed")),
+    ],
+)
+def test_who_is_to_blame(errors: list[str | None], control: str | None, ends: str, asked: int) -> None:
+    ask, seen = asks(errors, control)
+    kind = OwnDoing if ends in OWN else Unscored
+    if ends == "said":
+        assert judged_here(ask, "x") == "said"
+    else:
+        with pytest.raises(Unscored) as caught:
+            judged_here(ask, "x")
+        assert (caught.value.cause, type(caught.value)) == (ends, kind)
+    assert len(seen) == asked
+    controls = [text for text in seen if text != "x"]
+    assert len({*controls}) == len(controls)  # a stored reply would prove nothing
+
+
+def test_an_error_that_tells_of_no_call_is_not_asked_about_again() -> None:
+    def ask(text: str) -> str:
+        raise Unscored("judge_unreadable", "of my own")
+
+    with pytest.raises(Unscored, match="of my own"):
+        judged_here(ask, "x")
