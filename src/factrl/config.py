@@ -287,7 +287,7 @@ def _explain(
             lines.append(f"{label}unknown key {dotted}{nearest(path[-1], _quoted(error['msg']))}")
         elif kind == "value_error":
             cause = str(error.get("ctx", {}).get("error", error["msg"]))
-            lines += [f"{label if dotted in keys else ''}{line}" for line in cause.splitlines()]
+            lines += [f"{label if dotted in keys else ''}{line}" for line in cause.split("\n")]
         else:
             values.setdefault(dotted, error["input"])
             wanted.setdefault(dotted, []).append(_must_be(error))

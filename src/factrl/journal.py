@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
+from factrl.rows import whole_lines
 from factrl.run_lock import release_lock, take_lock
 
 _KEY = "key"
@@ -93,9 +94,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
 
     def _read(self) -> tuple[Mapping[str, Any] | None, int]:
         """The first line, None when there is none, and how many bytes of the file are whole lines."""
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()
+        lines = whole_lines(self.path)
         head: dict[str, Any] | None = None
         for number, line in enumerate(lines, start=1):
             document = _parsed(line)
