@@ -146,7 +146,8 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}") from error
+        said = str(error).partition("; use sys.")[0]  # Python's advice on how to read longer numbers
+        raise DataError(f"{where} is not JSON: {said}") from error
 
 
 def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:

@@ -226,7 +226,8 @@ def _documents_of(line: str, source: Source, number: int) -> Iterator[Document]:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         hint = "; a list of rows is written one row a line" if number == 1 and line.startswith("[") else ""
-        raise DataError(f"{source.path}, {place} is not JSON: {error}{hint}") from None
+        said = str(error).partition("; use sys.")[0]
+        raise DataError(f"{source.path}, {place} is not JSON: {said}{hint}") from None
     if not isinstance(row, dict):
         raise DataError(f"{source.path}, {place} is a {type(row).__name__}, not an object with columns")
     # A Cirrus dump alternates between an action and its article, and has talk pages and the like too.
