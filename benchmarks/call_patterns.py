@@ -49,7 +49,7 @@ class Server:
     def claims(self, text: str) -> list[str]:
         """One extraction."""
         reply = self.ask(f"Please breakdown the following sentence into independent facts: {text}")
-        return [line.removeprefix("- ") for line in reply.splitlines() if line.startswith("- ")]
+        return [line.removeprefix("- ") for line in reply.split("\n") if line.startswith("- ")]
 
     def verdict(self, claim: str, found: Sequence[str]) -> bool:
         """One verdict."""

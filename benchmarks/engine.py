@@ -302,7 +302,7 @@ def _machine() -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--veriscore-venv", type=Path, default=Path(".venv-veriscore"), help="made when missing"

@@ -13,9 +13,7 @@ other half.
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
-import json
 import os
 import sys
 from collections import Counter, defaultdict
@@ -28,6 +26,7 @@ import numpy as np
 from factrl.abstention import abstains
 from factrl.answers import matches, normalize_answer
 from factrl.grading import Grader
+from factrl.rows import read_rows
 
 Row = Mapping[str, Any]
 GRADED = {
@@ -49,9 +48,7 @@ def _say(line: str) -> None:
 
 def rows_of(path: Path) -> list[Row]:
     """The rows of a `.jsonl`, compressed or not."""
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return list(read_rows(str(path)))
 
 
 def held_out(row: Row) -> bool:

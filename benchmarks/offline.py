@@ -24,6 +24,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from factrl.rows import json_lines
+
 SETS = {"webquestions": "trainmodel", "triviaqa_1k": "test", "popqa_1k": "test"}
 MODEL = "SmolLM2-135M-Instruct"
 SHORT = """
@@ -105,16 +107,15 @@ def questions(folder: Path) -> None:
     data = Path(os.environ["FACTRL_DATA"])
     parts: dict[str, list[str]] = {"teach": [], "ask": [], "held": []}
     for name, split in SETS.items():
-        rows = (data / name / f"{split}.jsonl").read_text().splitlines()
+        rows = [json.dumps(row) for row in json_lines((data / name / f"{split}.jsonl").read_bytes())]
         random.Random(0).shuffle(rows)
         for part, (first, last) in {"teach": (0, 133), "ask": (133, 233), "held": (233, 333)}.items():
             parts[part] += rows[first:last]
     for part, rows in parts.items():
         random.Random(1).shuffle(rows)
         (folder / f"{part}.jsonl").write_text("\n".join(rows) + "\n")
-    prompts = (data / "longfact" / "objects.jsonl").read_text().splitlines()[:16]
-    rows = [json.loads(line) for line in prompts]
-    asked = ({"id": row["id"], "question": row["prompt"]} for row in rows)
+    prompts = json_lines((data / "longfact" / "objects.jsonl").read_bytes())[:16]
+    asked = ({"id": row["id"], "question": row["prompt"]} for row in prompts)
     (folder / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     (folder / "probe.toml").write_text(SHORT)
     (folder / "short.toml").write_text(TUNED)

@@ -318,7 +318,7 @@ def _spread(values: list[float]) -> str:
 
 def main() -> None:
     """Print the table and whether the losses agree."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", type=Path, help="folder of a policy; a random one by default")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)

@@ -47,6 +47,7 @@ from verifier import (
 from factrl.judges.overlap import nearest_pieces, pieces_of
 from factrl.judges.own import OwnJudge
 from factrl.local.own_verifier import CARD, OwnVerifier
+from factrl.rows import json_lines
 from factrl.tuning.reliability import reliability
 from factrl.tuning.verifier_rows import Pair, part_of, read_pairs
 from factrl.tuning.verifier_sources import HUMAN_SHARES, SOURCES, Where, entailments
@@ -343,7 +344,7 @@ def known_local(items: Sequence[Item], path: Path) -> None:
 
     held: dict[str, Any] = defaultdict(list)
     if path.exists():
-        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+        for row in json_lines(path.read_bytes()):
             if row["judge"] == "local":
                 held[row["id"]] = row["parts"]
     for item in items:

@@ -189,7 +189,7 @@ def table(runs: dict[str, list[Run]], count: int) -> str:
 
 def main() -> None:
     """Print the table of the counts, then what the savings cost."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--claims", type=int, default=40, help="that the model in this process judges; or 0")
     parser.add_argument("--scores", type=Path, default=Path("build/verifier.jsonl"), help="of verifier.py")

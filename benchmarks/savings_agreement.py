@@ -18,7 +18,6 @@ costs needs a large model, and is not measured.
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from workload import key_of
 from factrl.background import wait_for
 from factrl.cache import Store
 from factrl.judges import Judge, LLMJudge, LocalJudge, WeakJudge
+from factrl.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
 
@@ -213,5 +213,4 @@ def cascaded(data: Path, scores: Path) -> list[str]:
 
 
 def _rows(path: Path) -> Iterator[dict]:
-    with path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
+    return map(dict, read_rows(str(path)))

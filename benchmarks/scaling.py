@@ -321,7 +321,7 @@ def live() -> Iterator[tuple[str, ...]]:
 def main() -> None:
     """Print the assumptions and the three tables."""
     parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        description=(__doc__ or "").partition("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--flops", type=float, default=989e12, help="peak of one GPU, dense bfloat16")
     parser.add_argument("--bandwidth", type=float, default=3.35e12, help="of one GPU's memory, bytes/s")

@@ -15,7 +15,6 @@ asked for.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import random
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.answers import normalize_answer
+from factrl.rows import read_rows
 from factrl.search import Index, fusion
 from factrl.search.words import words
 
@@ -47,12 +47,7 @@ Search = Callable[[str], list[str]]
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a .jsonl or .jsonl.gz file."""
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as lines
-    ):
-        yield from map(json.loads, lines)
+    return map(dict, read_rows(str(path)))
 
 
 def data() -> Path:

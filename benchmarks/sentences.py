@@ -15,13 +15,13 @@ that it has in common with factrl.
 from __future__ import annotations
 
 import importlib.util
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from factrl.rows import read_rows
 from factrl.sentences import sentences
 
 ROUNDS = 5
@@ -82,8 +82,7 @@ def main() -> None:
     """Print one line per splitter."""
     if len(sys.argv) != 2:
         raise SystemExit("usage: python benchmarks/sentences.py FILE")
-    rows = Path(sys.argv[1]).read_text("utf-8").splitlines()
-    texts = [json.loads(row)["response"] for row in rows]
+    texts = [row["response"] for row in read_rows(sys.argv[1])]
     splitters = {
         name: make()
         for name, (package, make) in SPLITTERS.items()

@@ -59,7 +59,7 @@ class Judge:
 
 def main() -> None:
     """Run the benchmark, or the part of it that this process is."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--completions", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
@@ -207,7 +207,7 @@ def _workers(parent: int) -> list[int]:
 
 def _peak(pid: int) -> int:
     """The most memory that a process has held, in MiB."""
-    lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
+    lines = Path(f"/proc/{pid}/status").read_text("utf-8").split("\n")
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM"))
 
 

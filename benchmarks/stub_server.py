@@ -248,7 +248,7 @@ async def _serve(stub: Stub, port: int) -> None:
 
 def main() -> None:
     """Serve until stdin ends."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("table", type=Path, help="facts and labels, as workload.py writes them")
     parser.add_argument("--port", type=int, default=0, help="0 for any free one")
     parser.add_argument("--llm-ms", type=float, default=1000 * MODEL_S)

@@ -8,17 +8,17 @@ supported (answer `supported`), or when one of them is refuted and none is unjud
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 
 from factrl.cli.terminal import say
+from factrl.rows import read_rows
 from factrl.types import Passage
 from factrl.verifier import Report
 from factrl.verifier.presets import open_verifier
 
-ROWS = [json.loads(line) for line in (Path(__file__).parent / "twenty.jsonl").read_text("utf-8").splitlines()]
+ROWS = list(read_rows(str(Path(__file__).parent / "twenty.jsonl")))
 
 
 def verdict(report: Report) -> str:
@@ -46,7 +46,7 @@ def main() -> None:
             right += found == answer
             say(f"{'ok' if found == answer else 'NO'}  {answer:<9} {found:<9} {said}")
             if found != answer:
-                say("\n".join(f"        {line}" for line in str(report).splitlines()))
+                say("\n".join(f"        {line}" for line in str(report).split("\n")))
     say(f"{right}/20 right, {time.monotonic() - started:.0f} s, judge: {verifier.judge.identity}")
 
 

@@ -15,7 +15,6 @@ fitted on other documents than it is tested on.  `--fit` writes the calibrations
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import json
 import os
@@ -35,6 +34,7 @@ from factrl.judges.calibration import Line, Row, Truth
 from factrl.judges.local import prompt_digest
 from factrl.judges.weak import lacks
 from factrl.local.llama import JUDGE
+from factrl.rows import json_lines, read_rows
 from factrl.sentences import sentences
 from factrl.types import Claim, Passage
 
@@ -84,23 +84,15 @@ def load(folder: Path, name: str) -> list[Item]:
     """The labelled claims of a set; WiCE's three views of one claim are one claim with three passages."""
     found: dict[str, Item] = {}
     for file in FILES[name]:
-        path = folder / name / file
-        with (
-            gzip.open(path, "rt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8") as lines
-        ):
-            for row in map(json.loads, lines):
-                if row["label"] not in TRUTH:
-                    continue
-                key = row["meta"]["claim_id"] if name == "wice" else row["id"]
-                passages = [Passage(e["text"], e["title"], e["source"] or "") for e in row["evidence"]]
-                if key in found:
-                    found[key].passages += passages
-                else:
-                    found[key] = Item(
-                        row["id"], name, str(row["group_id"]), row["label"], row["claim"], passages
-                    )
+        for row in read_rows(str(folder / name / file)):
+            if row["label"] not in TRUTH:
+                continue
+            key = row["meta"]["claim_id"] if name == "wice" else row["id"]
+            passages = [Passage(e["text"], e["title"], e["source"] or "") for e in row["evidence"]]
+            if key in found:
+                found[key].passages += passages
+            else:
+                found[key] = Item(row["id"], name, str(row["group_id"]), row["label"], row["claim"], passages)
     return [item for item in found.values() if not in_pilot(item.group)]
 
 
@@ -149,7 +141,7 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     known: dict[tuple[str, str], list[dict[str, float]]] = {}
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
-        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+        for row in json_lines(path.read_bytes()):
             known[row["judge"], row["id"]] = row["parts"]
     blank = _blank()
     judges: dict[str, Callable[[], Any]] = {

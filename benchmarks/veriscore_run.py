@@ -27,6 +27,8 @@ from typing import Any
 
 from workload import Response
 
+from factrl.rows import json_lines
+
 # What the numbers in docs/results.md were measured with; veriscore itself pins nothing.
 PINS = (
     "veriscore==2.0.3",
@@ -215,7 +217,7 @@ def _lay_out(
 
 
 def _jsonl(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return json_lines(path.read_bytes())
 
 
 def _write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -16,8 +16,6 @@ the judge is shown.
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import re
 import zlib
@@ -27,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.rows import json_lines, read_rows
 from factrl.sentences import sentences
 
 Fact = tuple[str, bool]
@@ -80,8 +79,7 @@ class Workload:
             for row in _rows(folder / "veriscore_pipeline" / "search_cache.jsonl")
             for result in row["results"]
         ]
-        packed = gzip.decompress((folder / "wikibio_hallucination" / "passages.jsonl.gz").read_bytes())
-        samples = [json.loads(line) for line in packed.decode().splitlines()]
+        samples = list(read_rows(str(folder / "wikibio_hallucination" / "passages.jsonl.gz")))
         samples.sort(key=lambda row: -sum(map(len, row["gpt3_samples"])))
         self._samples = [(re.split(r" \(| was | is ", row["response"])[0], row) for row in samples]
         self.demos = _rows(folder / "veriscore_pipeline" / "demos.jsonl")
@@ -183,7 +181,7 @@ def is_lucky(claim: str) -> bool:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return json_lines(path.read_bytes())
 
 
 def _parts(text: str) -> list[str]:

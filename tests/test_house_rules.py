@@ -134,6 +134,15 @@ def test_docstrings_are_missed() -> None:
     assert list(undocumented("def f(): ...\nclass A: ...\ndef _g(): ...")) == ["the module", "f", "A"]
 
 
+@pytest.mark.parametrize("folder", ["src", "benchmarks", "examples", "docs"])
+def test_lines_end_at_a_line_feed_alone(folder: str) -> None:
+    # `splitlines` also cuts at U+2028 and at eight other characters that JSON and people leave in texts.
+    cuts = re.compile(r"\.(?:splitlines|readlines)\(|map\(json\.loads|loads\(line\) for line in (?!_?whole_)")
+    files = [path for path in (ROOT / folder).rglob("*.py") if path != PACKAGE / "rows.py"]
+    found = [f"{path.name}: {cut[0]}" for path in files for cut in cuts.finditer(path.read_text("utf-8"))]
+    assert found == []
+
+
 # The package
 
 

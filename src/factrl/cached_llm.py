@@ -12,7 +12,7 @@ from typing import Any
 
 from factrl.background import on_background, wait_for
 from factrl.cache import Store, digest
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, Unscored
 from factrl.flights import Flights
 from factrl.llm import LLM, Message, Reply, ask
 from factrl.usage import Usage
@@ -106,6 +106,25 @@ class CachedLLM:
             fields = ("text", "finish_reason", "model", "tokens_in", "tokens_out", "request_id")
             await self._store.aput(key, {name: getattr(reply, name) for name in fields})
         return reply
+
+
+def kept(llm: LLM, store: Store | None, read: Callable[[Reply], object]) -> LLM:
+    """`llm`, not asked again what it answered readably before; as it is without a store or an identity.
+
+    Args:
+        read: the reader of its replies, which raises `Unscored` for one that it cannot read.
+    """
+    if store is None or not hasattr(llm, "identity"):
+        return llm
+
+    def readable(reply: Reply) -> bool:
+        try:
+            read(reply)
+        except Unscored:
+            return False
+        return True
+
+    return CachedLLM(llm, store, accept=readable)
 
 
 def _read(stored: Any) -> Reply | None:

@@ -18,10 +18,12 @@ from typing import Any, Literal, get_args
 
 from factrl.answers import is_contentless
 from factrl.background import wait_for
+from factrl.cache import Store
+from factrl.cached_llm import kept
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.judges import Judge
 from factrl.judges.replies import after_thinking, item_ids, json_records, no_verdict
-from factrl.llm import LLM
+from factrl.llm import LLM, Reply
 from factrl.quoting import forges, quoted_message
 from factrl.search.given import Given
 from factrl.search.passages import cut
@@ -76,6 +78,7 @@ class Checklist:
         llm: any LLM.
         max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
         probe: add the made-up item to every call; small judges need it.
+        store: where readable replies are kept, so that none is paid for twice.
 
     Attributes:
         identity: hash of the prompt.
@@ -84,12 +87,20 @@ class Checklist:
         ConfigError: `max_tokens` below 1.
     """
 
-    def __init__(self, llm: LLM, *, max_tokens: int | None = None, probe: bool = False) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        max_tokens: int | None = None,
+        probe: bool = False,
+        store: Store | None = None,
+    ) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise ConfigError(f"max_tokens must be at least 1, not {max_tokens!r}")
         self.llm = llm
         self.max_tokens = max_tokens
         self.probe = probe
+        self.store = store
         self.identity = f"checklist@{hashlib.sha256(CHECKLIST_PROMPT.encode()).hexdigest()[:12]}"
 
     def __call__(self, question: str, text: str, items: Sequence[str]) -> list[Item]:
@@ -127,8 +138,13 @@ class Checklist:
             "response": text,  # last, so that the responses to one question share what stands before
         }
         limit = self.max_tokens or _TOKENS_PER_ITEM * (len(asked) + 1)
-        reply = self.llm.complete(quoted_message(CHECKLIST_PROMPT, data), temperature=0.0, max_tokens=limit)
-        said = read_checklist(reply.text, [*ids.values()], stage="checklist", **reply.facts)
+
+        def read(reply: Reply) -> dict[str, Item]:
+            return read_checklist(reply.text, [*ids.values()], stage="checklist", **reply.facts)
+
+        asked_llm = kept(self.llm, self.store, read)
+        reply = asked_llm.complete(quoted_message(CHECKLIST_PROMPT, data), temperature=0.0, max_tokens=limit)
+        said = read(reply)
         if probe and said[ids[_DECOY]] == "consistent":
             detail = "the judge finds a made-up item in the response as well"
             raise Unscored("judge_ignores_text", detail, stage="checklist", **reply.facts)

@@ -151,6 +151,9 @@ class _Draft:
         for key, value in values.items():
             path = (*at, key)
             self._origin[path] = origin
+            if _too_large(value):
+                self.problems.append(f"{origin}{'.'.join(path)} has a whole number of more than 64 bits")
+                continue
             if not isinstance(value, Mapping):
                 target[key] = value
                 continue
@@ -208,8 +211,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # a ValueError of its own where a number is too long
+        raise ConfigError(f"{path} is not valid TOML: {_without_hint(error)}") from error
 
 
 def _parse_override(
@@ -245,6 +248,8 @@ def _parse_value(key: str, raw: str, *, text: bool) -> Any:
         parsed = tomllib.loads(f"value = {raw}")
     except (tomllib.TOMLDecodeError, RecursionError):
         parsed = {}
+    except ValueError as error:
+        raise ConfigError(f"{key} = {_short(raw)} is no value: {_without_hint(error)}") from error
     value = parsed.get("value")
     if len(parsed) == 1 and not isinstance(value, (datetime.date, datetime.time)):
         return value
@@ -287,7 +292,7 @@ def _explain(
             lines.append(f"{label}unknown key {dotted}{nearest(path[-1], _quoted(error['msg']))}")
         elif kind == "value_error":
             cause = str(error.get("ctx", {}).get("error", error["msg"]))
-            lines += [f"{label if dotted in keys else ''}{line}" for line in cause.splitlines()]
+            lines += [f"{label if dotted in keys else ''}{line}" for line in cause.split("\n")]
         else:
             values.setdefault(dotted, error["input"])
             wanted.setdefault(dotted, []).append(_must_be(error))
@@ -370,6 +375,18 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in values.items()
         if value is not None
     }
+
+
+def _too_large(value: Any) -> bool:
+    """Whether it is, or holds, a whole number that nothing here can count to."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_too_large, value))
+    return isinstance(value, int) and value.bit_length() > 63
+
+
+def _without_hint(error: BaseException) -> str:
+    """What a parser says, without Python's own advice on how to read longer numbers."""
+    return str(error).partition("; use sys.")[0]
 
 
 def _short(value: Any) -> str:

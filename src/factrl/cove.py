@@ -291,7 +291,7 @@ def read_questions(reply: str) -> list[str]:
         Unscored: `plan_unreadable`.
     """
     _, _, text = reply.rpartition("</think>")
-    lines = [_EMPHASIS.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    lines = [_EMPHASIS.sub("", line).strip() for line in text.split("\n") if line.strip()]
     found: list[str] = []
     for line in lines:
         words = _MARK.sub("", line, count=1).strip()

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "evidence": ("evidence", "knowledge", "extra_info.evidence"),
     "checklist": ("checklist", "extra_info.checklist"),
 }
+_HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which JSON can spell and UTF-8 cannot
 _MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
 
 
@@ -123,7 +125,14 @@ def render_prompt(example: Example, template: str) -> str:
         if not isinstance(values[name], (str, int, float)):
             kind = type(values[name]).__name__
             raise ConfigError(f"data.prompt: column {name} of example {example.id!r} is {kind}, not text")
-    return template.format_map(values)
+    text = template.format_map(values)
+    half = _HALF.search(text)
+    if half is not None:
+        raise DataError(
+            f"the prompt of example {example.id!r} holds {half[0]!r}, half a character, which no model can "
+            "read; mend that row or leave it out"
+        )
+    return text
 
 
 def documents(passages: Sequence[Passage], limit: int = 80_000) -> str:

@@ -99,7 +99,7 @@ def _rebuild(cls: type[Unscored], cause: str, detail: str, facts: dict[str, Any]
 
 def first_line(error: BaseException) -> str:
     """What another library's error says first, without its full stop; its name where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return (str(error).strip().split("\n")[0] or type(error).__name__).rstrip(".")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ A last line that a crash tore is dropped; a journal of another job is refused, n
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
+from factrl.rows import whole_lines
 from factrl.run_lock import release_lock, take_lock
 
 _KEY = "key"
@@ -38,24 +40,25 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         self.path = Path(path)
         about = json.loads(json.dumps(about))  # as it will be read back: tuples as lists
         self._rows: dict[str, Mapping[str, Any]] = {}
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = self.path.with_name(f"{self.path.name}.lock")
-            self._owner = take_lock(self._lock, f"{self.path}")
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
-        try:
-            head, whole = self._read()
-            if head is not None:
-                _check_same(head, about, self.path)
-            self._file = self.path.open("r+b" if head is not None else "wb")
-            self._file.truncate(whole)
-            self._file.seek(whole)
-            if head is None:
-                self._write(about)
-        except BaseException:
-            release_lock(self._lock, self._owner)
-            raise
+        if self.path.exists() and not self.path.is_file():
+            raise ConfigError(f"{self.path} is no file that can be read back; name another one")
+        with contextlib.ExitStack() as undo:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                lock = self.path.with_name(f"{self.path.name}.lock")
+                undo.callback(release_lock, lock, take_lock(lock, f"{self.path}"))
+                head, whole = self._read()
+                if head is not None:
+                    _check_same(head, about, self.path)
+                mode = "r+b" if head is not None else "wb"
+                self._file = undo.enter_context(self.path.open(mode, buffering=0))
+                self._file.truncate(whole)
+                self._file.seek(whole)
+                if head is None:
+                    self._write(about)
+            except OSError as error:
+                raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
+            self._open = undo.pop_all()
         self.found = len(self._rows)
 
     def add(self, key: str, row: Mapping[str, Any]) -> None:
@@ -66,9 +69,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
 
     def close(self) -> None:
         """Let other processes write to the file; a second call does nothing."""
-        if not self._file.closed:
-            self._file.close()
-            release_lock(self._lock, self._owner)
+        self._open.close()
 
     def __getitem__(self, key: str) -> Mapping[str, Any]:
         return self._rows[key]
@@ -88,14 +89,23 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         self.close()
 
     def _write(self, document: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(document, allow_nan=False).encode() + b"\n")
-        self._file.flush()  # a killed process loses nothing that the system has
+        line = memoryview(json.dumps(document, allow_nan=False).encode() + b"\n")
+        start = self._file.tell()
+        try:
+            while line:  # unbuffered: a killed process loses nothing that the system has
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a torn line may be the last one only
+                self._file.truncate(start)
+                self._file.seek(start)
+            raise ConfigError(
+                f"{self.path} cannot be written: {error.strerror}; what it holds is kept: make room, then "
+                "give the same command again"
+            ) from error
 
     def _read(self) -> tuple[Mapping[str, Any] | None, int]:
         """The first line, None when there is none, and how many bytes of the file are whole lines."""
-        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()
+        lines = whole_lines(self.path)
         head: dict[str, Any] | None = None
         for number, line in enumerate(lines, start=1):
             document = _parsed(line)

@@ -120,12 +120,14 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     )
     check_usable(settings, reward, examples)
     check_enough(len(examples), len(examples), settings)
-    prompt = render_prompt(examples[0], data.prompt)
     held_out = (
         load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
         if data.eval
         else []
     )
+    for example in (*examples, *held_out):  # each can lack a column, or hold what is no text
+        render_prompt(example, data.prompt)
+    prompt = render_prompt(examples[0], data.prompt)
     if not only_show:
         reward, judge = supplied_reward(settings)
     return Plan(settings, reward, judge, examples, held_out, prompt)

@@ -145,7 +145,7 @@ def find_shape(model: ModelSettings) -> Shape | str:
         return f"{model.name} is not on this machine, so its size is not known"
     try:
         return shape_of(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"{file} cannot be read: {error}"
 
 

@@ -19,6 +19,8 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from factrl.answers import is_contentless
+from factrl.cache import Store
+from factrl.cached_llm import kept
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
@@ -94,13 +96,17 @@ class SelfReference:
             `swapped` turns the places round: the judge answers the bare question in a call of its own, and
             that answer is then shown first.  `both` asks both ways and averages: half a win is possible.
         max_tokens: upper limit of a reply, which may hold a whole answer.
+        store: where readable replies are kept, so that none is paid for twice.
 
     Raises:
         ConfigError: no such order.
     """
 
-    def __init__(self, llm: LLM, order: Order = "given", *, max_tokens: int = 2048) -> None:
+    def __init__(
+        self, llm: LLM, order: Order = "given", *, max_tokens: int = 2048, store: Store | None = None
+    ) -> None:
         self.llm, self.order, self.max_tokens = llm, checked_order(order), max_tokens
+        self.store = store
 
     def __call__(self, question: str, answer: str, *, order: Order | None = None) -> float:
         """1.0 when `answer` is better than the judge's own, 0.0 when not, 0.5 when the two orders disagree.
@@ -121,20 +127,19 @@ class SelfReference:
 
     def _given(self, question: str, answer: str) -> float:
         data = {"request": question, "given_answer": answer}
-        return _asked(self.llm, OWN_PROMPT, data, _AGAINST_OWN, self.max_tokens)
+        return _asked(self.llm, OWN_PROMPT, data, _AGAINST_OWN, self.max_tokens, self.store)
 
     def _swapped(self, question: str, answer: str) -> float:
-        reply = self.llm.complete(
+        reply = kept(self.llm, self.store, _own_answer).complete(
             [{"role": "user", "content": question}], temperature=0.0, max_tokens=self.max_tokens
         )
-        own = reply.text.rpartition("</think>")[2].strip()
-        if not own:
-            raise Unscored("judge_unreadable", "the judge gave no answer of its own", **_facts(reply))
-        data = {"request": question, "first_answer": own, "second_answer": answer}
-        return _asked(self.llm, PAIR_PROMPT, data, _AGAINST_FIRST, self.max_tokens)
+        data = {"request": question, "first_answer": _own_answer(reply), "second_answer": answer}
+        return _asked(self.llm, PAIR_PROMPT, data, _AGAINST_FIRST, self.max_tokens, self.store)
 
 
-def rating_judge(llm: LLM, *, max_tokens: int = 512) -> Callable[[str, str], float]:
+def rating_judge(
+    llm: LLM, *, max_tokens: int = 512, store: Store | None = None
+) -> Callable[[str, str], float]:
     """A scale of five words: `rate(question, text)` is 0, 0.25, 0.5, 0.75 or 1.
 
     A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.
@@ -142,13 +147,15 @@ def rating_judge(llm: LLM, *, max_tokens: int = 512) -> Callable[[str, str], flo
     Args:
         llm: the judge.
         max_tokens: upper limit of its reply.
+        store: where readable replies are kept, so that none is paid for twice.
 
     Returns:
         A function that raises `Unscored` or `LLMError` when there is no verdict.
     """
 
     def ask(question: str, text: str) -> float:
-        return _asked(llm, RATING_PROMPT, {"request": question, "answer": text}, _RATINGS, max_tokens)
+        data = {"request": question, "answer": text}
+        return _asked(llm, RATING_PROMPT, data, _RATINGS, max_tokens, store)
 
     def rate(question: str, text: str) -> float:
         return guarded(ask, question, text)
@@ -179,10 +186,25 @@ def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float
 
 
 def _asked(
-    llm: LLM, prompt: str, data: Mapping[str, str], words: Mapping[str, float], max_tokens: int
+    llm: LLM,
+    prompt: str,
+    data: Mapping[str, str],
+    words: Mapping[str, float],
+    max_tokens: int,
+    store: Store | None,
 ) -> float:
-    reply = llm.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens)
-    return words[read_verdict(reply.text, words, **_facts(reply))]
+    def read(reply: Reply) -> float:
+        return words[read_verdict(reply.text, words, **_facts(reply))]
+
+    asked = kept(llm, store, read)
+    return read(asked.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens))
+
+
+def _own_answer(reply: Reply) -> str:
+    own = reply.text.rpartition("</think>")[2].strip()
+    if not own:
+        raise Unscored("judge_unreadable", "the judge gave no answer of its own", **_facts(reply))
+    return own
 
 
 def _facts(reply: Reply) -> dict[str, Any]:

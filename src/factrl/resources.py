@@ -13,7 +13,7 @@ from typing import Any
 
 from .background import wait_for
 from .errors import ConfigError, Unscored
-from .grading import Grader, has_grade, has_rating, reasoning_judge
+from .grading import Form, Grader, has_grade, has_rating, reasoning_judge
 from .llm import LLM, Reply
 from .rewards import Reward
 from .settings import LOCAL, JudgeSettings, VerifierSettings
@@ -43,10 +43,10 @@ class Supplier:
             )
         return self.judge
 
-    def grade(self) -> Grader:
+    def grade(self, form: Form = "short") -> Grader:
         judge = self._kept(self.judge, has_grade)
         small = self.models.url == LOCAL  # it too often says yes, and to a long prompt nearly always
-        return Grader(judge, probe=small, brief=small)
+        return Grader(judge, form=form, probe=small, brief=small)
 
     def reason(self) -> Any:
         return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))
@@ -81,13 +81,14 @@ class Supplier:
             return LetterReference(shared_model())
         from .preference import SelfReference
 
-        return SelfReference(judge)
+        return SelfReference(judge, store=self._store())
 
     def rate(self) -> Any:
         from .preference import rating_judge
 
         if self.models.reward_model is None:
-            return rating_judge(self.asked("a reward for general quality, without judge.reward_model,"))
+            judge = self.asked("a reward for general quality, without judge.reward_model,")
+            return rating_judge(judge, store=self._store())
         from .local.reward_model import RewardModel
 
         return RewardModel(self.models.reward_model)
@@ -96,8 +97,9 @@ class Supplier:
         from .checklist import Checklist, JudgedChecklist
         from .verifier.presets import open_judge
 
-        llm = self._server()
-        return JudgedChecklist(open_judge(self.verifier.judge or "local")) if llm is None else Checklist(llm)
+        if (llm := self._server()) is not None:
+            return Checklist(llm, store=self._store())
+        return JudgedChecklist(open_judge(self.verifier.judge or "local"))
 
     def truthfulness(self) -> Any:
         if self.models.truthfulness_model is None:
@@ -121,6 +123,7 @@ class Supplier:
         return CachedLLM(judge, store, accept=accept)
 
     def _store(self) -> Any:
+        """Where what was paid for is kept; None where the settings say to keep nothing."""
         from .cache import Store
         from .models import cache_folder
 

@@ -5,17 +5,19 @@ A row is a mapping of columns; what the columns mean is not known here (`factrl.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from factrl.errors import DataError, MissingExtra, nearest
 
 Row = Mapping[str, Any]
 
+LONGEST_LINE = 1 << 26  # bytes of one line; a whole book has 10 million
 _FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
 
@@ -80,13 +82,45 @@ def _read_file(path: Path) -> Iterator[Row]:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
+def lines_of(file: IO[bytes], name: object) -> Iterator[bytes]:
+    """The lines of JSON Lines, which end at a line feed and at nothing else, in memory that is bounded.
+
+    Args:
+        name: what to call the file in an error.
+
+    Raises:
+        DataError: a line is longer than `LONGEST_LINE`.
+    """
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"{name}, line {number} has more than {LONGEST_LINE >> 20} MiB; write one row a line, or a "
+                "shorter row"
+            )
+        yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+
+
+def json_lines(content: bytes) -> list[Any]:
+    """The values of JSON Lines that are in memory.
+
+    Raises:
+        ValueError: a line is not JSON.
+    """
+    return [json.loads(line) for line in content.split(b"\n") if line.strip()]
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file that is appended to, without a last one that a crash left torn."""
+    return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+
+
 def _read_lines(path: Path) -> Iterator[Any]:
-    opener = gzip.open if path.name.endswith(".gz") else open
-    # Universal newlines would also end a line at a lone carriage return.
-    with opener(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
-        for number, line in enumerate(lines, start=1):
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        for number, line in enumerate(lines_of(file, path), start=1):  # pyright: ignore[reportArgumentType]
             if line.strip():
-                yield _parse(line, f"{path}, line {number}")
+                yield _parse(line.decode("utf-8"), f"{path}, line {number}")
 
 
 def _read_list(path: Path) -> list[Any]:
@@ -112,7 +146,8 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON: {error}") from error
+        said = str(error).partition("; use sys.")[0]  # Python's advice on how to read longer numbers
+        raise DataError(f"{where} is not JSON: {said}") from error
 
 
 def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:

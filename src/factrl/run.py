@@ -34,6 +34,7 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
+from factrl.rows import whole_lines
 from factrl.run_lock import release_lock, take_lock
 from factrl.types import Result, plain
 from factrl.whole_file import write_whole
@@ -290,9 +291,7 @@ def _new_folder(root: Path, stem: str) -> Path:
 
 def _whole_lines(path: Path) -> list[bytes]:
     """The lines of a metrics file without a last one that a crash, or a write under way, left torn."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if lines and not lines[-1].endswith(b"\n"):
-        lines.pop()
+    lines = whole_lines(path)
     for number, line in enumerate(lines, start=1):
         if not _has_step(line):
             raise DataError(f"{path}, line {number} is not a JSON object with a step; remove that line")

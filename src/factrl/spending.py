@@ -81,7 +81,7 @@ def read_account(run: Path | str) -> Account:
         return Account(Spent(**told["total"]), Spent(**told["dearest_step"]))
     except FileNotFoundError:
         return Account()
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({error}); remove it, and the run counts from 0") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -114,3 +115,21 @@ def test_eval_of_a_model_that_is_not_there(
     assert f"factrl: model.name = {name!r}" in err
     assert out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [100, 5_000, 120_000], ids=["folder", "metrics", "checkpoint"])
+def test_a_disk_that_fills_up_gets_one_line_and_the_run_goes_on(
+    train: Train, capfd: pytest.CaptureFixture[str], size: int
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        assert train("--steps", "2") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert len([line for line in err.split("\n") if line.startswith("factrl: ")]) == 1
+    for run in Path("runs").iterdir() if size == 120_000 else ():
+        assert main(["train", "--resume", str(run)]) == 0
+        assert [line["step"] for line in read_metrics(run) if "reward" in line] == [1, 2]

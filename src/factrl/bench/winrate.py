@@ -25,10 +25,12 @@ import numpy as np
 from factrl.answers import is_contentless
 from factrl.bench.metrics import Interval, bootstrap
 from factrl.bench.resampling import summed
+from factrl.cache import Store
+from factrl.cached_llm import kept
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import read_verdict
 from factrl.journal import Journal
-from factrl.llm import LLM
+from factrl.llm import LLM, Reply
 from factrl.preference import PAIR_PROMPT, guarded
 from factrl.quoting import forges, quoted_message
 from factrl.text import MAX_PAYLOAD
@@ -114,20 +116,27 @@ class WinRate:
         return {**asdict(self), "masked": dict(self.masked)}
 
 
-def llm_preference(llm: LLM, *, max_tokens: int = 512) -> Prefer:
+def llm_preference(llm: LLM, *, max_tokens: int = 512, store: Store | None = None) -> Prefer:
     """A language model as the judge of two answers, told to leave facts and length out of it.
 
     It says "first" when neither is better, so an even pair disagrees with itself when it is turned round, and
     is a tie.
 
+    Args:
+        store: where readable replies are kept, so that none is paid for twice.
+
     Returns:
         A function that raises `Unscored` (`judge_unreadable`) or `LLMError` when there is no verdict.
     """
 
+    def read(reply: Reply) -> float:
+        return _WORDS[read_verdict(reply.text, _WORDS, stage="judge", request_id=reply.request_id)]
+
+    asked = kept(llm, store, read)
+
     def prefer(question: str, first: str, second: str) -> float:
         data = {"request": question, "first_answer": first, "second_answer": second}
-        reply = llm.complete(quoted_message(PAIR_PROMPT, data), temperature=0.0, max_tokens=max_tokens)
-        return _WORDS[read_verdict(reply.text, _WORDS, stage="judge", request_id=reply.request_id)]
+        return read(asked.complete(quoted_message(PAIR_PROMPT, data), temperature=0.0, max_tokens=max_tokens))
 
     return prefer
 

@@ -33,6 +33,7 @@ from . import (
     tune,
     verify,
 )
+from .mishaps import mishap
 from .terminal import complain, drop_stdout, never_fail_on_letters
 
 _VERBS = (
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     never_fail_on_letters()
     try:
-        code = _run(sys.argv[1:] if argv is None else argv)
+        code = _run(_words(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except SetupError as error:
         complain(str(error))
@@ -86,7 +87,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         drop_stdout()
         return 141  # as a shell reports a program that wrote to a closed pipe
+    except BaseException as error:
+        line = mishap(error)
+        if line is not None:
+            complain(line)
+            _flush_or_drop()
+            return 2
+        raise
     return code
+
+
+def _flush_or_drop() -> None:
+    """What was said so far, unless stdout itself is what cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_stdout()
+
+
+def _words(argv: Sequence[str]) -> Sequence[str]:
+    """The words of the command line, which are text.
+
+    Raises:
+        ConfigError: one has bytes that are no UTF-8; a file can be renamed, and a text be written in UTF-8.
+    """
+    for word in argv:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
+    return argv
 
 
 def _run(words: Sequence[str]) -> int:

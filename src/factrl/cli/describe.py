@@ -358,7 +358,7 @@ def _args_of(docstring: str) -> dict[str, str]:
     _, _, section = docstring.partition("\nArgs:\n")
     entries: dict[str, str] = {}
     names: list[str] = []
-    for line in section.splitlines():
+    for line in section.split("\n"):
         match = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.*)", line)
         if match:
             names = match[1].split(", ")

@@ -8,15 +8,22 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from .. import __version__
+from ..bench.asking import ask
 from ..bench.catalogue import BENCHMARKS, GROUPS, find
+from ..bench.kept import KeptGrader, Unasked
 from ..bench.metrics import TRUTHRL, Weights
 from ..bench.shortqa import (
     Evaluation,
     Extract,
+    GradeAnswer,
+    Row,
     check_gradable,
     grade_completions,
     load_completions,
@@ -24,18 +31,20 @@ from ..bench.shortqa import (
 )
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
-from ..grading import Form, Grader
-from ..llm import LLM, preflight
+from ..grading import Form, graded_by
+from ..journal import Journal
+from ..llm import preflight
 from ..plan import open_judge
 from ..progress import Progress
-from ..settings import LOCAL, AskSettings, JudgeSettings, RunSettings
+from ..resources import Supplier
+from ..settings import AskSettings, JudgeSettings, VerifierSettings
 from ..tuning.extraction import extract_of
 from ..types import Example
+from ..whole_file import write_whole
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
-AT_ONCE = 128  # questions that are answered between two writes to the file of answers
 
 Answered = Sequence[tuple[Example, str | None]]
 
@@ -82,7 +91,8 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--output",
         metavar="PATH",
-        help="FILE.json for numbers and grades of a FILE; a folder for benchmarks",
+        help="FILE.json for numbers and grades of a FILE; a folder for benchmarks; what is done is kept "
+        "beside or in it, and the same command goes on from there",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     _add_benchmark_options(parser.add_argument_group("for benchmarks"))
@@ -180,24 +190,17 @@ def _wrapped(names: Sequence[str]) -> str:
 def _eval_file(args: argparse.Namespace) -> int:
     _check(args)
     if args.model is not None:
-        answered, judge, extract = _ask(args)
+        answered, supplier, extract = _ask(args)
     else:
         answered = load_completions(args.file, args.column, args.limit)
         check_gradable([example for example, _ in answered], args.file)
         extract = args.extract or "text"
-        judge = open_judge(JudgeSettings(url=args.judge))
-        if judge is not None:
-            preflight(judge)
+        told = JudgeSettings(url=args.judge)
+        supplier = Supplier(open_judge(told), told, VerifierSettings())
+    judge = supplier.judge
     if judge is None:
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    small = args.judge == LOCAL
-    with Progress("grade", len(answered)) as progress:
-        rows = grade_completions(
-            answered,
-            Grader(judge, form=args.form or "short", probe=small, brief=small),
-            extract,
-            on_row=progress.advance,
-        )
+    rows = _graded(answered, supplier, extract, args)
     evaluation = summarise(rows, args.weights)
     about = {
         "file": args.file,
@@ -214,6 +217,33 @@ def _eval_file(args: argparse.Namespace) -> int:
     if masked:
         tell(f"{masked} of {len(rows)} answers could not be graded; the numbers are of the others.")
     return 0 if written else 2
+
+
+def _graded(answered: Answered, supplier: Supplier, extract: Extract, args: argparse.Namespace) -> list[Row]:
+    """What became of the answers; the judge must be there only for what earlier replies do not decide."""
+    form: Form = args.form or "short"
+    journal, judge = nullcontext(None), supplier.judge
+    if judge is not None and args.output is not None:
+        journal = Journal(Path(args.output).with_suffix(".grades.jsonl"), {"job": "factrl eval"})
+    with journal as grades:
+
+        def grade(chosen: Answered, source: Supplier, on_row: Callable[[], None]) -> list[Row]:
+            grader: GradeAnswer = source.grade(form)
+            if grades is not None:
+                grader = KeptGrader(grader, grades, f"{graded_by(source.judge)} {form} {__version__}")
+            return grade_completions(chosen, grader, extract, on_row=on_row)
+
+        rows: dict[int, Row] = {}
+        if judge is not None and getattr(judge, "model", "") is not None:  # else nobody knows yet who judges
+            first = grade(answered, replace(supplier, judge=Unasked(judge)), lambda: None)
+            rows = {n: row for n, row in enumerate(first) if row.grade is not None or row.completion is None}
+        left = [n for n in range(len(answered)) if n not in rows]
+        if judge is not None and left:
+            preflight(judge)
+        with Progress("grade", len(answered), already=len(rows)) as progress:
+            new = grade([answered[n] for n in left], supplier, progress.advance)
+        rows |= zip(left, new, strict=True)
+        return [rows[n] for n in range(len(answered))]
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -234,7 +264,7 @@ def _check(args: argparse.Namespace) -> None:
             raise ConfigError(f"--output {output} would replace the file that is evaluated")
 
 
-def _ask(args: argparse.Namespace) -> tuple[Answered, LLM | None, Extract]:
+def _ask(args: argparse.Namespace) -> tuple[Answered, Supplier, Extract]:
     """A model's answers, with the judge and the extraction that its recipe names."""
     overrides = [
         f"data.train={args.file}",
@@ -252,34 +282,27 @@ def _ask(args: argparse.Namespace) -> tuple[Answered, LLM | None, Extract]:
         require_answers=False,
     )
     check_gradable(examples, args.file)
-    judge = open_judge(settings.judge)
-    if judge is not None:
-        preflight(judge)
-    return list(zip(examples, _answers(settings, examples, Path(args.output)), strict=True)), judge, extract
+    supplier = Supplier(open_judge(settings.judge), settings.judge, settings.verifier)
+    if supplier.judge is not None:
+        preflight(supplier.judge)  # before the answers, which take longest
+    answers = _answers(settings, examples, Path(args.output))
+    return list(zip(examples, answers, strict=True)), supplier, extract
 
 
-def _answers(settings: RunSettings, examples: Sequence[Example], output: Path) -> list[str]:
-    """Greedy answers, each written to `NAME.answers.jsonl` beside the output as soon as it is there."""
-    answering = needs_extra("train.answering", "train")
+def _answers(settings: AskSettings, examples: Sequence[Example], output: Path) -> list[str]:
+    """Greedy answers, each kept beside the output as soon as it is there; at the end `NAME.answers.jsonl`."""
     needs_extra("train.quiet", "train").quiet_libraries()
-    model, tokenizer = needs_extra("train.model", "train").load_policy(settings.model)
-    path = output.with_suffix(".answers.jsonl")
-    texts: list[str] = []
-    try:
-        file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-    with file, Progress("answer", len(examples)) as progress:
-        for start in range(0, len(examples), AT_ONCE):
-            chunk = examples[start : start + AT_ONCE]
-            new = answering.greedy(model, tokenizer, chunk, settings)
-            for example, text in zip(chunk, new, strict=True):
-                file.write(json.dumps(_row(example, text)) + "\n")
-            file.flush()
-            texts += new
-            progress.advance(len(chunk))
+    writer = needs_extra("train.writing", "train").PolicyWriter.load(settings)
+    path, about = output.with_suffix(".answers.jsonl"), {"job": "factrl eval", "model": writer.identity}
+    with (
+        Journal(output.with_suffix(".journal.jsonl"), about) as journal,
+        Progress("answer", len(examples)) as progress,
+    ):
+        texts = ask(writer, examples, journal, on_done=progress.advance)
+    rows = [_row(example, str(texts[example.id, 0])) for example in examples]
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
     tell(f"answers: {path}")
-    return texts
+    return [row["completion"] for row in rows]
 
 
 def _row(example: Example, text: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ..bench.stored import known_questions, stored_texts
 from ..bench.suite import How, Result, evaluate
 from ..config import load_settings, peek
 from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
-from ..grading import Form, Grader, graded_by
+from ..grading import Form, graded_by
 from ..llm import LLM, preflight
 from ..papers import settings_of
 from ..plan import open_judge, run_settings
@@ -54,17 +54,17 @@ def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) ->
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
     extract: Extract = args.extract or extract_of(settings.paper, settings.reward)
     folder = Path(args.output)
-    small = settings.judge.url == LOCAL
+    supplier = Supplier(judge, settings.judge, settings.verifier)
     with Mathematician() as mathematician:
         tools = Tools(
-            Grader(judge, form=_form(args, extract), probe=small, brief=small),
+            supplier.grade(_form(args, extract)),
             mathematician,
             extract,
             args.confidence,
             settings.data.chat,
             workers=1 if settings.judge.url == LOCAL else 16,
         )
-        results = _evaluate(args, benchmarks, how, settings, tools, judge, folder)
+        results = _evaluate(args, benchmarks, how, settings, tools, supplier, folder)
     output = write_output(folder, _about(args, settings, judge, extract), results)
     page = write_eval_page(output)
     if args.json:
@@ -140,7 +140,7 @@ def _evaluate(
     how: How,
     settings: AskSettings,
     tools: Tools,
-    judge: LLM | None,
+    supplier: Supplier,
     folder: Path,
 ) -> list[Result]:
     model = None if args.completions is not None else NamedModel()
@@ -150,7 +150,7 @@ def _evaluate(
     checker = None
     if any(benchmark.kind == "long" for benchmark in benchmarks):
         told = settings.verifier
-        verifier = Supplier(judge, settings.judge, told).verify()
+        verifier = supplier.verify()
         quality = None if args.judge_quality is None else _quality(args.judge_quality)
         if quality is not None:
             quality.check(verifier.judge.identity)
@@ -162,7 +162,7 @@ def _evaluate(
             how,
             folder,
             tools,
-            f"{graded_by(judge)} {_form(args, tools.extract)} {tools.extract}",
+            f"{graded_by(supplier.judge)} {_form(args, tools.extract)} {tools.extract}",
             model=model,
             stored=stored,
             checker=checker,

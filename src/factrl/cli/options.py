@@ -15,6 +15,7 @@ from ..settings import AskSettings
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 A = TypeVar("A", bound=AskSettings)
+_DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
 
 
 def add_verb(
@@ -80,9 +81,25 @@ def ask_settings(cls: type[A], source: Path | str | None, overrides: Sequence[st
 
 def at_least_one(text: str) -> int:
     """An argparse type."""
+    if text.isdecimal() and len(text) > _DIGITS:
+        raise argparse.ArgumentTypeError(f"{_short(text)!r} is more than {_DIGITS} digits long")
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{_short(text)!r} is not a whole number of at least 1")
     return int(text)
+
+
+def whole_number(text: str) -> int:
+    """An argparse type."""
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or len(digits) > _DIGITS:
+        raise argparse.ArgumentTypeError(
+            f"{_short(text)!r} is not a whole number of at most {_DIGITS} digits"
+        )
+    return int(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def check_place(option: str, path: Path) -> None:

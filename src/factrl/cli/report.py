@@ -15,9 +15,11 @@ from ..bench.preferred import preferred, written_in_both
 from ..bench.results import PAGE as EVALUATION_PAGE
 from ..bench.results import Output, is_output, read_output
 from ..bench.winrate import WinRate, llm_preference
+from ..cache import Store
 from ..errors import ConfigError
 from ..escape import one_line
 from ..llm import preflight
+from ..models import cache_folder
 from ..plan import open_judge
 from ..preference import PAIR_PROMPT
 from ..progress import Progress
@@ -127,7 +129,7 @@ def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) ->
             rates[name] = preferred(
                 name,
                 pairs,
-                llm_preference(judge),
+                llm_preference(judge, store=Store(cache_folder() / "verdicts.db")),
                 identity,
                 after.folder,
                 workers=1 if url == LOCAL else 16,

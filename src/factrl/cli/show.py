@@ -144,7 +144,7 @@ def recipe(spec: str) -> str:
         f"reward.{name}": text for name, text in knob_help(reward, load_paper(split_spec(spec)[0])).items()
     }
     lines, section = ["# factrl train recipe.toml", ""], ""
-    for line in tomli_w.dumps(values).splitlines():
+    for line in tomli_w.dumps(values).rstrip("\n").split("\n"):
         if line.startswith("["):
             section = line.strip("[]") + "."
         about = helps.get(section + line.partition(" = ")[0], "")
@@ -223,7 +223,7 @@ def sourced(recipe: str) -> Iterator[tuple[str, Any, str]]:
         `train.beta`, its value, and the comment without its `#`.
     """
     document, section = tomllib.loads(recipe), ""
-    for line in recipe.splitlines():
+    for line in recipe.split("\n"):
         if line.startswith("["):
             section = line.partition("]")[0].strip("[")
         key, equals, rest = line.partition("=")

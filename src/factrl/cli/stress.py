@@ -20,7 +20,16 @@ from ..papers import split_spec
 from ..plan import run_settings, supplied_reward
 from ..progress import Progress
 from ..settings import LOCAL, RunSettings
-from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
+from .mishaps import writing
+from .options import (
+    Verbs,
+    add_settings,
+    add_verb,
+    as_overrides,
+    at_least_one,
+    check_place,
+    whole_number,
+)
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -72,7 +81,9 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--search", metavar="N", type=at_least_one, help="try N random combinations of transformations too"
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the search (default: 0)")
+    parser.add_argument(
+        "--seed", metavar="N", type=whole_number, default=0, help="of the search (default: 0)"
+    )
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
     parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")
     parser.add_argument("--html", metavar="FILE", help="write a page")
@@ -104,7 +115,8 @@ def _stress(args: argparse.Namespace) -> int:
     else:
         _show(outcome, attacks)
     if args.html:
-        tell(f"page: {page.write_page(args.html, outcome, attacks)}")
+        with writing("--html", args.html):
+            tell(f"page: {page.write_page(args.html, outcome, attacks)}")
     return _ending(outcome, strict=args.strict)
 
 

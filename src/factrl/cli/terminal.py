@@ -35,7 +35,7 @@ def show_table(table: Table) -> None:
 
 def complain(message: str) -> None:
     """What went wrong, on stderr, as `factrl: ...` with further lines beneath."""
-    lines = [one_line(line) for line in message.splitlines()]
+    lines = [one_line(line) for line in message.split("\n")]
     tell("factrl: " + "\n        ".join(lines))
 
 

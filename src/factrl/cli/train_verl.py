@@ -124,7 +124,7 @@ def _check_machine() -> None:
     command = [sys.executable, "-c", _CHECK]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        told = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        told = done.stderr.strip().split("\n")[-1] or "no message"
         raise SetupError(f"verl does not take up factrl's plugin ({PLUGIN}): {told}")
 
 

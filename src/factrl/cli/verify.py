@@ -295,7 +295,7 @@ def _show(text: str) -> None:
     from rich.text import Text
 
     shown = Text()
-    for line in text.splitlines(keepends=True):
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         label = _LABEL.match(line)
         split = label.end() if label else 0
         shown.append(line[:split], _COLOURS[line[0]] if label else None).append(line[split:])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..escape import markup
+from ..rows import whole_lines
 from ..run import Run, read_metrics
 from ..whole_file import write_whole
 from .watch import Alarm, Watch
@@ -28,9 +29,7 @@ def append_alarms(folder: Path, alarms: Sequence[Alarm]) -> Path:
 
 def read_alarms(folder: str | Path) -> list[dict[str, Any]]:
     """The alarms of a run, in the order in which they were raised; a torn last line is left out."""
-    path = Path(folder) / FILE
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+    return [json.loads(line) for line in whole_lines(Path(folder) / FILE)]
 
 
 def open_watch(run: Run, already: int = 0) -> Watch:

@@ -50,7 +50,7 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
     _, closed, text = reply.rpartition("</think>")
     if not closed and "<think>" in reply:
         raise Unscored("extract_unreadable", "the reply is a thought that never ends", **facts)
-    lines = [line for line in map(str.strip, text.splitlines()) if line and not _FENCE.fullmatch(line)]
+    lines = [line for line in map(str.strip, text.split("\n")) if line and not _FENCE.fullmatch(line)]
     found: list[str] = []
     marked = none = False
     count = 0

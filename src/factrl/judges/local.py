@@ -22,6 +22,7 @@ from factrl.errors import ConfigError, LLMError
 from factrl.judges.calibration import Calibration
 from factrl.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of
 from factrl.quoting import broken
+from factrl.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 
 if TYPE_CHECKING:
@@ -180,8 +181,7 @@ def shown_pieces(pieces: Sequence[Piece]) -> str:
 
 def _prefix() -> str:
     """Instructions and examples, as a chat up to where the next question begins."""
-    lines = (Path(__file__).parent / "prompts" / "local.jsonl").read_text("utf-8").splitlines()
-    system, *shots = (json.loads(line) for line in lines)
+    system, *shots = read_rows(str(Path(__file__).parent / "prompts" / "local.jsonl"))
     parts = [f"<|im_start|>system\n{system['system']}<|im_end|>\n"]
     for shot in shots:
         turn = _turn(shot["evidence"], shot["claim"])

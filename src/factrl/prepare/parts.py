@@ -40,11 +40,12 @@ def open_parts(settings: AskSettings, examples: Sequence[Example]) -> Parts:
     served = judge is not None and settings.judge.url != LOCAL
     if judge is not None and served:
         preflight(judge)
-    verifier = Supplier(judge, settings.judge, settings.verifier).verify()
+    supplier = Supplier(judge, settings.judge, settings.verifier)
+    verifier = supplier.verify()
     return Parts(
         open_writer(settings),
         verifier,
-        None if judge is None else Importance(judge),
+        None if judge is None else Importance(judge, verifier.store),
         min(WORKERS, settings.judge.max_concurrency) if served else 1,
         pace_of(settings),
     )

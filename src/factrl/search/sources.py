@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from factrl.errors import DataError, nearest
+from factrl.rows import LONGEST_LINE, lines_of
 from factrl.search.wikipedia import read_dump
 
 _TEXT = ("text", "contents", "passage")
@@ -161,14 +162,26 @@ def _bytes_of(source: Source, raw: IO[bytes]) -> IO[bytes]:
     return bz2.BZ2File(raw) if suffix == ".bz2" else raw  # pyright: ignore[reportReturnType]
 
 
-def _lines(source: Source, newline: str) -> Generator[str, None, None]:
-    """The lines of a text file; keeps `source.position`."""
+def _lines(source: Source) -> Generator[str, None, None]:
+    """The lines of a text file, which end at a line feed; keeps `source.position`."""
+    with source.path.open("rb") as raw, _bytes_of(source, raw) as unpacked:
+        for line in lines_of(unpacked, source.path):
+            source.position = raw.tell()
+            yield line.decode("utf-8")
+
+
+def _separated_lines(source: Source) -> Generator[str, None, None]:
+    """The lines of a table, which may end at a carriage return too; keeps `source.position`."""
     with (
         source.path.open("rb") as raw,
         _bytes_of(source, raw) as unpacked,
-        io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=newline) as lines,
+        io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as lines,
     ):
-        for line in lines:
+        number = 0
+        while line := lines.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise DataError(f"{source.path}, line {number} has more than {LONGEST_LINE:,} characters")
             source.position = raw.tell()
             yield line
 
@@ -200,8 +213,7 @@ def _value(row: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def _read_json_lines(source: Source) -> Generator[Document, None, None]:
-    # Universal newlines would also end a line at a lone carriage return.
-    with closing(_lines(source, "\n")) as lines:
+    with closing(_lines(source)) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield from _documents_of(line, source, number)
@@ -214,7 +226,8 @@ def _documents_of(line: str, source: Source, number: int) -> Iterator[Document]:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         hint = "; a list of rows is written one row a line" if number == 1 and line.startswith("[") else ""
-        raise DataError(f"{source.path}, {place} is not JSON: {error}{hint}") from None
+        said = str(error).partition("; use sys.")[0]
+        raise DataError(f"{source.path}, {place} is not JSON: {said}{hint}") from None
     if not isinstance(row, dict):
         raise DataError(f"{source.path}, {place} is a {type(row).__name__}, not an object with columns")
     # A Cirrus dump alternates between an action and its article, and has talk pages and the like too.
@@ -226,7 +239,7 @@ def _read_separated(source: Source) -> Generator[Document, None, None]:
     delimiter = "\t" if _kind(source.path) == ".tsv" else ","
     limit = csv.field_size_limit(_MAX_FIELD)
     try:
-        with closing(_lines(source, "")) as lines:
+        with closing(_separated_lines(source)) as lines:
             reader = csv.DictReader(lines, delimiter=delimiter)
             for row in reader:
                 place = f"line {reader.line_num}"
@@ -269,7 +282,13 @@ def _read_database(source: Source) -> Generator[Document, None, None]:
 
 
 def _read_text(source: Source) -> Generator[Document, None, None]:
-    text = "".join(_lines(source, "\n"))
+    parts, size = [], 0
+    for line in _lines(source):
+        parts.append(line)
+        size += len(line)
+        if size > LONGEST_LINE:
+            raise DataError(f"{source.path} has more than {LONGEST_LINE:,} characters; cut it into several")
+    text = "".join(parts)
     title = source.path.name[: source.path.name.lower().rindex(_kind(source.path))].replace("_", " ")
     first, _, rest = text.lstrip().partition("\n")
     if _kind(source.path) == ".md" and first.startswith("# "):

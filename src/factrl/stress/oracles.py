@@ -184,7 +184,7 @@ class OracleLLM:
         return Reply(self._known[asked], finish_reason="stop", model=NAME)
 
     def _answer(self, asked: str) -> str:
-        lines = asked.splitlines()
+        lines = asked.split("\n")
         data = json.loads(lines[-2]) if len(lines) > 2 and lines[-3].startswith("DATA ") else {}
         p = _about(data.get("question") or data.get("request") or "")
         for keys, answer in _ANSWERS:

@@ -8,7 +8,6 @@ mixing) is made here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, nearest
 from ..forms import Form
+from ..rows import read_rows
 from .forms import Layout, Written
 from .prompts import Prompt, a, general, prompts
 
@@ -67,8 +67,8 @@ class Policy:
 @cache
 def battery() -> Mapping[str, Policy]:
     """All rows by id: the five honest answers, then the 36 policies."""
-    lines = (Path(__file__).parent / "battery.jsonl").read_text(encoding="utf-8").splitlines()
-    return {row["id"]: Policy(**row) for row in map(json.loads, lines)}
+    rows = read_rows(str(Path(__file__).parent / "battery.jsonl"))
+    return {row["id"]: Policy(**row) for row in rows}
 
 
 def policies(ids: Sequence[str] = ()) -> list[Policy]:

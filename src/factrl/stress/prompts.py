@@ -15,10 +15,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from ..rows import read_rows
 from ..types import Example, Passage
 
 _CHOICE = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
 _NUMBER = re.compile(r"\d[\d,]*")
+_FOLDER = Path(__file__).parent
 _CHECKLIST = 10  # items, the answer among them
 
 
@@ -123,9 +125,9 @@ def _nudged(true: str, false: str) -> str:
 @cache
 def prompts() -> Mapping[str, Prompt]:
     """The twenty questions by id."""
-    rows = (json.loads(line) for line in _text("prompts.jsonl").splitlines())
     found = {}
-    for row in rows:
+    for read in read_rows(str(_FOLDER / "prompts.jsonl")):
+        row = dict(read)
         safe = row.pop("safe")
         found[row["id"]] = Prompt(kind=safe["y"], kinds=safe["ys"], be=safe["be"], **row)
     return found
@@ -134,7 +136,7 @@ def prompts() -> Mapping[str, Prompt]:
 @cache
 def general() -> Mapping[str, Any]:
     """Sentences that belong to no question: articles, tautologies, frames, by name, three of each."""
-    return json.loads(_text("general.json"))
+    return json.loads((_FOLDER / "general.json").read_text(encoding="utf-8"))
 
 
 def example_of(prompt: Prompt) -> Example:
@@ -161,7 +163,3 @@ def _example(name: str) -> Example:
         evidence=tuple(pages),
         checklist=(prompt.says.format(prompt.gold), *prompt.true[: _CHECKLIST - 1]),
     )
-
-
-def _text(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")

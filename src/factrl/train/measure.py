@@ -25,7 +25,7 @@ from transformers import PrinterCallback
 from transformers.trainer_utils import SaveStrategy
 
 from ..cache import Store
-from ..errors import ConfigError, SetupError
+from ..errors import ConfigError, SetupError, first_line
 from ..llm import preflight
 from ..plan import Plan, open_judge
 from ..plan_estimate import Measured
@@ -93,7 +93,7 @@ def _timed(trainer: _Timed, judge: Any, clock: _Clock) -> Measured:
             torch.cuda.synchronize()
     except torch.OutOfMemoryError as error:
         raise SetupError(
-            f"one batch does not fit on {torch.cuda.get_device_name()}: {str(error).splitlines()[0]}; lower "
+            f"one batch does not fit on {torch.cuda.get_device_name()}: {first_line(error)}; lower "
             "train.micro_batch_size or train.max_completion_length, or train an adapter: model.lora=true"
         ) from error
     finally:

@@ -26,6 +26,7 @@ from typing import Any
 from ..config import dump_toml
 from ..errors import ConfigError, DataError
 from ..llm import preflight
+from ..rows import json_lines
 from ..run import Run
 from ..run_card import write_tuning_cards
 from ..settings import ModelSettings
@@ -183,7 +184,7 @@ def _rows(
         write_whole(data / LEFT_OUT, json.dumps(about, indent=2).encode())
         write_whole(file, "".join(json.dumps(row) + "\n" for row in kept).encode())
         tell(_summed(about))
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    return json_lines(file.read_bytes())
 
 
 def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int) -> list[list[Sample]]:

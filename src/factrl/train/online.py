@@ -24,6 +24,7 @@ from ..grading import Grader
 from ..llm import preflight
 from ..plan import Plan, check_enough, open_judge
 from ..progress import Progress
+from ..resources import Supplier
 from ..rewards import Reward
 from ..run import Run
 from ..run_card import write_training_card
@@ -70,8 +71,7 @@ def train(plan: Plan) -> Path:
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
     evaluate = held_out = None
     if plan.held_out:
-        small = settings.judge.url == LOCAL
-        grader = Grader(plan.judge, probe=small, brief=small)
+        grader = Supplier(plan.judge, settings.judge, settings.verifier).grade()
         where = extraction(plan.reward)
         if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
             held_out = HeldOut(plan.reward, where, _second(plan), prefill=settings.data.prefill)
@@ -93,11 +93,12 @@ def _second(plan: Plan) -> Grader | None:
     told = plan.settings.judge
     if told.second is None:
         return None
-    judge = open_judge(told.model_copy(update={"url": told.second}))
+    second = told.model_copy(update={"url": told.second})
+    judge = open_judge(second)
     if judge is None:
         raise ConfigError("judge.second names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
-    return Grader(judge, probe=told.second == LOCAL, brief=told.second == LOCAL)
+    return Supplier(judge, second, plan.settings.verifier).grade()
 
 
 def optimise(

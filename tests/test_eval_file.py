@@ -1,0 +1,180 @@
+"""What a judge was paid for once is not paid for again, however the command ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import factrl
+import fault_server as fs
+from factrl.cache import Store
+from factrl.cli import main
+from factrl.llm import Reply
+from factrl.resources import Supplier
+from factrl.settings import JudgeSettings, VerifierSettings
+from fault_server import FaultServer, says
+
+CITIES = ["Bergen", "Molde", "Narvik", "Tromso", "Stavanger", "Trondheim"]
+WRONG = says("It is another city.\nVERDICT: incorrect")
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    judge = FaultServer(WRONG)
+    yield judge
+    judge.close()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": str(n), "question": "Capital of Norway?", "answers": ["Oslo"], "completion": city}
+        for n, city in enumerate([*CITIES, "Oslo"])
+    ]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def asked(server: FaultServer) -> Counter[str]:
+    """How often the judge was asked about each city."""
+    bodies = [request.body["messages"][-1]["content"] for request in server.requests]
+    return Counter(city for city in CITIES for body in bodies if f'"answer": "{city}"' in body)
+
+
+@pytest.mark.parametrize("output", [[], ["--output", "n.json"]], ids=["store", "journal"])
+def test_a_killed_eval_goes_on_without_paying_twice(
+    server: FaultServer, tmp_path: Path, output: list[str]
+) -> None:
+    server.play(says("ok"), WRONG, WRONG, WRONG, fs.hang)
+    words = [sys.executable, "-m", "factrl", "eval", "rows.jsonl", "--judge", f"{server.url}#j", *output]
+
+    def environment(run: int) -> dict[str, str]:
+        # With an output the journal alone has to do: another cache each time.
+        cache = tmp_path / f"cache{run if output else 0}"
+        source = Path(factrl.__file__).parents[1]
+        return {**os.environ, "PYTHONPATH": str(source), "FACTRL_CACHE": str(cache)}
+
+    first = subprocess.Popen(words, env=environment(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while len(server.requests) < 7 and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(1.0)  # the three that were answered reach the disk
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    before = asked(server)
+    assert before == dict.fromkeys(CITIES, 1)
+
+    server.play(WRONG)
+    done = subprocess.run([*words, "--json"], env=environment(2), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["incorrect"] == 6
+    assert Counter((asked(server) - before).values()) == {1: 3}  # those that nobody had answered
+
+
+@pytest.mark.parametrize("words", [["--output", "n.json"], []], ids=["journal", "store"])
+def test_a_repeated_eval_asks_nothing(
+    server: FaultServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    if not words:
+        monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
+    line = ["eval", "rows.jsonl", "--judge", f"{server.url}#j", "--json", *words]
+    assert main(line) == 0
+    first = capsys.readouterr().out
+    many = len(server.requests)
+    assert many == 7  # the tiny question and six answers
+    server.close()  # nobody needs to be there
+    assert main(line) == 0
+    assert (capsys.readouterr().out, len(server.requests)) == (first, many)
+
+
+def test_another_judge_grades_anew(server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["eval", "rows.jsonl", "--output", "n.json", "--json"]
+    assert main([*line, "--judge", f"{server.url}#j"]) == 0
+    server.play(says("Fine.\nVERDICT: correct"))
+    assert main([*line, "--judge", f"{server.url}#other"]) == 0
+    assert main([*line, "--judge", f"{server.url}#other", "--form", "sentence"]) == 0
+    assert json.loads(Path("n.json").read_text())["summary"]["correct"] == 7
+    assert asked(server) == dict.fromkeys(CITIES, 3)
+    assert capsys.readouterr().out.count('"correct": 7') == 2
+
+
+def test_what_could_not_be_read_is_asked_again(
+    server: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["eval", "rows.jsonl", "--judge", f"{server.url}#j", "--output", "n.json", "--json"]
+    server.play(says("Hm."))
+    assert main(line) == 0
+    assert json.loads(capsys.readouterr().out)["masked"] == {"judge_unreadable": 6}
+    server.play(WRONG)
+    assert main(line) == 0
+    assert json.loads(capsys.readouterr().out)["masked"] == {}
+
+
+class Judge:
+    """Says what it is told to, and counts."""
+
+    identity = "counting"
+
+    def __init__(self, said: str) -> None:
+        self.said, self.calls = said, 0
+
+    def complete(self, messages: Any, **_: Any) -> Reply:
+        self.calls += 1
+        data = messages[-1]["content"].splitlines()
+        if len(data) > 1 and '"items"' in data[-2]:
+            items = json.loads(data[-2])["items"]
+            said = "\n".join(json.dumps({"id": item["id"], "verdict": self.said}) for item in items)
+            return Reply(said, finish_reason="stop", model="m")
+        return Reply(f"Because.\nVERDICT: {self.said}", finish_reason="stop", model="m")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "nonsense", "arguments"),
+    [
+        ("grade", "incorrect", "hm", ("Capital?", "Bergen", ["Oslo"])),
+        ("reason", "precise", "hm", ("Capital?", "Oslo has the king, and so it is.", ["Oslo"])),
+        ("rate", "good", "hm", ("Tell me about Oslo.", "Oslo is the capital.")),
+        ("compare", "given", "hm", ("Tell me about Oslo.", "Oslo is the capital.")),
+        (
+            "checklist",
+            "missing",
+            "hm",
+            ("Tell me about Oslo.", "Oslo is old.", ["It is big."]),
+        ),
+    ],
+)
+def test_every_resource_that_asks_a_judge_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, nonsense: str, arguments: Any
+) -> None:
+    monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
+    judge = Judge(nonsense)
+    supplier = Supplier(judge, JudgeSettings(), VerifierSettings())
+    for _ in range(2):
+        with pytest.raises(factrl.Unscored):
+            getattr(supplier, name)()(*arguments)
+    assert judge.calls == 2  # what cannot be read is asked for again
+    judge.said = said
+    first = getattr(supplier, name)()(*arguments)
+    assert (getattr(supplier, name)()(*arguments), judge.calls) == (first, 3)
+
+
+def test_the_judges_own_answer_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
+    judge = Judge("second")
+    compare = Supplier(judge, JudgeSettings(), VerifierSettings()).compare()
+    assert [compare("About Oslo?", "It is the capital.", order="swapped") for _ in range(2)] == [1.0, 1.0]
+    assert judge.calls == 2

@@ -1,0 +1,405 @@
+"""Whatever the user's disk, words and files do: one line that names it, exit code 2, and nothing lost."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import factrl
+from factrl import cli
+from factrl.cli import main
+from factrl.cli.mishaps import mishap
+from factrl.config import load_settings, settable
+from factrl.data import load_examples, render_prompt
+from factrl.errors import ConfigError, DataError, RewardBug
+from factrl.journal import Journal
+from factrl.papers import load_reward
+from factrl.settings import AskSettings, RunSettings
+from fault_server import FaultServer, says
+
+ROW = {"question": "Capital of Norway?", "answers": ["Oslo"], "evidence": "Oslo is the capital of Norway."}
+LARGE, HUGE = "9" * 20, "9" * 5_000
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": str(n), **ROW, "completion": f"Bergen {n}"} for n in range(64)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("good.toml").write_text(
+        'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "rows.jsonl"\n', encoding="utf-8"
+    )
+    Path("notes.txt").write_text("Oslo is the capital of Norway.\n")
+    Path("a-file").write_text("x")
+    Path("a-folder.html").mkdir()
+    for suffix in ("html", "json", "jsonl"):
+        Path(f"full.{suffix}").symlink_to("/dev/full")
+    return tmp_path
+
+
+@contextmanager
+def full_at(size: int) -> Iterator[None]:
+    """No file can grow beyond so many bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a user sees beside progress."""
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    lines = [line for line in err.split("\n") if line.startswith("factrl: ")]
+    assert len(lines) == 1, err
+    return lines[0]
+
+
+# Words
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    return dict(cli._parsers()[1])
+
+
+NUMBERS = [
+    (verb, action.option_strings[0])
+    for verb, parser in parsers().items()
+    for action in parser._actions
+    if action.option_strings and action.type is not None and action.metavar != "C,A,W"
+]
+
+
+@pytest.mark.parametrize(("verb", "option"), NUMBERS)
+@pytest.mark.parametrize("value", [LARGE, HUGE, "-1.5", "nan", "²", "\udcff", "9" * 19])
+def test_every_option_that_is_a_number_refuses_what_cannot_be_one(
+    verb: str, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["x" for action in parsers()[verb]._actions if not action.option_strings and action.nargs != "*"]
+    assert main([*verb.split(), *words, f"{option}={value}"]) == 2
+    assert len(complaint(capsys)) < 400
+
+
+def test_there_are_such_options() -> None:
+    assert len(NUMBERS) > 15
+
+
+@pytest.mark.parametrize("cls", [RunSettings, AskSettings])
+@pytest.mark.parametrize("value", [LARGE, HUGE, "0x" + "f" * 5_000, f"[{LARGE}]", f"-{HUGE}", f"1e{HUGE}"])
+def test_every_setting_refuses_a_number_that_nothing_counts_to(cls: type[Any], value: str) -> None:
+    Path("long.toml").write_text(f"[run]\nseed = {value}\n")
+    with pytest.raises(ConfigError):
+        load_settings(cls, "long.toml", [])
+    for key in settable(cls):
+        if key.split(".")[0] not in ("reward", "paper"):
+            with pytest.raises(ConfigError):
+                load_settings(cls, None, [f"{key}={value}"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"train good.toml --dry-run data.limit={LARGE}",
+        f"train good.toml --dry-run data.limit={HUGE}",
+        f"train good.toml --dry-run reward.wrong={HUGE}",
+        f"train good.toml --dry-run reward.wrong=0x{'f' * 5_000}",
+        f"score rows.jsonl --paper truthrl reward.wrong=-{HUGE}",
+        f"eval rows.jsonl --weights {HUGE},0,1",
+        f"eval rows.jsonl --limit {LARGE}",
+        f"stress truthrl --seed {HUGE} --policies D01 --questions 1",
+        "train good.toml --dry-run data.system=a\udcff",
+        "eval rows\udcff.jsonl",
+        "show \udcff",
+        "train good\udcff.toml",
+        "\udcff",
+        "--\udcff",
+    ],
+)
+def test_strange_words_get_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split(" ")) == 2
+    assert (
+        "more than 64 bits" in (said := complaint(capsys))
+        or "UTF-8" in said
+        or "digits" in said
+        or LARGE[:9] in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (f'{{"question": "q", "answers": {HUGE}}}', "rows.jsonl, line 1 is not JSON: Exceeds the limit"),
+        ('{"question": ' + "[" * 100_000 + "]" * 100_000 + "}", "rows.jsonl, line 1 is not JSON: "),
+        (f'{{"question": "q", "completion": "x", "ook": {LARGE}}}', "ook is 99999999999999999999, not true"),
+        ("\x00", "rows.jsonl, line 1 is not JSON"),
+    ],
+)
+def test_strange_rows_get_one_line(content: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rows.jsonl").write_text(content)
+    assert main(["eval", "rows.jsonl"]) == 2
+    assert told in (said := complaint(capsys))
+    assert "set_int_max_str_digits" not in said
+
+
+def half(name: str, **more: Any) -> None:
+    Path(name).write_text("".join(json.dumps({"id": str(n), **ROW, **more}) + "\n" for n in range(64)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["data.prompt={question} {completion}"],
+        ["data.prompt={evidence} {question}"],
+        ["data.eval=half.jsonl", "data.train=rows.jsonl", "data.eval_split=test"],
+    ],
+)
+def test_half_a_character_in_a_prompt_names_the_row(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = {"completion": "a\ud800"} if "completion" in "".join(words) else {"question": "Which\udfff?"}
+    if "evidence" in "".join(words):
+        part = {"evidence": "a\ud83d"}
+    half("half.jsonl", **part)
+    assert main(["train", "good.toml", "--dry-run", "data.train=half.jsonl", *words]) == 2
+    assert "the prompt of example '0' holds '\\u" in complaint(capsys).replace("\\ud", "\\ud")
+
+
+def test_a_pair_of_halves_is_a_character(tmp_path: Path) -> None:
+    Path("pair.jsonl").write_text('{"question": "Which \\ud83d\\ude00?", "answers": ["a"]}\n')
+    (example,) = load_examples("pair.jsonl")
+    assert render_prompt(example, "{question}") == "Which 😀?"
+    half("half.jsonl", question="Which \ud83d?")
+    with pytest.raises(DataError, match="half a character"):
+        render_prompt(load_examples("half.jsonl")[0], "{question}")
+
+
+# Places
+
+# Root may write where others may not, so these are places that nobody can write to.
+PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
+WRITERS = [
+    ("eval rows.jsonl --output {}", ".json"),
+    ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
+    ("stress truthrl --policies D01 --questions 1 --html {}", ".html"),
+    ("stress truthrl --policies D01 --questions 1 --output {}", ".jsonl"),
+    ("verify Oslo --docs notes.txt --html {}", ".html"),
+    ("index notes.txt --out {}", ""),
+    ("lab --steps 1 --output {}", ""),
+    ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
+    ("eval simpleqa --model m --export-lm-eval {}", ""),
+    ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("line", "suffix"), WRITERS, ids=[line for line, _ in WRITERS])
+def test_a_place_that_cannot_be_written_gets_one_line(
+    line: str, suffix: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = place if place == "a-folder.html" else place + suffix
+    if place == "a-folder.html" and suffix == "":
+        name = "rows.jsonl/below"
+    if place == "full" and suffix == "":
+        name = "/dev/full"
+    assert main(line.format(name).split()) == 2
+    assert complaint(capsys)
+
+
+def test_stdout_that_is_full_gets_one_line() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(factrl.__file__).parents[1])}
+    for line in ("show truthrl", "eval rows.jsonl --json"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "factrl", *line.split()],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+                check=False,
+            )
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "Exception" not in done.stderr
+        assert "factrl: No space left on device; free some space" in done.stderr
+
+
+# A disk that fills up meanwhile
+
+
+@pytest.fixture
+def judge() -> Iterator[FaultServer]:
+    server = FaultServer(says("Another city.\nVERDICT: incorrect"))
+    yield server
+    server.close()
+
+
+def test_an_eval_on_a_disk_that_fills_up_loses_nothing(
+    judge: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["eval", "rows.jsonl", "--judge", f"{judge.url}#j", "--output", "n.json", "--json"]
+    with full_at(4_000):
+        assert main(line) == 2
+    assert "n.grades.jsonl cannot be written: File too large; what it holds is kept" in complaint(capsys)
+    kept = len(Path("n.grades.jsonl").read_text().strip().split("\n")) - 1
+    assert 0 < kept < 64
+    before = len(judge.requests)
+    assert main(line) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["incorrect"] == 64
+    assert len(judge.requests) - before == 1 + 64 - kept
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "score rows.jsonl --paper truthrl --output s.jsonl",
+        "stress truthrl --policies D01 --questions 1 --output s.jsonl",
+        "stress truthrl --policies D01 --questions 1 --html s.html",
+        "index notes.txt --out idx",
+        "prepare convert rows.jsonl --to trl --output p.jsonl",
+        "prepare convert rows.jsonl --to verl --output p.parquet",
+        "verify Oslo --docs notes.txt --html s.html --no-cache",
+        "eval rows.jsonl --output n.json",
+        "eval simpleqa --model m --export-lm-eval tasks",
+    ],
+)
+@pytest.mark.parametrize("size", [0, 100, 1_500])
+def test_a_disk_that_is_full_gets_one_line(line: str, size: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with full_at(size):
+        code = main(line.split())
+    if code == 2:
+        assert complaint(capsys)
+    else:
+        assert size == 1_500  # some files are smaller
+        assert code == 0
+
+
+def test_a_probe_on_a_disk_that_fills_up_loses_nothing(
+    judge: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge.play(says("Oslo"))
+    line = ["probe", "rows.jsonl", "--model", f"{judge.url}#m", "--samples", "2", "--output", "p.jsonl"]
+    with full_at(5_000):
+        assert main(line) == 2
+    assert complaint(capsys)
+    assert main(line) == 0
+    assert len(Path("p.jsonl").read_text().strip().split("\n")) == 64
+
+
+def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) -> None:
+    with Journal("j.jsonl", {"job": 1}) as journal:
+        with full_at(200):
+            journal.add("a", {"text": "x" * 50})
+            for _ in range(2):
+                with pytest.raises(ConfigError, match="File too large"):
+                    journal.add("b", {"text": "y" * 500})
+        journal.add("c", {"text": "z"})
+    with Journal("j.jsonl", {"job": 1}) as journal:
+        assert [*journal] == ["a", "c"]
+
+
+def test_a_journal_is_a_file() -> None:
+    with pytest.raises(ConfigError, match="is no file that can be read back"):
+        Journal("full.jsonl", {})
+
+
+# The boundary
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device; free some"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; free some space"),
+        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; name another place"),
+        (PermissionError(errno.EACCES, "Permission denied", "a"), "a: Permission denied; name another"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Disk quota exceeded; free"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "a"), "a: File name too long; give a shorter"),
+        (
+            RuntimeError("I/O error: No space left on device (os error 28)"),
+            "a file could not be written whole: I/O error: No space left",
+        ),
+        (
+            ValueError("an error of Rust:\n 'Read-only file system'"),
+            "a file could not be written whole: an error of Rust: 'Read-only file system'; name another",
+        ),
+        (OSError(errno.EBADF, "Bad file descriptor"), None),
+        (OSError(errno.EINVAL, "Invalid argument"), None),
+        (OSError("no number"), None),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset"), None),
+        (RewardBug("reward 'x' failed: No space left on device"), None),
+        (KeyError("x"), None),
+        (AssertionError(), None),
+        (MemoryError(), None),
+        (SystemExit(3), None),
+    ],
+)
+def test_what_is_the_disks_and_what_is_ours(error: BaseException, line: str | None) -> None:
+    said = mishap(error)
+    assert said is None if line is None else (said or "").startswith(line)
+
+
+def test_what_led_to_an_error_on_purpose_counts() -> None:
+    outer = RuntimeError("the checkpoint failed")
+    outer.__cause__ = OSError(errno.ENOSPC, "No space left on device", "x.pt")
+    assert (mishap(outer) or "").startswith("x.pt: No space left on device")
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), OSError(errno.EINVAL, "b"), RecursionError("c")])
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def broken(words: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_run", broken)
+    with pytest.raises(type(error)):
+        main(["show"])
+
+
+# A reward file of the user's
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("x = 1\nraise SystemExit(3)", "own.py, line 2 stops with SystemExit: 3"),
+        ("import sys\nsys.exit()", "own.py, line 2 stops with SystemExit: "),
+        ("\n\nimport nothing_of_this_name", "own.py, line 3 stops with ModuleNotFoundError: No module named"),
+        ("1 / 0", "own.py, line 1 stops with ZeroDivisionError: division by zero"),
+        ("def f():\n    return {}['a\\nb']\nf()", "own.py, line 2 stops with KeyError: "),
+        ("import json\njson.loads('{')", "own.py, line 2 stops with JSONDecodeError: Expecting"),
+        ("def f(): f()\nf()", "own.py, line 1 stops with RecursionError: maximum recursion"),
+        ("raise OSError(28, 'No space left on device')", "own.py, line 1 stops with OSError: [Errno 28]"),
+        ("class Mine(Exception): pass\nraise Mine", "own.py, line 2 stops with Mine: Mine"),
+        ("x = (", "own.py, line 1 is not Python: '(' was never closed"),
+        ("a\0b", "own.py is not Python: source code string cannot contain null bytes"),
+        (f"x = {HUGE}", "own.py, line 1 is not Python: Exceeds the limit"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["score rows.jsonl --paper", "check", "train --dry-run good.toml"])
+def test_a_reward_file_that_does_not_run_is_named_with_its_line(
+    source: str, told: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.py").write_text(source)
+    words = verb.split()
+    assert main([*words[:-1], "paper=own.py", words[-1]] if words[0] == "train" else [*words, "own.py"]) == 2
+    assert told in complaint(capsys)
+
+
+def test_an_interrupt_in_a_reward_file_interrupts(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text("raise KeyboardInterrupt")
+    assert main(["check", "own.py"]) == 130
+    with pytest.raises(KeyboardInterrupt):
+        load_reward("own.py")

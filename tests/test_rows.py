@@ -1,0 +1,95 @@
+"""JSON Lines end at a line feed and at nothing else, and one line cannot take all memory."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib.util
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from factrl import rows
+from factrl.detect.alarms import FILE, read_alarms
+from factrl.errors import DataError
+from factrl.journal import Journal
+from factrl.rows import json_lines, read_rows, whole_lines
+from factrl.run import read_metrics
+from factrl.search.sources import Source
+
+# What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.
+MARKS = "a\u2028b\u2029c\x85d\x7f"
+LINES = [f'{{"text":\r"{MARKS}",\r"step": 1}}', '{"text": "plain", "step": 2}\r']
+CONTENT = "".join(f"{line}\n" for line in LINES).encode()
+WANTED = [{"text": MARKS, "step": 1}, {"text": "plain", "step": 2}]
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
+def test_rows_are_cut_at_line_feeds_alone(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    packed = gzip.compress(b"\xef\xbb\xbf" + CONTENT) if name.endswith(".gz") else b"\xef\xbb\xbf" + CONTENT
+    path.write_bytes(packed)
+    assert list(read_rows(str(path))) == WANTED
+    assert [document.text for document in Source(path).documents()] == [MARKS, "plain"]
+    assert json_lines(CONTENT + b"\n") == WANTED
+
+
+def test_files_that_are_appended_to_are_cut_there_too(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    assert whole_lines(path) == []
+    path.write_bytes(CONTENT + b'{"torn')
+    assert [line.decode() for line in whole_lines(path)] == [f"{line}\n" for line in LINES]
+    (tmp_path / "metrics.jsonl").write_bytes(CONTENT)
+    (tmp_path / FILE).write_bytes(CONTENT)
+    assert read_metrics(tmp_path) == read_alarms(tmp_path) == WANTED
+    path.write_bytes(b'{"job":\r1}\n' + CONTENT.replace(b'"step"', b'"key"').replace(b"1}", b'"1"}'))
+    with Journal(path, {"job": 1}) as journal:
+        assert journal["1"] == {"text": MARKS}
+
+
+def test_the_benchmark_of_graders_reads_so_too(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("grader_benchmark", BENCHMARKS / "grader.py")
+    assert spec is not None
+    assert spec.loader is not None
+    grader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(grader)
+    for name, content in (("a.jsonl", CONTENT), ("a.jsonl.gz", gzip.compress(CONTENT))):
+        (tmp_path / name).write_bytes(content)
+        assert grader.rows_of(tmp_path / name) == WANTED
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv.gz", "a.txt.gz", "a.jsonl.bz2"])
+def test_a_line_without_an_end_is_refused_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    import factrl.search.sources
+
+    monkeypatch.setattr(rows, "LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr(factrl.search.sources, "LONGEST_LINE", 1 << 16)
+    opener = {"gz": gzip.open, "z2": bz2.open}.get(name[-2:], open)
+    path = tmp_path / name
+    with opener(path, "wb") as file:
+        file.write(b'{"text": "short"}\n' if "json" in name else b"text\n")
+        for _ in range(40):
+            file.write(b"x" * (1 << 20))
+    readers = [lambda: list(Source(path).documents())]
+    if name in ("a.jsonl", "a.jsonl.gz"):
+        readers.append(lambda: list(read_rows(str(path))))
+    for read in readers:
+        tracemalloc.start()
+        with pytest.raises(DataError, match=rf"{name}(, line 2)? has more than"):
+            read()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 << 20
+
+
+def test_the_longest_line_is_one_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = json.dumps({"text": "x" * 50})
+    monkeypatch.setattr(rows, "LONGEST_LINE", len(row) + 1)
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{row}\n{row}\n{row}")
+    assert len(list(read_rows(str(path)))) == 3
