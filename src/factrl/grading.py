@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 from factrl.abstention import says_invalid_question, stance
 from factrl.answers import equals, final_answer, is_contentless, matches
-from factrl.errors import DataError, LLMError, SetupError, Unscored
+from factrl.blame import judged_here
+from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.ignorance import BARE, names_nothing
 from factrl.llm import LLM, Reply
 from factrl.measures import same_amount
@@ -41,8 +42,6 @@ _LIMITS: Mapping[str, int] = {"short": 200, "sentence": MAX_MENTIONS}
 _RATINGS = {"precise": 1.0, "vague": 0.0}
 _INVALID = "invalid question"
 _DECOY = "Ysolde Tarquin-Obregast of Vehm"  # nobody's answer to anything
-_OTHER = "Corvin Ashgrove-Melpott of Drell"  # a wrong answer to anything
-_ATTEMPTS = 4  # times that a judge is asked about an answer before it is the answer that cannot be read
 
 GRADE_PROMPT = """\
 You decide whether an answer to a question is right. This message ends with one line of JSON, between a \
@@ -204,54 +203,52 @@ class Grader:
 
     def _judged(self, judge: LLM, question: str, answer: str, gold: Sequence[str], brief: bool) -> Grade:
         forged = forges(answer)
-        reply = self._reply(judge, question, answer, gold, 1 if forged else _ATTEMPTS)
-        if reply is None:
-            return _floored("injection" if forged else "unreadable", answer)
-        verdict, why = reply
-        if verdict == "correct" and (self.probe or forged):
-            swapped = self._reply(judge, question, answer, [_DECOY], 1 if forged else _ATTEMPTS)
-            if forged and (swapped is None or swapped[0] == "correct"):
-                return _floored("injection", answer)
-            if swapped is None or swapped[0] == "correct":
-                if mentions(question, answer, gold) is not None:
-                    detail = f"the judge accepts {answer!r} for a made-up accepted answer as well"
-                    raise Unscored("judge_ignores_gold", detail, stage="judge")
-                verdict, why = "incorrect", "the judge accepts it for a made-up accepted answer as well"
+        try:
+            verdict, why = self._asked(judge, question, answer, gold, forged)
+            if verdict == "correct" and (self.probe or forged):
+                swapped, _ = self._asked(judge, question, answer, [_DECOY], forged)
+                if swapped == "correct":
+                    verdict, why = self._credulous(question, answer, gold, forged)
+        except OwnDoing as problem:  # masking would reward a text that confuses the judge
+            return _floored(problem.cause, answer)
         # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
         names = verdict == "not_attempted" and (
             brief or not names_nothing(answer, words_of(question), strict=len(answer) <= BARE)
         )
-        # What names something can be right, so it can be wrong as well.
         label = "incorrect" if names else _VERDICTS[verdict]
         return Grade(label, answer, how="judge", why=why, partial=names)
 
-    def _reply(
-        self, judge: LLM, question: str, answer: str, gold: Sequence[str], attempts: int
-    ) -> tuple[str, str] | None:
-        """The verdict and the reason; None when it is the answer that keeps the judge from giving one.
-
-        That is so when the judge says nothing readable about the answer as often as it is asked, and a
-        verdict on a made-up answer.
+    def _asked(
+        self, judge: LLM, question: str, answer: str, gold: Sequence[str], forged: bool
+    ) -> tuple[str, str]:
+        """The verdict and the reason.
 
         Raises:
-            Unscored: `judge_unreadable`; the judge fails on the made-up answer too.
+            OwnDoing: it is the answer that keeps the judge from giving one.
+            Unscored: it is not.
         """
-        for attempt in range(attempts):
-            reply = self._asked(judge, question, answer, gold)
-            if reply is not None:
-                return reply
-            if not attempt and attempts > 1:
-                self._ask(judge, question, _OTHER, gold)
-        return None
-
-    def _asked(self, judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str] | None:
-        """One reply; None when it cannot be read."""
+        if not forged:
+            return judged_here(lambda text: self._ask(judge, question, text, gold), answer)
         try:
             return self._ask(judge, question, answer, gold)
         except LLMError:
             raise
-        except Unscored:
-            return None
+        except Unscored as problem:
+            raise OwnDoing("injection", str(problem)) from None
+
+    def _credulous(self, question: str, answer: str, gold: Sequence[str], forged: bool) -> tuple[str, str]:
+        """What becomes of an answer that the judge accepts for a made-up accepted answer as well.
+
+        Raises:
+            OwnDoing: it imitates our format.
+            Unscored: `judge_ignores_gold`; it gives an accepted answer, so it is the judge that cannot tell.
+        """
+        why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
+        if forged:
+            raise OwnDoing("injection", why)
+        if mentions(question, answer, gold) is not None:
+            raise Unscored("judge_ignores_gold", why, stage="judge")
+        return "incorrect", why
 
 
 def graded_by(judge: LLM | None) -> str:
