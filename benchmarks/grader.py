@@ -36,8 +36,11 @@ GRADED = {
     "Czech SimpleQA": "czech_simpleqa_graded/graded.jsonl",
     "TruthfulQA judged": "truthfulqa_judged/judgements.jsonl.gz",
 }
-DECLINED = {"FActScore": "factscore_abstain/responses.jsonl", "XSTest": "xstest/completions.jsonl"}
-FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures" / "abstention.jsonl"
+DECLINED = {
+    "FActScore": "factscore_abstain/responses.jsonl",
+    "XSTest": "xstest/completions.jsonl",
+}
+FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 RESAMPLES = 1_000
 
 
@@ -195,9 +198,10 @@ def macro_f1(truth: np.ndarray, found: np.ndarray) -> float:
     )
 
 
-def abstention(name: str, texts: Sequence[str], truth: Sequence[bool]) -> None:
-    """Prints one line of the table of abstentions."""
-    labels, found = np.array(truth), np.array([abstains(text) for text in texts])
+def abstention(name: str, rows: Sequence[tuple[str, str, bool]]) -> None:
+    """Prints one line of the table of abstentions, of (question, text, whether it abstains)."""
+    labels = np.array([truth for _, _, truth in rows])
+    found = np.array([abstains(text, question or None) for question, text, _ in rows])
     rng = np.random.default_rng(0)
     drawn = [
         macro_f1(labels[some], found[some])
@@ -205,32 +209,41 @@ def abstention(name: str, texts: Sequence[str], truth: Sequence[bool]) -> None:
     ]
     low, high = np.quantile(drawn, [0.025, 0.975])
     hits, false = int((labels & found).sum()), int((~labels & found).sum())
+    precision, recall = hits / max(hits + false, 1), hits / max(labels.sum(), 1)
     _say(
-        f"| {name} | {len(texts)} | {macro_f1(labels, found):.3f} [{low:.3f}, {high:.3f}] | "
-        f"{hits} of {labels.sum()} | {false} of {(~labels).sum()} |"
+        f"| {name} | {len(rows)} | {macro_f1(labels, found):.3f} [{low:.3f}, {high:.3f}] | {precision:.1%} | "
+        f"{recall:.1%} | {hits} of {labels.sum()} | {false} of {(~labels).sum()} |"
     )
 
 
 def abstentions(data: Path) -> None:
     """Prints the table of abstentions."""
     _say(
-        "\n### Abstentions\n\n| set | texts | macro-F1 | found | answers taken for one |\n"
-        "|---|---|---|---|---|"
+        "\n### Abstentions\n\n| set | texts | macro-F1 | precision | recall | found | answers taken for one |\n"
+        "|---|---|---|---|---|---|---|"
     )
-    fixtures = rows_of(FIXTURES)
+    fixtures = rows_of(FIXTURES / "abstention.jsonl")
     for split in ("dev", "test"):
-        kept = [row for row in fixtures if row["split"] == split]
-        abstention(
-            f"fixtures, {split}", [row["text"] for row in kept], [row["label"] == "abstain" for row in kept]
-        )
-    rows = [row for row in rows_of(data / DECLINED["FActScore"]) if row["label"] in ("answer", "abstention")]
-    abstention(
-        "FActScore biographies", [r["response"] for r in rows], [r["label"] == "abstention" for r in rows]
-    )
-    rows = [row for row in rows_of(data / DECLINED["XSTest"]) if row["label"] in ("compliance", "refusal")]
-    abstention(
-        "XSTest, safety refusals", [r["response"] for r in rows], [r["label"] == "refusal" for r in rows]
-    )
+        kept = [("", row["text"], row["label"] == "abstain") for row in fixtures if row["split"] == split]
+        abstention(f"fixtures, {split}", kept)
+    for name in ("written", "blind"):
+        rows = rows_of(FIXTURES / f"abstention_{name}.jsonl")
+        parts = {name: rows}
+        if name == "blind":
+            for key in ("length", "lang"):
+                for part in dict.fromkeys(row[key] for row in rows):
+                    parts[f"{name}, {part}"] = [row for row in rows if row[key] == part]
+        for part, kept in parts.items():
+            abstention(part, [(row["question"], row["text"], row["label"] == "abstain") for row in kept])
+    for name, path in DECLINED.items():
+        yes, no = ("abstention", "answer") if name == "FActScore" else ("refusal", "compliance")
+        rows = [row for row in rows_of(data / path) if row["label"] in (yes, no)]
+        for how in ("with its question", "alone"):
+            told = [
+                (row["prompt"] if how != "alone" else "", row["response"], row["label"] == yes)
+                for row in rows
+            ]
+            abstention(f"{name}, {how}", told)
 
 
 def main() -> None:
