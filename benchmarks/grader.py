@@ -219,7 +219,8 @@ def abstention(name: str, rows: Sequence[tuple[str, str, bool]]) -> None:
 def abstentions(data: Path) -> None:
     """Prints the table of abstentions."""
     _say(
-        "\n### Abstentions\n\n| set | texts | macro-F1 | precision | recall | found | answers taken for one |\n"
+        "\n### Abstentions\n\n"
+        "| set | texts | macro-F1 | precision | recall | found | answers taken for one |\n"
         "|---|---|---|---|---|---|---|"
     )
     fixtures = rows_of(FIXTURES / "abstention.jsonl")
