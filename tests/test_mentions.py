@@ -332,3 +332,128 @@ def test_against_human_judgement(part: str, least: float) -> None:
         for row in rows
     ]
     assert sum(same) / len(same) >= least
+
+
+# ---------------------------------------------------------------- named, and not given
+
+NOT_GIVEN = {
+    ("How high is Mount Everest in metres?", "8,849 metres"): [
+        *("8849 feet", "It is 8,849 feet high.", "at least 8,849 metres", "!8,849", "≠ 8,849"),
+    ],
+    ("How high is Mount Everest in metres?", "8849"): ["8849 feet", "It is 8,849 feet high."],
+    ("When was the Eiffel Tower opened?", "31 March 1889"): [
+        *(
+            "31 March 1889 or 6 May 1889",
+            "6 May 1889 or 31 March 1889",
+            "before 31 March 1889",
+            "It opened before 1889.",
+        ),
+        *(
+            "I doubt it was 1889.",
+            "1889? I doubt it.",
+            "It is doubtful that it opened in 1889",
+            "after 31 March 1889",
+        ),
+        *(
+            "31 March 1889? No, 6 May 1889.",
+            "It was not 31 March 1889",
+            "no later than 1889",
+            "~~31 March 1889~~",
+        ),
+        *("не 31 March 1889", "до 31 March 1889", "nicht 31 March 1889", "avant 31 March 1889"),
+    ],
+    ("What is the capital of France?", "Paris"): [
+        *("Paris… no wait, Lyon.", "Paris - scratch that, Lyon", "The answer is Paris. Correction: Lyon"),
+        *(
+            "The worst possible answer is Paris",
+            "The wrong answer is Paris",
+            "Paris is wrong",
+            "I doubt it is Paris",
+        ),
+        *(
+            "\\boxed{\\boxed{Paris} Lyon}",
+            "~~Paris~~ Lyon",
+            "<s>Paris</s> Lyon",
+            "\\sout{Paris} Lyon",
+            "!Paris",
+            "≠ Paris",
+        ),
+        *(
+            "Anything but Paris.",
+            "Any city except Paris",
+            "a suburb of Paris",
+            "near Paris",
+            "Paris's suburb",
+        ),
+        *("Nobody believes that it is Paris", "Paris is not the answer", "ohne Paris", "hardly Paris"),
+    ],
+    ("Who wrote Emma?", "Jane Austen"): [
+        *(
+            "Jane Austen's sister",
+            "the sister of Jane Austen",
+            "Jane Austen's brother Henry",
+            "a friend of Jane Austen",
+        ),
+    ],
+    ("How many children did he have?", "2"): [
+        "at least 2",
+        "more than 2",
+        "up to 2",
+        "no fewer than 2",
+        "2 or 3",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "text"), [(*key, text) for key, texts in NOT_GIVEN.items() for text in texts]
+)
+def test_what_is_named_but_not_given_is_wrong_in_either_form(question: str, gold: str, text: str) -> None:
+    assert Grader(form="sentence")(question, text, [gold]).label == "incorrect"
+    assert Grader()(question, text, [gold]).label == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "text"),
+    [
+        ("How high is Mount Everest in metres?", "8849", "8849 metres"),
+        ("How high is Mount Everest in metres?", "8,849 m", "8849"),
+        ("How high is Mount Everest?", "8849 metres", "8.849 km"),
+        ("How many goals did he score?", "12", "12 goals"),
+        ("When was the Eiffel Tower opened?", "31 March 1889", "31/03/1889"),
+        ("When was the Eiffel Tower opened?", "31 March 1889", "31.03.1889"),
+        ("Who wrote Emma?", "Jane Austen", "Austen, Jane"),
+        ("Who wrote Emma?", "Jane Austen", "Austen Jane"),
+        ("Which colours has the flag of France?", "blue, white and red", "red, white and blue"),
+    ],
+)
+def test_one_answer_in_another_spelling_is_right_without_a_judge(question: str, gold: str, text: str) -> None:
+    assert Grader()(question, text, [gold]).label == "correct"
+    assert Grader(form="sentence")(question, text, [gold]).label == "correct"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "text"),
+    [
+        ("How high is Mount Everest?", "8849", "8849 metres"),  # or feet
+        ("How many goals did he score?", "12", "12 assists"),
+        ("When was it?", "3 April 1889", "03/04/1889"),  # or the fourth of March
+        ("What was the score?", "2, 3", "3, 2"),
+        ("Which colours has the flag of France?", "blue, white and red", "blue, white"),
+    ],
+)
+def test_what_may_be_another_answer_is_left_to_a_judge(question: str, gold: str, text: str) -> None:
+    assert Grader()(question, text, [gold]).label == "incorrect"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "There is no doubt that it is Paris",
+        "Without a doubt Paris",
+        "I don't doubt it's Paris",
+        "It is Paris, not Lyon",
+    ],
+)
+def test_what_is_not_doubted_is_given(text: str) -> None:
+    assert Grader(form="sentence")("What is the capital of France?", text, ["Paris"]).label == "correct"

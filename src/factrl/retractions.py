@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from factrl.text import boxed
+from factrl.text import boxed, unwrap_latex
 from factrl.words import STOP_WORDS, Reading, read, stem
 
 _MONTHS = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
@@ -12,6 +12,7 @@ _DATE = (
     rf"(?:the |about |around |approximately |in |on |year |[$£€])*(?:{_MONTHS}\.? )?\d[\d.,/:-]{{0,30}}"
     rf"(?:st|nd|rd|th)?(?: of)?(?: {_MONTHS},?(?: \d{{4}})?)?(?: \d{{4}}\b)?"
 )
+_INNER = re.compile(r"\\(?:boxed|fbox)\{([^{}]{0,400})\}")
 _STRUCK = re.compile(
     r"~~[^~]{1,400}~~|<(s|del|strike)>[^<]{1,400}</\1>|\\(?:sout|st|cancel|xcancel|bcancel)\{[^{}]{1,400}\}"
     r"|(?:\w[\u0335-\u0338])+|(?:!|[¬≠✗✘❌] ?)(?=\w)[\w '-]{1,200}",
@@ -36,7 +37,7 @@ _BESIDE = (
     "|antes de|después de|non|prima di|dopo|não|depois de|someone like|somebody like|不是|لا|ليس|नहीं"
     "|לא"
 )
-_BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))(?:{_BESIDE}) [\w' -]{{1,80}}", re.I)
+_BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))({_BESIDE}) [\w' -]{{1,80}}", re.I)
 _BRIEF = 60  # characters
 # Of other languages: not, before and after.
 _FOREIGN = (
@@ -44,7 +45,9 @@ _FOREIGN = (
 )
 _NOT_DATED = re.compile(rf"\b(?:not|isn't|wasn't|never|{_FOREIGN}) {_DATE}", re.I)
 _NEGATIONS = frozenset(map(stem, ("not", "never", "isn't", "wasn't", "don't", "didn't")))
-_NO_DOUBT = re.compile(r"\b(?:do not|don't|does not|doesn't|cannot|can't|no one|nobody) doubts?\b", re.I)
+_NO_DOUBT = re.compile(
+    r"\b(?:do not|don't|does not|doesn't|cannot|can't|no one|nobody) doubts?\b|\bno doubt\b", re.I
+)
 _ITEM = re.compile(r", (?:and |or )?|; ?| or | / |/| - |\s?[•·|、；] ?")
 _DATE_OR = re.compile(rf"{_DATE},? or {_DATE}", re.I)
 _DOUBTED = re.compile(
@@ -65,7 +68,9 @@ def given(raw: str, known: frozenset[str]) -> str:
     Args:
         known: stems of the question's and the accepted answers' words; what they say themselves is left.
     """
-    if raw.count("\\boxed") > 1 and boxed(raw, "first") != boxed(raw, "last"):
+    box = boxed(raw) if raw.count("\\boxed") > 1 else None
+    inner = _INNER.search(box.text) if box else None
+    if box and inner and unwrap_latex(box.text) != unwrap_latex(inner[1]):
         return ""
     raw = _STRUCK.sub(" ", raw)
     backs = list(_TAKEN_BACK.finditer(raw))
@@ -77,9 +82,13 @@ def given(raw: str, known: frozenset[str]) -> str:
         )
     if known.isdisjoint(_LIMITS):
         raw = _LIMITED.sub(" ", raw)
-    if len(raw) <= _BRIEF and known.isdisjoint(map(stem, re.findall(r"\w+", _BESIDE))):
-        raw = _BESIDE_IT.sub(" ", raw)
+    if len(raw) <= _BRIEF:
+        raw = _BESIDE_IT.sub(lambda match: match[0] if _asked_for(match[1], known) else " ", raw)
     return _NOT_DATED.sub(" ", raw) if _NEGATIONS.isdisjoint(known) else raw
+
+
+def _asked_for(words: str, known: frozenset[str]) -> bool:
+    return not known.isdisjoint(set(map(stem, words.lower().split())) - STOP_WORDS)
 
 
 def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
