@@ -367,8 +367,8 @@ def test_a_text_that_is_the_accepted_answer_is_right_although_it_declines() -> N
         ),
         ("Orla Venn is not mentioned in any of the provided search results.", "Who is Orla Venn?"),
         (
-            "Unfortunately, the provided search result is not about Orla Venn. Instead, it is about Per Holm, "
-            "a painter who was born in Oslo in 1912. It also mentions that he is married.",
+            "Unfortunately, the provided search result is not about Orla Venn. Instead it is about Per Holm, "
+            "a painter born in Oslo in 1912. It also mentions that he is married.",
             "Tell me a bio of Orla Venn.",
         ),
         ("As of my last update in 2023 I have no record of that.", "Who won the cup?"),
