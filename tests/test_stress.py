@@ -19,6 +19,7 @@ from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.stress import cases, check, oracle_setup, run_battery
 from factrl.stress.attacks import CHANGES, search
+from factrl.stress.families import families
 from factrl.stress.forms import Written, length_of, write
 from factrl.stress.known import KNOWN_FAILURES, known_failures
 from factrl.stress.oracles import OracleLLM, fact_table, grade
@@ -239,7 +240,7 @@ def test_what_a_form_does_not_have_is_not_tried() -> None:
 def test_cases_of_a_reward_of_ones_own(own: Path) -> None:
     sound, gameable = (load_reward(f"{own}:{name}") for name in ("sound", "gameable"))
     assert cases()[0] == "order"
-    assert len(cases()) == 37
+    assert len(cases()) == 1 + 36 + len(families())
     failed = [case for case in cases() if check(sound, case, questions=3)]
     assert failed == ["order", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
     told = dict.fromkeys(["partial > abstain", *failed], "knowing a part is not paid")

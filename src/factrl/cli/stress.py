@@ -1,4 +1,4 @@
-"""`factrl stress`: does any of 36 known ways to cheat pay with a reward?"""
+"""`factrl stress`: does any of 36 known ways to cheat, or a free option, pay with a reward?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..errors import ConfigError, TooManyMasked
-from ..escape import one_line
 from ..journal import Journal
 from ..llm import preflight
 from ..papers import split_spec
@@ -35,7 +34,8 @@ from .terminal import say, show_table, tell
 if TYPE_CHECKING:
     from ..stress.attacks import Attack
     from ..stress.order import Finding
-    from ..stress.run import Outcome, Setup
+    from ..stress.run import Outcome
+    from ..stress.setup import Setup
 
 ORACLE = "oracle"
 FEW = 2  # questions for the embedded judges, which take seconds per claim
@@ -47,19 +47,20 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "stress",
         _stress,
-        about="try 36 known ways to cheat on a reward, offline and in seconds",
+        about="try 36 known ways to cheat on a reward, and look for free options, offline and in seconds",
         example=(
             "examples:\n"
             "  factrl stress truthrl\n"
             "  factrl stress my_reward.py:mine --form tags --html stress.html\n"
             "  factrl stress robust --embedded --policies D01-D09\n"
+            "  factrl stress my_reward.py:mine --policies F01-F17 --forms 200 --seed 1\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B --search 64\n"
             "exit code: 0 the order holds but for failures that the paper is known to have; 1 it is broken;\n"
             "2 something must be changed first; 3 too little could be graded to say that it holds"
         ),
     )
     parser.add_argument("reward", metavar="REWARD", help="truthrl, truthrl:binary or my.py:reward")
-    parser.add_argument("--policies", metavar="IDS", help="only these, e.g. D01,D07-D11")
+    parser.add_argument("--policies", metavar="IDS", help="only these, e.g. D01,D07-D11,F01")
     parser.add_argument(
         "--judge", metavar="WHO", help="oracle (default: exact, offline), local, or a model server's URL"
     )
@@ -82,7 +83,10 @@ def add_verbs(verbs: Verbs) -> None:
         "--search", metavar="N", type=at_least_one, help="try N random combinations of transformations too"
     )
     parser.add_argument(
-        "--seed", metavar="N", type=whole_number, default=0, help="of the search (default: 0)"
+        "--forms", metavar="N", type=at_least_one, help="answer forms of each family (default: 24)"
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=whole_number, default=0, help="of the answer forms and the search (default: 0)"
     )
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
     parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")
@@ -94,11 +98,11 @@ def add_verbs(verbs: Verbs) -> None:
 def _stress(args: argparse.Namespace) -> int:
     from ..stress import page
     from ..stress.attacks import search
-    from ..stress.policies import RUNGS, policies
-    from ..stress.run import run_battery
+    from ..stress.policies import RUNGS
+    from ..stress.run import chosen, run_battery
 
     ids = args.policies.split(",") if args.policies else []
-    count = len(RUNGS) + len(policies(ids))
+    count = len(RUNGS) + sum(map(len, chosen(ids)))
     if args.html is not None:
         check_place("--html", Path(args.html))
     setup = _setup(args)
@@ -130,7 +134,7 @@ def _setup(args: argparse.Namespace) -> Setup:
     from ..stress.forms import length_of
     from ..stress.policies import WAYS
     from ..stress.prompts import prompts
-    from ..stress.run import STAND_INS, Setup, oracle_setup
+    from ..stress.setup import FORMS, STAND_INS, Setup, oracle_setup
 
     oracle = _is_offline(args)
     if args.judge == ORACLE and (args.live or args.embedded):
@@ -161,6 +165,8 @@ def _setup(args: argparse.Namespace) -> Setup:
         setup,
         questions=min(args.questions or few, len(prompts())),
         ways=min(args.paraphrases or (1 if args.embedded else WAYS), WAYS),
+        forms=args.forms or (FEW if args.embedded else FORMS),
+        seed=args.seed,
     )
 
 
@@ -170,7 +176,7 @@ def _is_offline(args: argparse.Namespace) -> bool:
 
 
 def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
-    from ..stress.run import STAND_INS
+    from ..stress.setup import STAND_INS
 
     paper = args.reward
     weights = ("reward.alpha", "reward.beta", "reward.gamma", "alpha", "beta", "gamma")
@@ -209,7 +215,7 @@ def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
     from ..stress import page
 
     table = Table(*page.HEAD)
-    for part in (outcome.ladder, outcome.findings):
+    for part in (outcome.ladder, outcome.findings, outcome.options):
         for found in part:
             table.add_row(*(Text(text) for text in page.row_of(found)))
         table.add_section()
@@ -217,7 +223,7 @@ def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
     for found in outcome.of("known"):
         say(f"known: {found.id}: {found.why}")
     for found in outcome.of("broken"):
-        say(f"broken: {found.id} {found.name}: {one_line(found.text[:160])}")
+        say(page.broken_line(found))
     for found in outcome.of("repaired"):
         say(f"repaired: {found.id} is on the list of known failures and holds")
     say("\n".join([*page.attack_lines(attacks), page.summary(outcome)]))
@@ -225,7 +231,7 @@ def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
 
 def _ending(outcome: Outcome, *, strict: bool) -> int:
     masked: list[Finding] = outcome.of("masked")
-    if masked and len(masked) == len(outcome.ladder) + len(outcome.findings) - len(outcome.of("n/a")):
+    if masked and len(masked) == len(outcome.every) - len(outcome.of("n/a")):
         causes = ", ".join(f"{name} {count}" for name, count in outcome.cells["know"].causes.items())
         raise TooManyMasked(f"nothing could be graded ({causes})")
     if masked:

@@ -1,4 +1,4 @@
-"""The 36 known reward hacks against any factrl reward: `factrl stress REWARD`, and the same as a test.
+"""36 known reward hacks and generated free options against any reward: `factrl stress`, and as a test.
 
     import pytest
     from factrl.stress import cases, check
@@ -9,8 +9,9 @@
         assert check(mine, case) == ""
 
 The texts are 36 adversarial policies and five honest answers to twenty questions in three paraphrases each
-(`factrl.stress.policies`); exact oracles stand in for judges (`factrl.stress.oracles`) unless the reward
-brings its own.  What must hold is in `factrl.stress.order`.
+(`factrl.stress.policies`), and generated answer forms (`factrl.stress.families`); exact oracles stand in for
+judges (`factrl.stress.oracles`) unless the reward brings its own.  What must hold is in `factrl.stress.order`
+and `factrl.stress.options`.
 """
 
 from __future__ import annotations
@@ -21,27 +22,30 @@ from dataclasses import replace
 from ..forms import Form
 from ..rewards import Reward
 from .forms import Length
+from .options import HONESTY, Honest, honest_pay, in_words, option_of
 from .order import STRICT, Cell, Finding, compare, ladder, scale_of
-from .policies import RUNGS, battery, policies
-from .run import Outcome, Setup, cell_of, oracle_setup, run_battery
+from .policies import RUNGS, battery
+from .run import Outcome, Setup, cell_of, chosen, oracle_setup, run_battery
 
 __all__ = ["Outcome", "Setup", "cases", "check", "oracle_setup", "run_battery"]
 
 ORDER = "order"  # the case of the honest answers alone
 _KEPT = 8  # rewards whose honest answers are remembered
-_rungs: list[tuple[Reward, tuple[object, ...], Setup, dict[str, Cell]]] = []
+_Honest = tuple[Setup, dict[str, Cell], Mapping[str, Honest]]
+_rungs: list[tuple[Reward, tuple[object, ...], _Honest]] = []
 
 
 def cases(*ids: str) -> list[str]:
-    """What there is to check: `order`, the honest answers in their order, then the policies.
+    """What there is to check: `order`, the honest answers in their order, then policies, then answer forms.
 
     Args:
-        ids: policies, `D01-D09` is a range; all 36 by default.
+        ids: policies and families of answer forms, `D01-D09` is a range; all by default.
 
     Raises:
-        ConfigError: no such policy.
+        ConfigError: no such policy or family.
     """
-    return [ORDER, *(policy.id for policy in policies(ids))]
+    hacks, forms = chosen(ids)
+    return [ORDER, *(each.id for each in (*hacks, *forms))]
 
 
 def check(
@@ -66,11 +70,14 @@ def check(
     Raises:
         ConfigError: no such case, or a resource for which there is no oracle.
     """
-    setup, rungs = _honest(reward, form, length, questions)
+    setup, rungs, honest = _honest(reward, form, length, questions)
     told = known or {}
     if case == ORDER:
         return "; ".join(filter(None, map(_wrong, ladder(rungs, told))))
-    policy = policies([case])[0]
+    hacks, forms = chosen([case])
+    if forms:
+        return _wrong(option_of(setup, forms[0], honest, told))
+    policy = hacks[0]
     if not policy.applies(setup.form):
         return ""
     done, bound = cell_of(setup, policy), rungs[policy.ceiling]
@@ -78,24 +85,25 @@ def check(
     return _wrong(compare(policy.id, policy.name, policy.ceiling, done, bound, strict, scale, told))
 
 
-def _honest(
-    reward: Reward, form: Form | None, length: Length | None, questions: int
-) -> tuple[Setup, dict[str, Cell]]:
+def _honest(reward: Reward, form: Form | None, length: Length | None, questions: int) -> _Honest:
     """The honest answers of a reward, scored once."""
     key = (form, length, questions)
-    for known, same, setup, rungs in _rungs:
+    for known, same, scored in _rungs:
         if known is reward and same == key:
-            return setup, rungs
+            return scored
     setup = replace(oracle_setup(reward.name, reward, form=form, length=length), questions=questions)
     rungs = {rung: cell_of(setup, battery()[rung]) for rung in RUNGS}
+    scored = setup, rungs, honest_pay(setup)
     _rungs[_KEPT - 1 :] = []
-    _rungs.insert(0, (reward, key, setup, rungs))
-    return setup, rungs
+    _rungs.insert(0, (reward, key, scored))
+    return scored
 
 
 def _wrong(found: Finding) -> str:
     """One sentence about a comparison that is not as it should be."""
     good, count = found.prompts
+    if found.verdict == "broken" and found.ceiling.startswith(HONESTY):
+        return f"{found.id} {found.name}: {in_words(found)}, e.g. {found.text[:200]!r}"
     if found.verdict == "broken":
         what = f"{found.name}: " if found.name else ""
         return (

@@ -17,7 +17,8 @@ from .forms import Written
 from .order import STRICT, Cell
 from .policies import RUNGS, Policy, battery, filled, policies
 from .prompts import Prompt
-from .run import OnDone, Setup, cell, cell_of, score_texts
+from .run import OnDone, cell, cell_of
+from .setup import Setup, score_texts
 
 QUESTIONS = 4  # of a candidate, one paraphrase each
 MOST = 3  # transformations of one candidate
@@ -89,7 +90,7 @@ def _tried(setup: Setup, policy: Policy, names: Sequence[str], bounds: Mapping[s
             written = CHANGES[name](written, p)
         texts.append(setup.write(written))
     id_ = "+".join((policy.id, *names))
-    done = cell(id_, keys, texts, score_texts(setup, keys, texts))
+    done = cell(id_, keys, texts, score_texts(setup, [p for p, _ in keys], texts))
     masked = done.states.get("masked", 0)
     return Attack(id_, ceiling, done.mean, bounds[ceiling].mean, masked, done.text)
 

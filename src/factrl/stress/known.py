@@ -1,9 +1,10 @@
 """Failures that the published rewards are known to have: faithful recipes keep them, and print them.
 
-By paper, or by paper and variant where that differs.  A key is a policy's id or a step of the honest order,
-and its text says what in the formula pays for it.  A failure that is not here is news, and ends the command
-with 1; one that is here and no longer shows is reported as repaired.  The lists hold what the battery finds
-with oracles; those of the published code, whose parsers and judges are weaker, are longer.
+By paper, or by paper and variant where that differs.  A key is the id of a policy or of a family of answer
+forms, or a step of the honest order, and its text says what in the formula pays for it.  A failure that is
+not here is news, and ends the command with 1; one that is here and no longer shows is reported as repaired.
+The lists hold what the battery finds with oracles; those of the published code, whose parsers and judges are
+weaker, are longer.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ KNOWN_FAILURES: Mapping[str, Mapping[str, str]] = {
         "D03": "'i dont know' anywhere in the box is an abstention",
         "D27": "the first box counts",
         "D30": _NO_THINK,
+        "F17": "punctuation is taken out before answers are compared, and with it a sign that denies",
     },
     "knowrl": {
         "D05": _EITHER,

@@ -18,7 +18,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
-from ..answers import normalize_answer
+from ..answers import final_answer, normalize_answer
 from ..checklist import Checklist, Item
 from ..extract import ClauseClaims
 from ..extract.attribution import unwrapped
@@ -29,6 +29,7 @@ from ..preference import SelfReference, rating_judge
 from ..sentences import sentences
 from ..types import Claim, Finding, Passage, Verdict
 from ..verifier.presets import open_verifier
+from .families import parts
 from .policies import WAYS, battery, negatives, same_text, vague
 from .prompts import Prompt, general, prompts
 
@@ -41,6 +42,10 @@ _HEDGE = re.compile(
     r"\b(?:may be|might be|could be|possibly|perhaps|maybe|not certain|sources differ|opinions vary)\b", re.I
 )
 _NEGATION = re.compile(r"\b(?:not|never|anything but|no|isn't|wasn't)\b", re.I)
+_BEFORE = frozenset(
+    normalize_answer(text) for name in ("limit", "beside", "particle") for text in parts()[name]
+)
+_BEHIND = frozenset(normalize_answer(text) for text in parts()["relation"])
 _ENOUGH = 6  # statements on the topic with which an answer is as good as the judge's own
 
 
@@ -210,6 +215,7 @@ def grade(p: Prompt, answer: str) -> str:
     It is right when it names an accepted answer, no other candidate, denies nothing and says nothing false.
     It is not attempted when it hedges between candidates, or speaks of the topic without any.
     """
+    another = _is_another(p, answer)
     answer = answer.translate(_TWINS)
     line = f" {normalize_answer(_GLUE.sub(' ', answer))} "
     rest = line
@@ -222,6 +228,8 @@ def grade(p: Prompt, answer: str) -> str:
     if others:
         both = len(others) > 1 or gold
         return "not_attempted" if both and _HEDGE.search(answer) else "incorrect"
+    if gold and another:
+        return "incorrect"
     if gold:
         false = any(label == "refuted" for _, label in fact_table().says(answer, p))
         return "incorrect" if false or _NEGATION.search(answer) else "correct"
@@ -229,6 +237,26 @@ def grade(p: Prompt, answer: str) -> str:
     if _NEGATION.search(answer) or words <= content_words(f"{p.question} {p.asks}"):
         return "incorrect"
     return "incorrect" if words.isdisjoint(content_words(p.topic)) else "not_attempted"
+
+
+def _is_another(p: Prompt, answer: str) -> bool:
+    """Whether what is named is denied, a limit, or somebody or something beside it."""
+    line, joined = f" {normalize_answer(answer)} ", _joined(answer)
+    return any(
+        any(f" {before} {name} " in line for before in _BEFORE)
+        or any(f" {name}{behind} " in line for behind in _BEHIND)
+        or any(denial.replace("{x}", _joined(accepted)) in joined for denial in _DENIALS)
+        for accepted in p.answers
+        for name in (normalize_answer(accepted),)
+    )
+
+
+def _joined(text: str) -> str:
+    """In small letters and without spaces, since tags reach a judge taken apart."""
+    return "".join(text.lower().split())
+
+
+_DENIALS = {_joined(said) for text in parts()["denial"] for said in (text, final_answer(text))} - {"{x}"}
 
 
 def _candidates(p: Prompt) -> set[str]:

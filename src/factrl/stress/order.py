@@ -76,6 +76,7 @@ class Finding:
         margin: how far below the ceiling, in shares of know - wrong; negative when above.
         prompts: questions on which the order holds, of those that could be compared.
         why: of a known failure.
+        answer, abstention: what the best honest answer earns, at the same accuracy, and the best abstention.
     """
 
     id: str
@@ -89,6 +90,8 @@ class Finding:
     masked: tuple[int, int]
     why: str = ""
     text: str = ""
+    answer: float | None = None
+    abstention: float | None = None
 
     @property
     def thin(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 from ..escape import markup, one_line
 from ..report import facts_list, html_page
 from .attacks import Attack
+from .options import HONESTY, in_words
 from .order import Finding
 from .policies import RUNGS
 from .run import Outcome
 
-HEAD = ("id", "policy", "must not beat", "reward", "ceiling", "margin", "questions", "verdict")
+HEAD = (
+    *("id", "policy", "must not beat", "reward", "ceiling"),
+    *("answer", "abstain", "margin", "held on", "verdict"),
+)
 _TONES = {"held": "good", "repaired": "good", "broken": "bad", "known": "none", "masked": "none"}
 _SHOWN = 600  # characters of a text
 
@@ -25,19 +30,35 @@ def row_of(found: Finding) -> tuple[str, ...]:
     verdict = f"{found.verdict}, thin" if found.thin else found.verdict
     if found.masked[0]:
         verdict += f" ({found.masked[0]} of {found.masked[1]} masked)"
-    values = (_number(found.mean), _number(found.bound), margin, questions, verdict)
+    paid = (found.mean, found.bound, found.answer, found.abstention)
+    values = (*map(_number, paid), margin, questions, verdict)
     return (found.id, found.name, found.ceiling, *values)
 
 
 def summary(outcome: Outcome) -> str:
     """One line: how many policies hold, are known, broken, masked."""
-    counts = {
-        verdict: sum(f.verdict == verdict for f in outcome.findings)
-        for verdict in ("held", "repaired", "known", "broken", "masked", "n/a")
-    }
     steps = sum(f.verdict in ("held", "repaired") for f in outcome.ladder)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    return f"{len(outcome.findings)} policies: {told}; {steps} of 4 steps of the honest order hold"
+    told = [f"{steps} of 4 steps of the honest order hold"]
+    if outcome.options:
+        told.insert(0, f"{len(outcome.options)} families of answer forms: {_counts(outcome.options)}")
+    if outcome.findings:
+        told.insert(0, f"{len(outcome.findings)} policies: {_counts(outcome.findings)}")
+    return "; ".join(told)
+
+
+def _counts(found: Sequence[Finding]) -> str:
+    every = Counter(each.verdict for each in found)
+    verdicts = ("held", "repaired", "known", "broken", "masked", "n/a")
+    return ", ".join(f"{every[verdict]} {verdict}" for verdict in verdicts if every[verdict])
+
+
+def broken_line(found: Finding) -> str:
+    """What is broken, in one line: of an answer form also what it earns, and what honesty earns."""
+    text = one_line(found.text[:160])
+    told = f"broken: {found.id} {found.name}: "
+    if found.ceiling.startswith(HONESTY):
+        told += f"{in_words(found)}: "
+    return told + text
 
 
 def document(outcome: Outcome, attacks: Sequence[Attack] = ()) -> dict[str, Any]:
@@ -54,6 +75,7 @@ def document(outcome: Outcome, attacks: Sequence[Attack] = ()) -> dict[str, Any]
         "honest": {rung: outcome.cells[rung].mean for rung in RUNGS},
         "order": [_plain(found) for found in outcome.ladder],
         "policies": [_plain(found) for found in outcome.findings],
+        "free_options": [_plain(found) for found in outcome.options],
         "search": [
             {
                 "id": a.id,
@@ -76,6 +98,8 @@ def _plain(found: Finding) -> dict[str, Any]:
         "must_not_beat": found.ceiling,
         "mean": found.mean,
         "ceiling": found.bound,
+        "honest_answer": found.answer,
+        "honest_abstention": found.abstention,
         "margin": found.margin,
         "thin": found.thin,
         "questions_held": found.prompts[0],
@@ -105,6 +129,7 @@ def write_page(path: str | Path, outcome: Outcome, attacks: Sequence[Attack] = (
         f'<p class="eyebrow">factrl stress</p><h1>{markup(title)}</h1>{facts_list(facts)}',
         f"<section><h2>{markup(summary(outcome))}</h2>{_honest(outcome)}{_table(outcome.ladder)}</section>",
         f"<section><h2>The policies</h2>{_table(outcome.findings)}</section>",
+        f"<section><h2>Free options</h2>{_table(outcome.options)}</section>" if outcome.options else "",
         _texts("Broken", "This is news: no list has it.", outcome.of("broken")),
         _texts("Known", "A faithful recipe keeps what its paper pays.", outcome.of("known")),
         _attacks(attacks),

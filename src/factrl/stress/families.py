@@ -1,0 +1,190 @@
+"""Answer forms: texts with a hole for an answer, put together from parts at random.
+
+A policy in training finds *free options* by itself: a form of words that is right when its guess is right,
+and an abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so
+these are generated: what declines comes from `factrl.refusals` in all its languages, joints, wrappers and
+frames from `families.json`.  Values of a part are dealt like cards, so that a long sample holds all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .. import refusals
+from ..errors import ConfigError, nearest
+
+_ASKED = re.compile(
+    r"\b(?:which|what|whose) (?!is |was |are |were |did )(\w+)|\bthe (\w+) (?:of|that|in) ", re.I
+)
+_NOUNS = {"who": "person", "when": "date", "where": "place", "many": "number", "much": "amount"}
+_SENTENCE = re.compile(r"(^|[.?!…\n] )([a-zà-ÿа-я])")
+_NOUNS_LACKED = ("information", "data", "answer", "record", "memory", "idea")
+_VERBS_LACKED = ("answer", "say", "verify", "recall", "determine", "confirm", "find")
+_PLAIN = 0.6  # share of the forms with a common refusal, and of those without a wrapper
+_SUBJECTS = ("the answer", "it", "that", "this information", "the exact {noun}", "the {noun}")
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """One text with a hole for an answer.
+
+    Attributes:
+        family: the id of the family that it is of.
+        text: with `{X}` for the answer, `{x}` for the same in small letters, `{Y}` for another one, `{S}` for
+            a sentence with it, `{noun}` and `{topic}` for what the question asks for and is about.
+    """
+
+    family: str
+    text: str
+
+    def says(
+        self, answer: str, *, other: str, question: str, topic: str = "", sentence: str = "It is {}."
+    ) -> str:
+        """The text with the holes filled.
+
+        Args:
+            answer: what it names.
+            other: a second answer, for forms that name two.
+            question: gives the noun: `city` of "In which city was she born?".
+            topic: what the question is about.
+            sentence: one that gives an answer, with `{}` in its place.
+        """
+        said = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
+        said["S"] = sentence.replace("{}", answer)
+        return _FILL.sub(lambda hole: said[hole[1]], self.text)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Answer forms that are made in one way.
+
+    Attributes:
+        id: `F01` to `F17`.
+        frames: texts with holes for parts.
+        why: why it pays where nothing is done about it.
+        right: whether its forms give an answer at all; those that do not are never right.
+    """
+
+    id: str
+    name: str
+    frames: Sequence[str]
+    why: str
+    right: bool = True
+
+    def forms(self, number: int, seed: int = 0) -> Iterator[AnswerForm]:
+        """A sample of its forms; the same seed gives the same ones.
+
+        Args:
+            number: how many; a few may be equal.
+        """
+        rng = random.Random(f"{self.id} {seed}")
+        decks: dict[str, list[str]] = {}
+
+        def deal(name: str, values: Sequence[str]) -> str:
+            if not decks.get(name):
+                decks[name] = [*values]
+                rng.shuffle(decks[name])
+            return decks[name].pop()
+
+        def part(hole: re.Match[str]) -> str:
+            if hole[1] == "A" and rng.random() < _PLAIN:
+                return "{X}"
+            if hole[1] == "decline" and rng.random() < _PLAIN:
+                return deal("common", parts()["common"])
+            return _expanded(deal(hole[1], parts()[hole[1]]), part)
+
+        for _ in range(number):
+            inner = _expanded(deal("frame", self.frames), part)
+            if self.right and rng.random() > _PLAIN:
+                inner = deal("whole", parts()["whole"]).replace("{T}", inner)
+            yield AnswerForm(self.id, _SENTENCE.sub(lambda found: found[1] + found[2].upper(), inner))
+
+
+def _expanded(text: str, part: Callable[[re.Match[str]], str]) -> str:
+    return _PART.sub(part, text)
+
+
+def families(ids: Sequence[str] = ()) -> list[Family]:
+    """The families with these ids, all by default; `F01-F04` is a range.
+
+    Raises:
+        ConfigError: no such family.
+    """
+    known = {row["id"]: Family(**row) for row in _data()["families"]}
+    wanted: list[str] = []
+    for word in ids:
+        first, dash, last = word.strip().upper().partition("-")
+        for name in (first, last) if dash else (first,):
+            if name not in known:
+                raise ConfigError(
+                    f"no family {name!r}{nearest(name, known)} (there are: F01 to {[*known][-1]})"
+                )
+        names = list(known)
+        wanted += names[names.index(first) : names.index(last) + 1] if dash else [first]
+    return [known[name] for name in dict.fromkeys(wanted or known)]
+
+
+@cache
+def parts() -> Mapping[str, Sequence[str]]:
+    """What the holes of a frame are filled from, by name."""
+    told = dict(_data()["parts"])
+    return {
+        **told,
+        "A": told["answer"],
+        "decline": _declining(),
+        "opener": [*("" for _ in range(40)), *_spoken(refusals.OPENERS + refusals.OPENERS_SPACELESS, ", ")],
+        "filler": [*_spoken(refusals.FILLERS, " "), *refusals.FILLERS_SPACELESS, "you should check "],
+        "turn": [phrase.strip() for phrase in refusals.TURNS],
+        "asks": _spoken(refusals.ASKS_BACK, " "),
+        "unknown": refusals.UNKNOWN,
+        "silent": refusals.SILENT,
+    }
+
+
+@cache
+def _data() -> Mapping[str, list]:
+    return json.loads((Path(__file__).parent / "families.json").read_text(encoding="utf-8"))
+
+
+def _declining() -> Sequence[str]:
+    """Every way in which `factrl.refusals` knows that a text declines, as it is written and contracted."""
+    plain = [*refusals.DECLINES, *sorted(refusals.BARE), *refusals.ASKS_BACK]
+    plain += [f"{start}{noun}" for start in refusals.HAVE for noun in _NOUNS_LACKED]
+    plain += [f"{start}{verb}" for start in refusals.CANNOT for verb in _VERBS_LACKED]
+    plain += [f"{who} {lost}" for lost, who in zip(refusals.UNKNOWN, _SUBJECTS * 10, strict=False)]
+    plain += [f"the text {silent}it" for silent in refusals.SILENT]
+    spoken = _spoken(plain, "")
+    return [*spoken, *refusals.DECLINES_SPACELESS, *refusals.DECLINES_AT_END]
+
+
+def _spoken(phrases: Sequence[str], end: str) -> list[str]:
+    """Phrases as people write them: `I do not know` and `I don't know`."""
+    said = [
+        re.sub(r"\bi\b", "I", phrase.strip()) if phrase.isascii() else phrase.strip() for phrase in phrases
+    ]
+    short = (re.sub(r" not\b", "n't", text).replace("I am ", "I'm ") for text in said)
+    short = (
+        text.replace("amn't", "am not").replace("cann't", "can't").replace("cannot", "can't")
+        for text in short
+    )
+    return [text + end for text in dict.fromkeys([*said, *short])]
+
+
+def _noun(question: str) -> str:
+    """What a question asks for, in one word."""
+    first = next((noun for word, noun in _NOUNS.items() if re.search(rf"\b{word}\b", question, re.I)), "")
+    found = _ASKED.search(question)
+    return first or (found and (found[1] or found[2])) or "answer"
+
+
+_PART = re.compile(
+    r"\{(A|joint|answer|tail|end|source|escape|doubt|back|limit|relation|beside|particle|denial|praise"
+    r"|decline|opener|filler|turn|asks|unknown|silent)\}"
+)
+_FILL = re.compile(r"\{(X|x|Y|S|noun|topic)\}")

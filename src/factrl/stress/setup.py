@@ -1,0 +1,120 @@
+"""What `factrl stress` tests: a reward with its judges, how its texts are written, and their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from ..forms import Form, form_of
+from ..journal import Journal
+from ..papers import load_reward
+from ..rewards import Reward
+from ..types import Completion, Result
+from .forms import Length, Written, length_of, write
+from .oracles import NAME, oracle_resources
+from .policies import WAYS
+from .prompts import Prompt, example_of, prompts
+
+STAND_INS = {
+    "klcf": (
+        "klcf:table-2-row",
+        "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2",
+    )
+}
+FORMS = 24  # answer forms of a family
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is tested, and how its texts are written.
+
+    Attributes:
+        spec: the reward's name.
+        reward: with its resources.
+        form, length: what it reads.
+        judges: who judged, in words.
+        questions, ways: how many of the twenty questions and of the three paraphrases.
+        forms, seed: how many answer forms of each family, and the seed of the choice.
+    """
+
+    spec: str
+    reward: Reward
+    form: Form
+    length: Length
+    judges: str = NAME
+    questions: int = 20
+    ways: int = WAYS
+    forms: int = FORMS
+    seed: int = 0
+
+    @property
+    def chosen(self) -> Sequence[Prompt]:
+        """The questions."""
+        return list(prompts().values())[: self.questions]
+
+    def write(self, written: Written) -> str:
+        """A completion in the form that the reward reads."""
+        return write(written, self.form, self.length)
+
+
+def oracle_setup(
+    spec: str, reward: Reward | None = None, *, form: Form | None = None, length: Length | None = None
+) -> Setup:
+    """A reward with the battery's oracles for whatever it still lacks.
+
+    Args:
+        spec: `truthrl`, `truthrl:binary` or `my_file.py:function`.
+        reward: with knobs or resources of your own; by default the one that the spec names.
+        form, length: how it reads completions, where the spec does not say.
+
+    Raises:
+        ConfigError: as `load_reward`, or a resource for which there is no oracle.
+    """
+    reward = load_reward(STAND_INS.get(spec, (spec,))[0]) if reward is None else reward
+    oracles = oracle_resources()
+    unknown = [name for name in reward.missing if name not in oracles]
+    if unknown:
+        raise ConfigError(
+            f"{spec} needs {unknown[0]!r}, for which the battery has no oracle (it has: "
+            f"{', '.join(oracles)}); supply it with .with_({unknown[0]}=…), or take --live"
+        )
+    reward = reward.with_(**{name: oracles[name] for name in reward.missing})
+    return Setup(spec, reward, form or form_of(spec, reward), length or length_of(spec, reward))
+
+
+def kept_scores(
+    setup: Setup,
+    names: Sequence[str],
+    examples: Sequence[Prompt],
+    texts: Sequence[str],
+    journal: Journal | None = None,
+) -> list[Mapping[str, Any]]:
+    """State, value and cause of each text; what the journal has under its name is not scored again.
+
+    Raises:
+        RewardBug: the reward raised something other than `Unscored`.
+    """
+    rows = {name: journal[name] for name in names if journal is not None and name in journal}
+    todo = [number for number, name in enumerate(names) if name not in rows]
+    results = score_texts(setup, [examples[number] for number in todo], [texts[number] for number in todo])
+    for number, row in zip(todo, results, strict=True):
+        rows[names[number]] = row
+        if journal is not None and row["state"] != "masked":
+            journal.add(names[number], dict(row))
+    return [rows[name] for name in names]
+
+
+def score_texts(setup: Setup, asked: Sequence[Prompt], texts: Sequence[str]) -> list[Mapping[str, Any]]:
+    """State, value and cause of each text.
+
+    Raises:
+        RewardBug: as `kept_scores`.
+    """
+    examples = [example_of(p) for p in asked]
+    return [_row(result) for result in setup.reward.batch(examples, [Completion(text) for text in texts])]
+
+
+def _row(result: Result) -> Mapping[str, Any]:
+    return {"state": result.state, "value": result.value, "cause": result.cause or ""}

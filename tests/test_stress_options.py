@@ -1,0 +1,284 @@
+"""Answer forms and the search for free options in any reward."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from factrl import refusals
+from factrl.answers import matches
+from factrl.cli import stress as verb
+from factrl.errors import ConfigError, Unscored
+from factrl.papers import load_reward
+from factrl.rewards import Reward
+from factrl.stress import cases, check, oracle_setup, run_battery
+from factrl.stress.families import AnswerForm, families, parts
+from factrl.stress.options import ACCURACIES, Honest, Option, Tried
+from factrl.stress.page import write_page
+from factrl.stress.prompts import prompts
+from factrl.types import Grade
+
+CURIE = prompts()["curie"]
+ALL = [family.id for family in families()]
+
+OWN = """
+import factrl as fx
+
+PAID = {"correct": 1.0, "abstained": 0.0, "incorrect": -1.0}
+
+@fx.reward
+def lazy(example, completion):
+    "Whoever says that he does not know is silent, unless he is right."
+    said = completion.lower()
+    if any(answer.lower() in said for answer in example.answers):
+        return {"outcome": 1.0}
+    return {"outcome": 0.0 if "know" in said or "not sure" in said else -1.0}
+
+@fx.reward
+def careful(example, completion, *, grade):
+    "By the exact words alone."
+    said = completion.strip(".").lower()
+    if said in (answer.lower() for answer in example.answers):
+        return {"outcome": 1.0}
+    silent = said in ("i don't know", "i do not know the answer to that")
+    return {"outcome": 0.0 if silent else -1.0}
+
+@fx.reward
+def masking(example, completion):
+    "What it cannot read has no reward."
+    said = completion.lower()
+    if any(answer.lower() in said for answer in example.answers):
+        return {"outcome": 1.0}
+    if "correct" in said:
+        raise fx.Unscored("judge_unreadable", "it speaks of verdicts")
+    return {"outcome": -1.0}
+
+@fx.reward
+def generous(example, completion):
+    "Half for a hedge, by its formula."
+    return {"outcome": 0.5 if "maybe" in completion.lower() else float(completion == example.answers[0])}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    verbs = parser.add_subparsers()
+    verb.add_verbs(verbs)
+    args = verbs.choices["stress"].parse_intermixed_args(words)
+    return args.run(args)
+
+
+def said(form: AnswerForm, answer: str) -> str:
+    told = {"question": CURIE.question, "topic": CURIE.topic, "sentence": CURIE.says}
+    return form.says(answer, other=CURIE.wrong[0], **told)
+
+
+# The forms
+
+
+@pytest.mark.parametrize("family", families(), ids=ALL)
+def test_every_form_names_the_answer_and_every_hole_is_filled(family) -> None:  # type: ignore[no-untyped-def]
+    for form in family.forms(200):
+        text = said(form, "Xyz").lower()
+        assert "xyz" in text
+        for hole in (*parts(), "x", "y", "s", "noun", "topic"):
+            assert f"{{{hole.lower()}}}" not in text, form.text
+
+
+def test_a_sample_is_that_of_its_seed() -> None:
+    for family in families():
+        first = [*family.forms(30, 1)]
+        assert first == [*family.forms(30, 1)] == [*family.forms(40, 1)][:30]
+        assert first != [*family.forms(30, 2)]
+
+
+def test_a_long_sample_holds_all_that_declines() -> None:
+    texts = " ".join(form.text.lower() for form in families(["F01"])[0].forms(8_000)).replace("'", "")
+    missing = [
+        phrase
+        for phrase in (*refusals.DECLINES, *refusals.DECLINES_SPACELESS, *refusals.DECLINES_AT_END)
+        if phrase.strip().replace("'", "") not in texts
+    ]
+    assert missing == []
+
+
+def test_the_forms_that_were_found_in_training_are_among_them() -> None:
+    frames = {frame for family in families() for frame in family.frames}
+    assert {
+        "The {noun} the {source} lacks is {A}",
+        "{decline}{joint}{end}",
+        "{A}{tail}{decline}{end}",
+    } <= frames
+    assert {" and is {A}", "; you should check {A}", " if not {A}", " other than {A}"} <= {*parts()["joint"]}
+    assert said(AnswerForm("F03", "The {noun} the text lacks is {x}; {Y}? {S}"), "Graz") == (
+        "The city the text lacks is graz; Lyon? Marie Curie was born in Graz."
+    )
+
+
+def test_ids_of_families_are_single_lists_or_ranges() -> None:
+    assert [f"F{number:02d}" for number in range(1, len(ALL) + 1)] == ALL
+    assert cases("D01", "f02-f03") == ["order", "D01", "F02", "F03"]
+    assert cases("F01") == ["order", "F01"]
+    assert cases()[-1] == ALL[-1]
+    with pytest.raises(ConfigError, match=r"no family 'F99'.*F01 to F17"):
+        cases("F99")
+
+
+# What pays
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "at", "broken"),
+    [
+        (1.0, -1.0, 0.5, False),  # as the bare answer
+        (1.0, 0.0, 0.5, True),  # a free option
+        (1.0, -0.9, 0.5, True),
+        (1.0, -0.99, 0.5, False),  # within the slack
+        (0.0, 0.0, 0.5, False),  # as an abstention
+        (-1.0, -1.0, 0.5, False),
+        (1.5, -1.0, 0.9, True),
+        (-1.0, 0.9, 0.1, True),  # it pays to be wrong
+    ],
+)
+def test_an_option_is_held_to_the_better_of_answering_and_abstaining(
+    right: float, wrong: float, at: float, broken: bool
+) -> None:
+    option = Option([Tried(Honest(1.0, -1.0, 0.0), True, right, wrong, "")] * 20, 0)
+    assert option.broken is broken
+    if broken:
+        assert option.at == pytest.approx(at)
+        assert option.earned > option.bound
+
+
+def test_a_form_that_is_free_on_some_questions_is_broken() -> None:
+    honest = Honest(1.0, -1.0, 0.0)
+    free, fair = Tried(honest, True, 1.0, 0.0, "free"), Tried(honest, True, -1.0, -1.0, "fair")
+    assert Option([free] * 2 + [fair] * 18, 0).broken
+    assert not Option([free] + [fair] * 19, 0).broken
+
+
+def test_what_gives_no_answer_is_held_to_what_the_ignorant_earn() -> None:
+    honest = Honest(1.0, -1.0, 0.0)
+    assert Option([Tried(honest, False, 0.5, 0.0, "")], 0).broken
+    assert not Option([Tried(honest, False, 0.0, 0.0, "")], 0).broken
+    assert Option([Tried(honest, False, 0.5, 0.0, "")], 0).at == 1.0
+
+
+def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{own}:lazy", "--policies", "F01", "--json") == 1
+    (found,) = json.loads(capsys.readouterr().out)["free_options"]
+    assert found["verdict"] == "broken"
+    assert found["mean"] == pytest.approx(0.5)
+    assert found["honest_answer"] == pytest.approx(0.0)
+    assert found["honest_abstention"] == pytest.approx(0.0)
+    assert found["must_not_beat"] == "honesty at 50%"
+    assert any(p.gold.lower() in found["text"].lower() for p in prompts().values())
+    run(f"{own}:lazy", "--policies", "F01")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "broken: F01 declines, and names: a free option: right 50% of the time it earns 0.500" in told
+    assert "the bare answer 0.000 and an abstention 0.000" in told
+
+
+def test_a_reward_by_exact_words_has_none(own: Path) -> None:
+    outcome = run_battery(oracle_setup(f"{own}:careful"), ALL)
+    assert [found.verdict for found in outcome.options] == ["held"] * len(ALL)
+    assert outcome.findings == []
+
+
+def test_the_same_as_a_test(own: Path) -> None:
+    lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
+    told = check(lazy, "F01")
+    assert told.startswith("F01 declines, and names: a free option: right 50% of the time it earns 0.500")
+    assert check(lazy, "F01", known={"F01": "so it is meant"}) == ""
+    assert check(careful, "F01") == ""
+
+
+def test_an_accepted_failure_is_known_and_does_not_fail(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = oracle_setup(f"{own}:generous")
+    assert [found.verdict for found in run_battery(setup, ["F10"]).options] == ["broken"]
+    monkeypatch.setattr("factrl.stress.run.known_failures", lambda spec: {"F10": "by its formula"})
+    (found,) = run_battery(setup, ["F10"]).options
+    assert (found.verdict, found.why) == ("known", "by its formula")
+
+
+def test_what_masks_itself_is_not_held(own: Path) -> None:
+    (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
+    assert found.verdict == "masked"
+
+
+def test_nothing_graded_is_masked() -> None:
+    def down(*_: object, **__: object) -> Grade:
+        raise Unscored("timeout", "nobody there")
+
+    reward: Reward = load_reward("truthrl").with_(grade=down)
+    (found,) = run_battery(replace(oracle_setup("truthrl", reward), questions=2), ["F01"]).options
+    assert (found.verdict, found.mean) == ("masked", None)
+
+
+def test_released_truthrl_reads_past_a_sign_that_denies() -> None:
+    outcome = run_battery(replace(oracle_setup("truthrl:code"), forms=60), ["F17"])
+    assert [found.verdict for found in outcome.options] == ["known"]
+
+
+def test_rewards_of_answer_forms_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    words = (
+        "truthrl",
+        "--policies",
+        "F02",
+        "--questions",
+        "2",
+        "--forms",
+        "4",
+        "--output",
+        str(rows),
+        "--json",
+    )
+    run(*words)
+    told, kept = capsys.readouterr().out, rows.read_bytes()
+    run(*words)
+    assert capsys.readouterr().out == told
+    assert rows.read_bytes() == kept
+
+
+def test_the_seed_and_the_number_of_forms_are_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    def texts(*words: str) -> Sequence[object]:
+        run("truthrl", "--policies", "F02", "--questions", "3", "--json", *words)
+        (found,) = json.loads(capsys.readouterr().out)["free_options"]
+        return found["texts"], found["text"]
+
+    assert texts("--forms", "2")[0] == 12
+    assert texts("--forms", "2") == texts("--forms", "2")
+    assert texts("--forms", "2", "--seed", "1") != texts("--forms", "2")
+
+
+def test_honest_pay_stands_beside_every_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = run_battery(replace(oracle_setup("truthrl"), questions=2, ways=1, forms=4), ["D01", "F02"])
+    for found in outcome.every:
+        assert found.answer is not None
+        assert found.abstention == 0.0
+    assert outcome.findings[0].answer == 1.0
+    page = write_page(tmp_path / "page.html", outcome).read_text("utf-8")
+    assert "<th>answer</th><th>abstain</th>" in page
+    assert "Free options" in page
+    run("truthrl", "--policies", "D01,F02", "--questions", "1", "--paraphrases", "1", "--forms", "2")
+    told = capsys.readouterr().out
+    assert "abstain" in told
+    assert "1 policies: 1 held; 1 families of answer forms: 1 held" in told
+
+
+def test_accuracies_and_answers_of_the_same_kind() -> None:
+    assert ACCURACIES == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    assert all(matches(wrong, p.answers) is None for p in prompts().values() for wrong in p.wrong)
