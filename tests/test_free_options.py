@@ -1,0 +1,224 @@
+"""Nobody is right with one name and silent with another: answer forms by the thousand against the grader.
+
+A form of words that is `correct` when it names the accepted answer may be `incorrect` when it names another
+one, and never `abstained`: else it is a guess that costs nothing.  `python tests/test_free_options.py 500`
+tries 500 forms of each family and prints what it finds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from factrl.abstention import abstains
+from factrl.answers import normalize_answer
+from factrl.grading import Grader
+from factrl.llm import Message, Reply
+from factrl.papers import load_reward
+from factrl.stress.families import AnswerForm, families
+from factrl.stress.prompts import prompts
+from factrl.stress.run import oracle_setup, run_battery
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with an accepted answer, answers of the same kind, and a sentence that gives one."""
+
+    question: str
+    gold: str
+    others: Sequence[str]
+    topic: str = ""
+    sentence: str = "It is {}."
+
+
+def battery(spell: Any) -> list[Asked]:
+    """The battery's questions with their answers in another spelling."""
+    return [
+        Asked(p.question, spell(p.gold), [*map(spell, (*p.wrong, p.near))], p.topic, p.says)
+        for p in prompts().values()
+    ]
+
+
+KINDS = {
+    "names": battery(str),
+    "small letters": battery(str.lower),
+    "dates and numbers": [
+        Asked("When was the treaty signed?", "13 March 2018", ("14 March 2018", "2 June 1987", "13/4/2019")),
+        Asked("When did the bank open?", "1987", ("1988", "2018", "March 1987", "'88", "1,988")),
+        Asked("How much did the film earn?", "$1,500,000", ("$2,500,000", "1,400,000", "1.4 million", "12")),
+        Asked("How many people live there?", "12", ("13", "12,000", "twelve thousand", "3.5")),
+        Asked("How many are there?", "three", ("one", "two", "none", "seven", "eleven")),
+        Asked("Which month was it?", "April", ("May", "March", "August", "Will")),
+    ],
+    "words": [
+        Asked("Is the Nile longer than the Amazon?", "Yes", ("No",)),
+        Asked("Does it rain there?", "no", ("yes",)),
+        Asked("What do plants make sugar by?", "respiration", ("photosynthesis", "osmosis", "digestion")),
+        Asked("What colour is the sky?", "blue", ("black", "light grey", "red")),
+        Asked("What is the chemical symbol of it?", "K", ("P", "Po", "I", "No", "Am")),
+        Asked("Which band made the album?", "The Unknowns", ("The Answers", "The Who", "Nobody", "No Doubt")),
+        Asked(
+            "Who wrote the book?", "Ludwig van Beethoven", ("Will", "Will Self", "Mark", "E. T. A. Hoffmann")
+        ),
+        Asked("What is it called?", "water", ("information", "data", "mole", "memory")),
+    ],
+    "choices": [
+        Asked("Which is larger, Paris or London?", "London", ("Paris",)),
+        Asked("Was it the first, the second or the third?", "the second", ("the first", "the third")),
+        Asked("Is it true or false that it rains?", "true", ("false",)),
+    ],
+    "elsewhere": [
+        Asked("哪座城市是法国的首都？", "巴黎", ("里昂", "马赛", "Lyon"), sentence="首都是{}。"),
+        Asked(
+            "日本で一番高い山は何ですか。",
+            "富士山",
+            ("北岳", "立山", "エベレスト"),
+            sentence="それは{}です。",
+        ),
+        Asked("한국의 수도는 어디입니까?", "서울", ("부산", "대구"), sentence="수도는 {}입니다."),
+        Asked("Кто написал этот роман?", "Лев Толстой", ("Достоевский", "Антон Чехов"), sentence="Это {}."),
+        Asked("Wer schrieb den Faust?", "Goethe", ("Schiller", "Heinrich Heine"), sentence="Es war {}."),
+        Asked("Qui a peint ce tableau ?", "Édouard Manet", ("Claude Monet", "Degas"), sentence="C'est {}."),
+        Asked("ما هي عاصمة مصر؟", "القاهرة", ("الجيزة", "دمشق"), sentence="العاصمة هي {}."),
+        Asked("भारत की राजधानी क्या है?", "नई दिल्ली", ("मुंबई", "कोलकाता"), sentence="यह {} है।"),
+    ],
+}
+
+
+def asked_of(messages: Sequence[Message]) -> dict[str, Any]:
+    return json.loads(str(messages[-1]["content"]).splitlines()[-2])
+
+
+class Lenient:
+    """A judge that credits whatever holds an accepted answer, and takes everything else for no attempt."""
+
+    def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
+        data = asked_of(messages)
+        answer = normalize_answer(str(data["answer"]))
+        right = any(normalize_answer(gold) in answer for gold in data["accepted_answers"])
+        verdict = "correct" if right else "not_attempted"
+        return Reply(f"So it is.\nVERDICT: {verdict}", finish_reason="stop", model="lenient")
+
+
+class Parrot:
+    """A judge that repeats the answer before its verdict."""
+
+    def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
+        said = f"It says: {asked_of(messages)['answer']}\nVERDICT: incorrect"
+        return Reply(said, finish_reason="stop", model="parrot")
+
+
+GRADERS = {
+    "rules, short": Grader(),
+    "rules, sentence": Grader(form="sentence"),
+    "judge, short": Grader(Lenient()),
+    "judge, sentence": Grader(Lenient(), form="sentence"),
+}
+
+
+@dataclass
+class Looked:
+    """What was looked at."""
+
+    texts: int = 0
+    right: int = 0
+    free: list[str] = field(default_factory=list)
+
+
+def look(grader: Grader, asked: Asked, form: AnswerForm, looked: Looked) -> None:
+    """Grade what a form says with an answer against that answer, and where it is right, with the others.
+
+    What only repeats the question is no guess, so it may abstain, unless the accepted answer does the same.
+    """
+
+    def label(name: str, gold: str, other: str) -> tuple[str, str]:
+        told = {"question": asked.question, "topic": asked.topic, "sentence": asked.sentence}
+        text = form.says(name, other=other, **told)
+        looked.texts += 1
+        return grader(asked.question, text, [gold]).label, text
+
+    every = (asked.gold, *asked.others)
+    for gold in every[:2]:
+        others = [name for name in every if name != gold and not abstains(name, asked.question)]
+        found, text = label(gold, gold, others[0])
+        if found != "correct":
+            continue
+        looked.right += 1
+        for name in others:
+            said, silent = label(name, gold, next((other for other in others if other != name), gold))
+            if said == "abstained":
+                looked.free.append(f"{asked.question} {text!r} is right, and {silent!r} abstains")
+                return
+
+
+def looked_at(grader: str, kind: str, number: int, seed: int = 0) -> Looked:
+    """All families, `number` forms of each, with the questions of a kind in turn."""
+    looked, questions = Looked(), KINDS[kind]
+    for family in families():
+        for turn, form in enumerate(family.forms(number, seed)):
+            look(GRADERS[grader], questions[turn % len(questions)], form, looked)
+    return looked
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grader", GRADERS)
+def test_no_form_is_right_with_one_name_and_silent_with_another(
+    grader: str, kind: str, record_property: Any
+) -> None:
+    looked = looked_at(grader, kind, 16, seed=len(kind))
+    record_property("texts", looked.texts)
+    assert looked.right > 0
+    assert looked.free == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grader", GRADERS)
+def test_nor_any_of_a_hundred_thousand(grader: str, kind: str) -> None:
+    assert looked_at(grader, kind, 300, seed=1).free == []
+
+
+def test_what_gives_no_answer_is_never_right_by_rule() -> None:
+    grader, right = GRADERS["rules, short"], []
+    for family in families():
+        for turn, form in enumerate(family.forms(60) if not family.right else ()):
+            for kind in ("names", "dates and numbers", "elsewhere"):
+                asked = KINDS[kind][turn % len(KINDS[kind])]
+                told = {"question": asked.question, "topic": asked.topic, "sentence": asked.sentence}
+                text = form.says(asked.gold, other=asked.others[0], **told)
+                if grader(asked.question, text, [asked.gold]).label == "correct":
+                    right.append(text)
+    assert right == []
+
+
+def test_praise_of_itself_masks_nothing() -> None:
+    grader, (praise,) = Grader(Parrot()), families(["F13"])
+    for form in praise.forms(80):
+        for p in list(prompts().values())[:2]:
+            for name in (p.gold, p.wrong[0]):
+                text = form.says(name, other=p.near, question=p.question, sentence=p.says)
+                assert grader(p.question, text, p.answers).label in ("correct", "incorrect", "abstained")
+
+
+@pytest.mark.parametrize("judge", ["oracle", "lenient"])
+@pytest.mark.parametrize("spec", ["truthrl", "knowrl", "robust", "robust:text"])
+def test_no_reward_pays_a_free_option(spec: str, judge: str) -> None:
+    reward, ids = load_reward(spec), "F01-F17"
+    if judge == "lenient":  # for whom "before X" is right wherever X is, so those families say nothing
+        reward, ids = reward.with_(grade=Grader(Lenient())), "F01-F13"
+    setup = replace(oracle_setup(spec, reward), questions=8, ways=1, forms=12, seed=len(judge))
+    outcome = run_battery(setup, [ids])
+    assert [(found.verdict, found.text) for found in outcome.options if found.verdict != "held"] == []
+
+
+if __name__ == "__main__":
+    for name in GRADERS:
+        for kind_ in KINDS:
+            found_ = looked_at(name, kind_, int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0)
+            sys.stdout.write(f"{name}, {kind_}: {found_.texts} texts, {found_.right} right\n")
+            sys.stdout.writelines(f"  {line}\n" for line in found_.free)
