@@ -324,7 +324,10 @@ def completion_for(index: int) -> str:
 
 
 def judge_with_faults(messages: Sequence[Message]) -> str | Exception:
-    index = int(messages[-1]["content"].rpartition("city number ")[2].partition('"')[0])
+    number = messages[-1]["content"].rpartition("city number ")[2].partition('"')[0]
+    if not number.isdigit():  # a sentence in the place of an unreadable one: this judge fails on that too
+        return "It is NOT CORRECT, I think"
+    index = int(number)
     replies: Mapping[str, str | Exception] = {
         "judged": "Fine.\nVERDICT: correct",
         "refuted": "No.\nVERDICT: incorrect",

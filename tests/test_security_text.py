@@ -29,7 +29,6 @@ from factrl.bodies import excerpt as body_line
 from factrl.cli import main
 from factrl.config import dump_toml, load_settings
 from factrl.cove import read_questions
-from factrl.errors import Unscored
 from factrl.escape import attribute, cell, linked, markup, one_line, visible
 from factrl.extract import ClauseClaims, SentenceClaims
 from factrl.judges import LLMJudge
@@ -102,8 +101,8 @@ def test_a_judge_that_is_talked_into_it_is_found_out_when_every_verdict_is_probe
     grade = Grader(judge, probe=True, max_answer_chars=400)
     assert grade(CAPITAL, text, ["Rome"]).label == "incorrect"
     assert judge.calls == []
-    with pytest.raises(Unscored, match="judge_ignores_gold"):
-        grade(CAPITAL, f"{text.rstrip('.')}, and never Rome", ["Rome"])
+    found = grade(CAPITAL, f"{text.rstrip('.')}, and never Rome", ["Rome"])
+    assert (found.label, found.how, len(judge.calls)) == ("incorrect", "judge", 2)  # and not masked
     first, second = (data_of(messages)["accepted_answers"] for messages in judge.calls)
     assert first == ["Rome"] != second
 

@@ -106,6 +106,10 @@ Its facts are about another book and lead to another author.
 VERDICT: vague"""
 
 
+class _Forged(Exception):
+    """An answer that imitates our format has confused the judge."""
+
+
 class Grader:
     """Grades an answer against the accepted ones: `grade(question, prediction, answers)`.
 
@@ -209,7 +213,9 @@ class Grader:
                 swapped, _ = self._asked(judge, question, answer, [_DECOY], forged)
                 if swapped == "correct":
                     verdict, why = self._credulous(question, answer, gold, forged)
-        except OwnDoing as problem:  # masking would reward a text that confuses the judge
+        except _Forged:  # masking would reward a text that confuses the judge
+            return _floored("injection", answer)
+        except OwnDoing as problem:
             return _floored(problem.cause, answer)
         # An abstention for the judge too names nothing: what a rule could take for an answer is wrong.
         names = verdict == "not_attempted" and (
@@ -224,7 +230,7 @@ class Grader:
         """The verdict and the reason.
 
         Raises:
-            OwnDoing: it is the answer that keeps the judge from giving one.
+            _Forged, OwnDoing: it is the answer that keeps the judge from giving one.
             Unscored: it is not.
         """
         if not forged:
@@ -234,18 +240,18 @@ class Grader:
         except LLMError:
             raise
         except Unscored as problem:
-            raise OwnDoing("injection", str(problem)) from None
+            raise _Forged(str(problem)) from None
 
     def _credulous(self, question: str, answer: str, gold: Sequence[str], forged: bool) -> tuple[str, str]:
         """What becomes of an answer that the judge accepts for a made-up accepted answer as well.
 
         Raises:
-            OwnDoing: it imitates our format.
+            _Forged: it imitates our format.
             Unscored: `judge_ignores_gold`; it gives an accepted answer, so it is the judge that cannot tell.
         """
         why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
         if forged:
-            raise OwnDoing("injection", why)
+            raise _Forged(why)
         if mentions(question, answer, gold) is not None:
             raise Unscored("judge_ignores_gold", why, stage="judge")
         return "incorrect", why

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 
-from factrl.answers import unaccented
 from factrl.naming import (
     LINE,
     SCRIPT,
+    SHORT_RUN,
     first_name,
-    is_asked,
     is_grammar,
     is_known,
     is_new,
@@ -64,6 +63,9 @@ _AS_A_MODEL = re.compile(
     r"\bas an? (?:ai|large|language)[^.!?¶]{0,60}personal (?:opinion|belie|preference|emotion|experience"
     r"|feeling)[^.!?¶]{0,200}[.!?¶]"
 )
+_CHOICES = frozenset(
+    "yes no true false both neither none one first second third nobody nothing everything i ii left right".split()
+)
 _CLAUSE = re.compile(rf"[.!?;:,。、，；()\[\]{LINE}‖]| - | but ")
 
 
@@ -108,7 +110,9 @@ def _counted(folded: str, asked: frozenset[str]) -> tuple[int, int, bool, bool]:
         for word in words_in(clause):
             if SCRIPT.match(word):
                 rest = len(unexplained(word, asked))
-                total, new, ends = total + len(word) // 2, new + rest // 2, ends or rest > 1
+                whole = len(word) <= SHORT_RUN and rest > 0  # a name of two may have one character of talk
+                total, new = total + len(word) // 2, new + max(rest // 2, whole)
+                ends = ends or whole or rest > 1
             elif not word[0].isdigit() and not is_grammar(word):
                 ends = is_new(word, asked)
                 total, new = total + 1, new + ends
@@ -142,5 +146,8 @@ def names_nothing(text: str, question: frozenset[str], *, strict: bool) -> bool:
     """
     if not strict:
         return not first_name(visible(text), question)
+    # What a question offers is an answer to it, and so are yes and no.
     words = words_in(visible(text).casefold())
-    return all(SCRIPT.match(word) or is_known(word) or is_asked(unaccented(word), question) for word in words)
+    return _CHOICES.isdisjoint(words) and all(
+        not unexplained(word, frozenset()) if SCRIPT.match(word) else is_known(word) for word in words
+    )

@@ -20,7 +20,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
-_SHORT_RUN = 6  # characters of a run without spaces in which none may be new, as a name of two may be all
+SHORT_RUN = 6
+"""Characters of a run without spaces in which none may be new, as a name of two may be all."""
 # What follows is an answer, whatever it says.
 _ANSWERS = re.compile(
     r"\b(?:answer|antwort|lösung|réponse|respuesta|risposta|resposta)(?: (?:is|was|ist|war|est|es|è|é)\b|:)"
@@ -61,7 +62,7 @@ _IS = frozenset(
         *("était", "es", "era", "son", "è", "é", "são"),
     }
 )
-TOKEN = re.compile(r"\d[\d.,/:]*|[^\W\d_]+(?:['-][^\W\d_]+)*|_+")
+TOKEN = re.compile(r"\d[\d.,/:]*|[^\W\d_](?:[^\W\d_]|['-](?=[^\W\d_]))*|_+")
 _ELIDED = re.compile(
     r"\b(?:l|d|n|m|j|s|t|c|qu|un|dell|all|nell|dall|sull|quest|jusqu|lorsqu|puisqu)'(?=\w)", re.I
 )
@@ -166,7 +167,7 @@ def says_nothing(clause: str, asked: frozenset[str]) -> bool:
         word = token.casefold()
         if SCRIPT.match(word):
             rest = unexplained(word, asked)
-            if len(rest) > (len(word) > _SHORT_RUN):
+            if len(rest) > (len(word) > SHORT_RUN):
                 return False
             talk += 2
         elif is_grammar(word):

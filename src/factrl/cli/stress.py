@@ -86,7 +86,11 @@ def add_verbs(verbs: Verbs) -> None:
         "--forms", metavar="N", type=at_least_one, help="answer forms of each family (default: 24)"
     )
     parser.add_argument(
-        "--seed", metavar="N", type=whole_number, default=0, help="of the answer forms and the search (default: 0)"
+        "--seed",
+        metavar="N",
+        type=whole_number,
+        default=0,
+        help="of the answer forms and the search (default: 0)",
     )
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
     parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")

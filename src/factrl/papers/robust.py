@@ -120,7 +120,8 @@ def robust(
     claims = counts["supported"] + counts["unsupported"] + counts["unjudged"]
     weight, missing = detail if right else partial, counts["unjudged"]
     facts.update(counts, checked=report.checked())
-    if guessed and (counts["unsupported"] or counts["skipped"] or not report.checks):
+    bare = (guessed or found.partial) and (counts["skipped"] or not report.checks)
+    if bare or (guessed and counts["unsupported"]):
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     if missing and (guessed or 2 * weight * missing > WIDTH * max(claims, enough)):
         raise Unscored("claims_unjudged", f"{missing} of {claims} claims have no verdict", stage="verify")
