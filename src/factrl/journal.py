@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
-from factrl.run_lock import release_lock, take_lock
+from factrl.run_lock import FileLock
 
 _KEY = "key"
 
@@ -40,10 +40,9 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         self._rows: dict[str, Mapping[str, Any]] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = self.path.with_name(f"{self.path.name}.lock")
-            self._owner = take_lock(self._lock, f"{self.path}")
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
+        self._lock = FileLock(self.path.with_name(f"{self.path.name}.lock"), f"{self.path}")
         try:
             head, whole = self._read()
             if head is not None:
@@ -54,7 +53,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
             if head is None:
                 self._write(about)
         except BaseException:
-            release_lock(self._lock, self._owner)
+            self._lock.release()
             raise
         self.found = len(self._rows)
 
@@ -68,7 +67,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
         """Let other processes write to the file; a second call does nothing."""
         if not self._file.closed:
             self._file.close()
-            release_lock(self._lock, self._owner)
+            self._lock.release()
 
     def __getitem__(self, key: str) -> Mapping[str, Any]:
         return self._rows[key]
