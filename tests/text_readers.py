@@ -267,6 +267,7 @@ READERS: dict[str, Reader] = {
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
     "text.boxed": lambda raw: (text.boxed(raw), text.boxed(raw, "first")),
     "text.boxed_released": text.boxed_released,
+    "text.few_marks": text.few_marks,
     "text.unwrap_latex": text.unwrap_latex,
     "text.clean": text.clean,
     "truthfulness.shown_claim": shown_claim,
@@ -284,7 +285,7 @@ READERS: dict[str, Reader] = {
     "verifier.marked.marked": lambda raw: marked(
         raw, [Mark(n, n + 9, "supported", n, "#") for n in range(0, len(raw), 9)]
     ),
-    "words.fold": lambda raw: fold(text.clean(raw)),
+    "words.fold": fold,
     "words.read": read,
     "words.stem": stem,
     **{
