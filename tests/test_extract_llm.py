@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_linear_time import slowdown
 
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.extract import LLMClaims
 from factrl.extract.replies import read_facts
+from factrl.extract.spans import Places
+from factrl.extract.statements import statements
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.types import Claim
 
@@ -345,3 +348,13 @@ def test_spans_stay_inside_the_text(text: str, facts: list[str]) -> None:
     except Unscored:
         return
     assert all(0 <= claim.start < claim.end <= len(text) for claim in claims)
+
+
+@pytest.mark.security("S15")
+def test_facts_are_placed_in_linear_time() -> None:
+    def place(signs: str) -> None:
+        units = statements(" ".join(f"Lion {n} eats meat {n} in Rome." for n in range(len(signs))))
+        places = Places(units)
+        assert all(places.claim(unit.text) for unit in units)
+
+    assert slowdown(place, "x", 400, 4) < 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import random
@@ -11,13 +12,15 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from factrl.cache import Store, digest
+from factrl.cache_file import CacheFile
 from factrl.errors import ConfigError
 
 NOBODY = 65534
@@ -161,6 +164,98 @@ def test_a_disk_that_knows_no_locks_is_not_written_to(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "No locks available" in caplog.text
     assert not path.exists()
+
+
+# ---------------------------------------------------------------- its file goes while it is open
+
+
+def rest(path: Path) -> list[Path]:
+    return [file for file in path.parent.iterdir() if file != path]
+
+
+def foreign(path: Path, statement: str) -> None:
+    """Somebody else's database, in its place."""
+    for file in (path, *rest(path)):
+        file.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def turn_into(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
+
+
+HARM: dict[str, Callable[[Path], object]] = {
+    "deleted": Path.unlink,
+    "deleted with its lock and log": lambda path: [file.unlink() for file in (path, *rest(path))],
+    "its folder deleted": lambda path: shutil.rmtree(path.parent),
+    "its folder is a file": lambda path: (shutil.rmtree(path.parent), path.parent.write_text("")),
+    "another database": lambda path: foreign(path, "CREATE TABLE theirs (x)"),
+    "one whose table has another form": lambda path: foreign(path, "CREATE TABLE entries_1 (x)"),
+    "one with a view of that name": lambda path: foreign(path, "CREATE VIEW entries_1 AS SELECT 1 AS key"),
+    "text": lambda path: turn_into(path, lambda path: path.write_text("words " * 999)),
+    "a folder": lambda path: turn_into(path, Path.mkdir),
+    "a pipe": lambda path: turn_into(path, os.mkfifo),
+    "a link to itself": lambda path: turn_into(path, lambda path: path.symlink_to(path)),
+}
+
+
+def in_time(work: Callable[[], object]) -> None:
+    """Do it on a thread of its own; one that hangs fails the test, and does not stop the others."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it hangs"
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_store_that_loses_its_file_goes_on(harm: str, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(path, busy=2)
+    store.put("before", 1)
+    HARM[harm](path)
+
+    def use() -> None:
+        for n in range(3):
+            store.put(f"after {n}", n)
+            assert store.get(f"after {n}") == n
+        asyncio.run(store.aput("last", 9))
+        assert store.get_many(["after 0", "after 2", "last", "never"]) == {
+            "after 0": 0,
+            "after 2": 2,
+            "last": 9,
+        }
+
+    in_time(use)
+    assert 1 <= len(caplog.records) <= 2  # what became of it, and what that costs
+    store.close()
+    in_time(lambda: store.put("again", 1))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), SystemExit(), KeyboardInterrupt()])
+def test_nobody_waits_for_a_writer_that_died(
+    error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise error
+
+    store = Store(path)
+    store.put("before", 1)
+    monkeypatch.setattr(CacheFile, "write", dies)
+
+    def use() -> None:
+        threads = [threading.Thread(target=store.put, args=(f"after {n}", n), daemon=True) for n in range(9)]
+        for thread in threads:
+            thread.start()
+        asyncio.run(store.aput("last", 9))
+        for thread in threads:
+            thread.join()
+        store.close()
+
+    in_time(use)
 
 
 # ---------------------------------------------------------------- any bit of its files

@@ -87,6 +87,17 @@ def test_contradictions(first: str, second: str, clash: bool) -> None:
     assert guards.contradictions(claims(first, second)) == ([(0, 1)] if clash else [])
 
 
+def test_a_claim_contradicts_the_first_that_it_can() -> None:
+    said = (
+        "Ann was a chemist.",
+        "Bob was born in 1867.",
+        "Ann was not a chemist.",
+        "Ann was never a chemist.",
+    )
+    dated = ("Bob was born in 1868.", "Bob was born in 1867 or 1868.", "Bob was born in 1869.")
+    assert guards.contradictions(claims(*said, *dated)) == [(0, 2), (0, 3), (1, 4), (1, 6)]
+
+
 def test_the_whole_text_is_one_claim_with_its_question() -> None:
     extract = guards.WholeText()
     [claim] = extract("In Warsaw. In 1867.", "Where was Marie Curie born?")

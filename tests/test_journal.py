@@ -64,6 +64,15 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
         Journal(path, ABOUT)
 
 
+@pytest.mark.parametrize("left", ["", "{", '{"host": "elsewhere", "pid": 1, "start": "1"}'])
+def test_a_lock_file_that_was_left_behind_stops_nobody(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "j.jsonl"
+    (tmp_path / "j.jsonl.lock").write_text(left)
+    with Journal(path, ABOUT) as journal:
+        journal.add("a", {})
+    assert [*tmp_path.iterdir()] == [path]
+
+
 @pytest.mark.security("S28")
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"

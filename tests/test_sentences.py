@@ -188,6 +188,11 @@ def test_splitting_takes_linear_time(unit: str) -> None:
     assert slowdown(sentences, unit, 1 << 14) <= 3.0
 
 
+@pytest.mark.parametrize("unit", [">", "> "])
+def test_a_quotation_in_a_quotation_is_read_in_linear_time(unit: str) -> None:
+    assert slowdown(sentences, unit, 1 << 17) <= 3.0
+
+
 @pytest.mark.security("S15")
 @pytest.mark.parametrize("reader", [ClauseClaims(), SentenceClaims()], ids=["clauses", "sentences"])
 @pytest.mark.parametrize(

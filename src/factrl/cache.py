@@ -58,7 +58,7 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, busy: float = BUSY) -> None:
         self.path = Path(path)
         self._busy = busy
-        self._disk = self._open()
+        self._disk = self._open(again=False)
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
@@ -124,11 +124,11 @@ class Store:
             if self._disk is disk:
                 if disk.pid != os.getpid():
                     _PARENTS.append(disk)
-                self._disk = self._open()
+                self._disk = self._open(again=True)
             return self._disk
 
-    def _open(self) -> _Disk:
-        disk = _Disk(self.path, self._busy)
+    def _open(self, *, again: bool) -> _Disk:
+        disk = _Disk(self.path, self._busy, again=again)
         weakref.finalize(self, disk.stop)
         return disk
 
@@ -156,7 +156,7 @@ class _Disk:
     meanwhile shares the next commit.
     """
 
-    def __init__(self, path: Path, busy: float) -> None:
+    def __init__(self, path: Path, busy: float, *, again: bool) -> None:
         self.pid = os.getpid()
         self.stopped = False
         self._file = CacheFile(path, busy)
@@ -165,7 +165,7 @@ class _Disk:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._submitting = threading.RLock()
         self._thread: threading.Thread | None = None
-        self._attempt(self._file.open)
+        self._attempt(self._file.reopen if again else self._file.open)
 
     def get(self, keys: list[str]) -> dict[str, Any]:
         """Values by key."""
@@ -194,10 +194,13 @@ class _Disk:
             if self.stopped:
                 return False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="factrl-cache", daemon=True)
-                self._thread.start()
+                self._start()
             self._jobs.put(job)
             return True
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="factrl-cache", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Finish what is queued and close the file, in the process that opened it."""
@@ -213,36 +216,38 @@ class _Disk:
         self._attempt(self._file.close)
 
     def _work(self) -> None:
-        more = True
-        while more:
-            jobs: list[_Job] = []
-            rows = 0
-            job = self._jobs.get()
-            while job is not None:
-                jobs.append(job)
-                rows += len(job.change[1])
-                if rows >= _GROUP or self._jobs.empty():
-                    break
-                job = self._jobs.get()  # only this thread takes any out
-            more = job is not None
-            self._commit(jobs)
+        """Write until this is stopped; whatever ends the thread before, those who wait get another one."""
+        try:
+            while self._write_next():
+                pass
+        except BaseException:
+            with self._submitting:
+                self._without_disk = True
+                self._start()
+            raise
 
-    def _commit(self, jobs: list[_Job]) -> None:
-        """One transaction for all jobs, then word to those who wait."""
+    def _write_next(self) -> bool:
+        """Commit what is queued in one transaction; false when nothing more will come."""
+        jobs: list[_Job] = []
+        rows = 0
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            rows += len(job.change[1])
+            if rows >= _GROUP or self._jobs.empty():
+                break
+            job = self._jobs.get()  # only this thread takes any out
         changes = [job.change for job in jobs]
-        if changes and not self._without_disk:
-            self._attempt(lambda: self._file.write(changes))
-        if self._without_disk:
-            self._remember(changes)
-        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-        for job in jobs:
-            if job.tell is not None:
-                job.tell()
-            elif job.loop is not None and job.waiting is not None:
-                by_loop.setdefault(job.loop, []).append(job.waiting)
-        for loop, waiting in by_loop.items():
-            with contextlib.suppress(RuntimeError):  # the loop was closed, nobody waits
-                loop.call_soon_threadsafe(_wake, waiting)
+        written = False
+        try:
+            if changes and not self._without_disk:
+                self._attempt(lambda: self._file.write(changes))
+            written = not self._without_disk
+        finally:
+            if not written:
+                self._remember(changes)
+            _tell(jobs)
+        return job is not None
 
     def _attempt(self, work: Callable[[], T]) -> T | None:
         """What `work` gives, None when the disk does not; the first time that is worth a warning."""
@@ -264,6 +269,19 @@ class _Disk:
                 self._memory.update((row.key, row.value) for row in rows)
         while len(self._memory) > _IN_MEMORY:
             del self._memory[next(iter(self._memory))]
+
+
+def _tell(jobs: list[_Job]) -> None:
+    """Word to those who wait that their jobs are done."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for job in jobs:
+        if job.tell is not None:
+            job.tell()
+        elif job.loop is not None and job.waiting is not None:
+            by_loop.setdefault(job.loop, []).append(job.waiting)
+    for loop, waiting in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed, nobody waits
+            loop.call_soon_threadsafe(_wake, waiting)
 
 
 def _wake(waiting: list[asyncio.Future[None]]) -> None:

@@ -28,6 +28,7 @@ except ImportError:  # Windows: SQLite's own locks are all there is
 
 CHECKPOINT_AT = 4 << 20  # bytes of the write-ahead log
 _TABLE = "entries_1"  # the number is the version of the format
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _BATCH = 500  # keys in one query; SQLite's limit was 999 for a long time
 _LOG = logging.getLogger("factrl")
 
@@ -79,9 +80,15 @@ class CacheFile:
         Raises:
             ConfigError: it is a database of something else.
         """
-        self._make_folder()
         with self._alone():
             self._open()
+
+    def reopen(self) -> None:
+        """As `open` where the file was ours before: by now it may be anything, which stops nobody."""
+        try:
+            self.open()
+        except ConfigError as error:
+            raise OSError(str(error)) from error
 
     def read(self, keys: Sequence[str]) -> list[Row]:
         """The rows that are there, unchecked."""
@@ -104,15 +111,18 @@ class CacheFile:
     def write(self, changes: Sequence[Change]) -> None:
         """All changes in their order, or none; when this returns they survive the end of the process."""
         with self._alone():
-            if self._inode != _inode_of(self.path):  # somebody moved it away, damaged or not
-                self._open()
+            before = self._inode
+            if before != _inode_of(self.path):  # somebody moved it away, damaged or not
+                self.reopen()
+                if before is not None:
+                    _LOG.warning("the cache %s was moved, deleted or replaced and is begun anew", self.path)
             try:
                 self._transaction(changes)
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
                 self._quarantine(error)
-                self._open()
+                self.reopen()
                 self._transaction(changes)
             self._checkpoint()
 
@@ -139,7 +149,7 @@ class CacheFile:
         with self._alone():
             if self._reader is reader:  # else somebody saw to it already
                 self._quarantine(damage)
-                self._open()
+                self.reopen()
         with self._reading:
             if self._reader is None:
                 raise OSError(f"{self.path} is not open")
@@ -260,8 +270,13 @@ class CacheFile:
                     fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def _lock(self) -> None:
+        name = f"{self.path}.lock"
+        if self._lock_file is not None and _inode_of(name) != _inode_of(self._lock_file):
+            os.close(self._lock_file)  # it was deleted: others lock another one by now
+            self._lock_file = None
         if self._lock_file is None:
-            self._lock_file = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._make_folder()
+            self._lock_file = os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         if fcntl is None:
             return
         began = time.monotonic()
@@ -283,7 +298,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return type(error) is sqlite3.DatabaseError or "no such table" in str(error)
 
 
-def _inode_of(path: Path) -> tuple[int, int] | None:
+def _inode_of(path: Path | str | int) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except FileNotFoundError:

@@ -21,10 +21,13 @@ The word rules are cheap filters for English, not an understanding: a text that 
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import reduce
+from operator import or_
 
 from .abstention import abstains
 from .extract.marks import content_words, mark
@@ -85,22 +88,60 @@ def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
         about: the question and its topic, whose words every claim shares.
     """
     asked = content_words(about)
-    told: list[frozenset[str]] = []
+    told = _Told()
     found = []
-    for claim in claims:
+    for n, claim in enumerate(claims):
         words, values = content_words(claim.text), _values(claim.text) - asked
         own = words - asked - _DENIALS
-        again = claim.skip == "repeat" or any(
-            bool(words & earlier)
-            and len(own - earlier) <= _SAME * len(own)
-            and values <= earlier
-            and words & _DENIALS == earlier & _DENIALS
-            for earlier in told
-        )
+        # Sets of earlier claims are the bits of integers: going through those claims takes quadratic time.
+        alike = told.any(words) & told.denying[words & _DENIALS]
+        for value in values:
+            alike &= told.having[value]
+        again = claim.skip == "repeat" or bool(alike & told.share(own, math.ceil((1 - _SAME) * len(own))))
         found.append(again)
         if not again:
-            told.append(words)
+            told.add(n, words)
     return found
+
+
+class _Told:
+    """Claims by their words; a set of them is an integer that has the bit of each."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.having: defaultdict[str, int] = defaultdict(int)
+        self.denying: defaultdict[frozenset[str], int] = defaultdict(int)
+
+    @property
+    def all(self) -> int:
+        return (1 << len(self.places)) - 1
+
+    def add(self, place: int, words: frozenset[str]) -> None:
+        bit = 1 << len(self.places)
+        self.places.append(place)
+        self.denying[words & _DENIALS] |= bit
+        for word in words:
+            self.having[word] |= bit
+
+    def any(self, words: frozenset[str]) -> int:
+        """Those that have one of these words."""
+        return reduce(or_, (self.having[word] for word in words), 0)
+
+    def share(self, words: frozenset[str], least: int) -> int:
+        """Those that have `least` of these words or more."""
+        if not least:
+            return self.all
+        # Counts in binary, an integer per digit for all claims at once; they start so that `least` overflows.
+        digits = len(words).bit_length()
+        start = (1 << digits) - least
+        counts = [self.all * (start >> digit & 1) for digit in range(digits)]
+        enough = 0
+        for word in words:
+            carry = self.having[word]
+            for digit, count in enumerate(counts):
+                counts[digit], carry = count ^ carry, count & carry
+            enough |= carry
+        return enough
 
 
 def _values(text: str) -> frozenset[str]:
@@ -117,19 +158,31 @@ def contradictions(claims: Sequence[Claim]) -> list[tuple[int, int]]:
     one; jointly it is wrong.
 
     Returns:
-        Positions in `claims`, the earlier one first.
+        Positions in `claims`: of every claim that clashes with an earlier one, after the first of those.
     """
-    read = [(n, content_words(c.text)) for n, c in enumerate(claims) if c.skip in _READ]
-    return [(a[0], b[0]) for a, b in combinations(read, 2) if _clash(a[1], b[1])]
-
-
-def _clash(one: frozenset[str], other: frozenset[str]) -> bool:
-    bare, same = one - _DENIALS, other - _DENIALS
-    if bare == same and bare:
-        return bool(one & _DENIALS) != bool(other & _DENIALS)
-    years, theirs = ({w for w in words if _YEAR.fullmatch(w)} for words in (one, other))
-    once = one & other & _ONCE
-    return bool(once and years and theirs) and years.isdisjoint(theirs) and bare - years == same - theirs
+    spelt: dict[tuple[frozenset[str], bool], int] = {}
+    dated: defaultdict[frozenset[str], _Told] = defaultdict(_Told)
+    found = []
+    for n, claim in enumerate(claims):
+        if claim.skip not in _READ:
+            continue
+        words = content_words(claim.text)
+        bare = words - _DENIALS
+        years = frozenset(word for word in bare if _YEAR.fullmatch(word))
+        clashing = []
+        if bare:
+            clashing.append(spelt.get((bare, bare == words)))
+            spelt.setdefault((bare, bare != words), n)
+        if years and bare & _ONCE:
+            same = dated[bare - years]
+            others = same.all & ~same.any(years)
+            if others:
+                clashing.append(same.places[(others & -others).bit_length() - 1])
+            same.add(n, years)
+        first = min((other for other in clashing if other is not None), default=None)
+        if first is not None:
+            found.append((first, n))
+    return found
 
 
 class WholeText:

@@ -16,7 +16,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError
 from factrl.rows import whole_lines
-from factrl.run_lock import release_lock, take_lock
+from factrl.run_lock import FileLock
 
 _KEY = "key"
 
@@ -46,7 +46,7 @@ class Journal(Mapping[str, Mapping[str, Any]]):
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 lock = self.path.with_name(f"{self.path.name}.lock")
-                undo.callback(release_lock, lock, take_lock(lock, f"{self.path}"))
+                undo.callback(FileLock(lock, f"{self.path}").release)
                 head, whole = self._read()
                 if head is not None:
                     _check_same(head, about, self.path)

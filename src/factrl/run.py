@@ -35,7 +35,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.rows import whole_lines
-from factrl.run_lock import release_lock, take_lock
+from factrl.run_lock import FileLock
 from factrl.types import Result, plain
 from factrl.whole_file import write_whole
 
@@ -76,8 +76,7 @@ class Run:
     def __init__(self, path: Path) -> None:
         """Take the lock of an existing folder; use `Run.create` or `Run.open`."""
         self.path = path
-        self._lock = path / "lock"
-        self._owner = take_lock(self._lock, f"run {path}")
+        self._lock: FileLock | None = FileLock(path / "lock", f"run {path}")
 
     @classmethod
     def create(cls, root: Path | str, name: str, settings_toml: str) -> Run:
@@ -131,7 +130,7 @@ class Run:
     def beside(cls, path: Path) -> Run:
         """The folder that another process of the job writes to."""
         run = cls.__new__(cls)
-        run.path, run._lock, run._owner = path, path / "lock", {"pid": -1}
+        run.path, run._lock = path, None
         return run
 
     @property
@@ -196,7 +195,8 @@ class Run:
 
     def close(self) -> None:
         """Let other processes write to the folder; a second call does nothing."""
-        release_lock(self._lock, self._owner)
+        if self._lock is not None:
+            self._lock.release()
 
     def __enter__(self) -> Run:
         return self

@@ -1,95 +1,132 @@
-"""Which process writes a run folder or a journal: a file that says so.
+"""Which process writes a run folder or a journal: a lock of the system's, on a file that says whose it is.
 
-The lock is a file that only its creator can have made (O_EXCL), because advisory locks are missing or
-unreliable on the network file systems that clusters keep runs on.  The price is that it outlives a killed
-process; the pid and start time inside tell such a leftover from a live owner.
+The system drops the lock when its holder ends, however it ends, so a file that was left behind, empty or not,
+stops nobody.  On a network file system it holds across machines where the mount says so: NFS with Linux on
+both ends does, Lustre with `flock` does and with `localflock` does not.  Where the system knows no such lock,
+that is said once and the run goes on; then nothing keeps two processes from writing to the same place.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
+import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError
 
+_LOG = logging.getLogger("factrl")
 
-def take_lock(path: Path, what: str) -> dict[str, Any]:
-    """Take the lock; returns who holds it now: host, process and when that started.
+
+class FileLock:
+    """A lock that one holder at a time has, until it is released or its process ends.
 
     Args:
-        path: the lock file.
+        path: the lock file; removed when the lock is released.
         what: what it guards, for the errors.
 
     Raises:
-        ConfigError: a live process holds it.
+        ConfigError: somebody else has it, or the file cannot be made.
     """
-    owner = {"host": socket.gethostname(), "pid": os.getpid(), "start": _start_time(os.getpid())}
-    for _ in range(2):
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path = path
+        self._owner = {"host": socket.gethostname(), "pid": os.getpid()}
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            _remove_if_stale(path, owner["host"], what)
-            continue
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(json.dumps(owner).encode())
-        return owner
-    raise ConfigError(f"{what} was taken by another process just now")
+            self._descriptor = _locked(path)
+        except OSError as error:
+            raise ConfigError(f"{what} cannot be written: {path}: {error.strerror}") from error
+        if self._descriptor is None:
+            owner = read_lock(path)
+            who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+            remedy = f"wait for it, or delete {path} if it is gone"
+            raise ConfigError(f"{what} is being written by {who}; {remedy}")
+        with contextlib.suppress(OSError):  # on a full disk the lock holds, and nobody is told whose it is
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, json.dumps(self._owner).encode())
+        _HELD.add(self)
 
-
-def release_lock(path: Path, owner: dict[str, Any]) -> None:
-    """Give up a lock that this process took; in a fork, or when it is another's by now, nothing happens."""
-    if owner["pid"] == os.getpid() and read_lock(path) == owner:
-        path.unlink()
+    def release(self) -> None:
+        """Let others have it; a second call, or one in a fork of the holder, does nothing."""
+        if self._descriptor is None:
+            return
+        if read_lock(self._path) == self._owner:
+            with contextlib.suppress(OSError):  # Windows removes no open file
+                self._path.unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
 
 
 def read_lock(path: Path) -> dict[str, Any]:
-    """Who holds the lock; empty when it is gone, or was made but not yet written."""
+    """Host and process of the holder, as its lock file says; empty when that cannot be read."""
     try:
         owner = json.loads(path.read_bytes())
-        return {key: owner[key] for key in ("host", "pid", "start")}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {"host": str(owner["host"]), "pid": int(owner["pid"])}
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return {}
 
 
-def _remove_if_stale(path: Path, host: str, what: str) -> None:
-    """Remove the lock of a dead process of this machine, else say who holds it."""
-    owner = read_lock(path)
-    if owner.get("host") != host or _alive(owner["pid"], owner["start"]):
-        who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
-        raise ConfigError(f"{what} is being written by {who}; wait for it, or delete {path} if it is gone")
-    # Two processes can find the same leftover.  Renaming decides which of them removes it, and looking at
-    # what was renamed makes sure that it was the leftover and not the lock the other one made meanwhile.
-    aside = path.with_name(f"{path.name}-{os.getpid()}")
-    try:
-        os.rename(path, aside)
-    except FileNotFoundError:
-        return
-    if read_lock(aside) != owner:
-        os.rename(aside, path)
-        raise ConfigError(f"{what} was taken by another process just now")
-    aside.unlink()
+_HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
-def _alive(pid: int, start: str | None) -> bool:
-    """Whether that very process still runs, and not another one that got its number."""
-    if os.name == "nt":
-        return True  # signal 0 is Ctrl-C there; a leftover has to be removed by hand
-    with contextlib.suppress(PermissionError):  # somebody else's process
+def _forget() -> None:
+    """In a forked child: it must not keep a lock that its parent has let go of."""
+    for lock in _HELD:
+        if lock._descriptor is not None:
+            os.close(lock._descriptor)
+            lock._descriptor = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor of the lock file that has the lock; None when somebody else has it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        descriptor = os.open(path, flags, 0o600)
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+            if not _takes(descriptor):
+                os.close(descriptor)
+                return None
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its holder removed it between our opening and our locking it
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _takes(descriptor: int) -> bool:
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # others may read what stands before
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
             return False
-    return start == _start_time(pid)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
 
+else:
+    import fcntl
 
-def _start_time(pid: int) -> str | None:
-    """When a process started, in clock ticks since boot; None when it has ended or /proc does not tell."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else fields[19]  # Z: killed, but nobody has asked how it ended
+    def _takes(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            _LOG.warning(
+                "this disk gives no locks (%s): let no other process write to the same place", error.strerror
+            )
+        return True

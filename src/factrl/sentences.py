@@ -78,6 +78,7 @@ _MARK = re.compile(
     r"(?:[-*+•‣◦▪●·–—]\s{1,8}|\(?(?:\d{1,3}|[a-z])[.)]\s{1,8}|[A-Z]\)\s{1,8}|\d{1,3}[.)](?=[^\W\d_])|[①-⑳])(?=\S)"
 )
 _NUMBERED_BOLD = re.compile(r"(?:\*\*|__)\d{1,3}[.)]\s{1,4}")
+_QUOTED = re.compile(r">[>\s]*")
 _HEADING = re.compile(r"#{1,6}\s{1,8}(?=\S)")
 _TITLED = re.compile(r"(?:\*\*|__)[^*_.!?。！？]{1,100}(?:\*\*|__):?")
 _RULE = frozenset("-*_=~#+. \t|:")
@@ -115,8 +116,9 @@ def _lines(text: str) -> Iterator[_Line]:
 
 def _classified(text: str, start: int, end: int, below: tuple[int, int]) -> _Line:
     """A line that is neither empty nor code; `below` is the next line."""
-    while (mark := text.startswith(">", start)) and start < end:
-        start = _trimmed(text, start + 1, end)[0]
+    quoted = _QUOTED.match(text, start, end)
+    if quoted:
+        start = quoted.end()
     if start == end:
         return start, end, "blank"
     mark = _HEADING.match(text, start, end)

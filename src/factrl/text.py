@@ -245,10 +245,10 @@ def _cleaned(text: str) -> str:
         return " ".join(text.translate(_CONTROLS).split())
     text = text.translate({ord(char): None for char in set(text) if _hidden(char)}).replace("´", "'")
     text = _SUPERSCRIPT.sub(lambda match: "^" + match[0], text)
-    text = _few_marks(_FRACTION.sub(lambda match: " " + match[0], text))
+    text = few_marks(_FRACTION.sub(lambda match: " " + match[0], text))
     # NFKC in two steps: one character may decompose into 18, and composing them again is the slow part.
     text = unicodedata.normalize("NFKD", text)[: 4 * MAX_PAYLOAD]
-    text = _few_marks(unicodedata.normalize("NFC", text)[:MAX_PAYLOAD])
+    text = few_marks(unicodedata.normalize("NFC", text)[:MAX_PAYLOAD])
     return " ".join(text.translate(_TYPOGRAPHIC).split())
 
 
@@ -256,7 +256,8 @@ _SHORT = 2_048  # characters; a claim or an answer goes through several readers,
 _remembered = lru_cache(maxsize=1_024)(_cleaned)
 
 
-def _few_marks(text: str) -> str:
+def few_marks(text: str) -> str:
+    """The text with at most `MAX_MARKS` combining marks in a row."""
     if not any(map(unicodedata.combining, set(text))):
         return text
     # Normalising sorts each run of marks, which takes quadratic time in the length of the run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +11,12 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write the file: beside its place, which it takes when the block ends without an error."""
-    unfinished = path.with_name(f"{path.name}.tmp")
+    """An empty file to write to: beside the place that it takes when the block ends without an error.
+
+    Nobody else has its name: two writers of one file do not meet, and no link that waits there is followed.
+    """
+    unfinished = path.with_name(f"{secrets.token_hex(8)}.tmp")
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
         yield unfinished
         os.replace(unfinished, path)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from factrl.answers import MONTHS, SCALES, parse_number
-from factrl.text import clean
+from factrl.text import clean, few_marks
 
 Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""
@@ -161,12 +161,12 @@ STOP_WORDS = frozenset(map(stem, _STOP))
 
 
 def fold(text: str) -> str:
-    """A cleaned text in lower case, without the accents of Latin letters."""
+    """A text in lower case, without the accents of Latin letters."""
     if text.isascii():
         return text.casefold()
     kept: list[str] = []
     latin = False
-    for char in unicodedata.normalize("NFD", text.casefold()):
+    for char in unicodedata.normalize("NFD", few_marks(text.casefold())):
         if unicodedata.combining(char):
             if latin:
                 continue

@@ -6,7 +6,7 @@ claim counts only when its words are in the text (reliability, C1 rule 4).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from factrl.extract.marks import content_words
@@ -14,6 +14,7 @@ from factrl.extract.statements import Statement
 from factrl.extract.tokens import tokens
 from factrl.types import Claim
 
+_PLACES = 100  # units in which a word is looked for; one that stands in more tells no place from another
 _SHARE = 0.5
 """Share of the content words of a claim that must stand in the text or in what was asked."""
 
@@ -28,16 +29,13 @@ class Places:
 
     def __init__(self, units: Sequence[Statement], given: str = "") -> None:
         self._units = units
-        self._words: list[list[tuple[str, int, int]]] = [
-            [
-                (word, token.start, token.end)
-                for token in tokens(unit.text)
-                for word in content_words(token.text)
-            ]
-            for unit in units
-        ]
-        self._sets = [{word for word, _, _ in words} for words in self._words]
-        self._rarity = Counter(word for words in self._sets for word in words)
+        self._spans = [_first_to_last(unit.text) for unit in units]
+        self._rarity = Counter(word for spans in self._spans for word in spans)
+        self._where: defaultdict[str, list[int]] = defaultdict(list)
+        for number, spans in enumerate(self._spans):
+            for word in spans:
+                if len(self._where[word]) < _PLACES:
+                    self._where[word].append(number)
         self._given = content_words(given)
 
     def claim(self, fact: str, only: int | None = None) -> Claim | None:
@@ -56,14 +54,28 @@ class Places:
             return None
         if any(word not in known for word in words if word[0].isdigit()):
             return None
-        numbers = range(len(self._units)) if only is None else (only,)
-        best = max(numbers, key=lambda number: (self._score(words, number), -number))
-        shared = [place for place in self._words[best] if place[0] in words]
+        best = self._best(known) if only is None else only
+        spans = self._spans[best]
+        shared = [spans[word] for word in words if word in spans]
         if not shared:
             return None
         unit = self._units[best]
-        start, end = unit.span(min(place[1] for place in shared), max(place[2] for place in shared))
+        start, end = unit.span(min(start for start, _ in shared), max(end for _, end in shared))
         return Claim(fact, start, end, unit.sentence)
 
-    def _score(self, words: frozenset[str], number: int) -> float:
-        return sum(1.0 / self._rarity[word] for word in words & self._sets[number])
+    def _best(self, words: frozenset[str]) -> int:
+        """The number of the unit that shares most of the rare words."""
+        shares: defaultdict[int, float] = defaultdict(float)
+        for word in words:
+            for number in self._where.get(word, ()):
+                shares[number] += 1.0 / self._rarity[word]
+        return max(shares, key=lambda number: (shares[number], -number), default=0)
+
+
+def _first_to_last(text: str) -> dict[str, tuple[int, int]]:
+    """For each content word where it first begins and where it last ends."""
+    spans: dict[str, tuple[int, int]] = {}
+    for token in tokens(text):
+        for word in content_words(token.text):
+            spans[word] = spans.get(word, (token.start,))[0], token.end
+    return spans

@@ -28,8 +28,9 @@ MAX_REPLY = 65_536
 _WORDS: Mapping[str, Finding] = {"supported": "supported", "refuted": "refuted", "unknown": "unknown"}
 _DECORATION = " \t*_`#.\"'"
 
-# A string, closed or ended by its line so that a stray quotation mark costs one line, or a bracket.
-_JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\Z)|[{}\[\]]')
+# A string, closed or ended by its line so that a stray quotation mark costs one line, or a bracket.  Nothing
+# after the repetition can fail, so no string is read twice; a line may end in a lone backslash.
+_JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*\\?"?|[{}\[\]]')
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from ..models import cache_folder
+from ..whole_file import whole_file
 from .world import World
 
 VERSION = 1  # of what a cached model depends on in this module
@@ -265,9 +265,8 @@ def pretrained(
     _read(model, tokenizer, list(world.pretraining()), settings, on_step)
     seconds = time.process_time() - started
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f".{os.getpid()}.partial")
-    save_file(model.state_dict(), partial, {"cpu_seconds": f"{seconds:.1f}"})
-    partial.replace(file)
+    with whole_file(file) as unfinished:
+        save_file(model.state_dict(), unfinished, {"cpu_seconds": f"{seconds:.1f}"})
     return Base(model, tokenizer, seed, False, seconds)
 
 

