@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from factrl.verifier.presets import open_verifier
 
 uvicorn = pytest.importorskip("uvicorn")
 from factrl.server.app import make_app  # noqa: E402
+from factrl.server.connection import Connection  # noqa: E402
 from factrl.server.service import Service  # noqa: E402
 
 RIGHT, WRONG = r"\boxed{Paris}", r"\boxed{a town on the Rhone}"
@@ -39,7 +41,9 @@ class Running:
     """A service behind uvicorn on a port of its own."""
 
     def __init__(self, service: Service, token: str = "", **limits: Any) -> None:
-        config = uvicorn.Config(make_app(service, token, **limits), port=0, log_level="error", lifespan="on")
+        app = make_app(service, token, **limits)
+        config = uvicorn.Config(app, port=0, http=Connection, ws="none", log_level="error", lifespan="on")
+        config.timeout_graceful_shutdown = 10  # a test that fails leaves its connections open
         self.service = service
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
@@ -67,6 +71,41 @@ class Running:
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()
+
+
+def raw(server: Running, *parts: bytes, pause: float = 0.0) -> bytes:
+    """The status line that answers bytes which no well-behaved client sends."""
+    with connect(server) as connection:
+        for part in parts:
+            try:
+                connection.sendall(part)
+            except OSError:
+                break
+            time.sleep(pause)
+        answer = b""
+        while b"\r\n\r\n" not in answer and (more := connection.recv(4096)):
+            answer += more
+        return answer.split(b"\r\n")[0]
+
+
+def connect(server: Running, *parts: bytes) -> socket.socket:
+    """A connection to a server on which something was sent."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    for part in parts:
+        connection.sendall(part)
+    return connection
+
+
+def to_the_end(connection: socket.socket) -> bytes:
+    """All that comes before the server closes a connection; a test fails after 20 s without anything."""
+    whole = b""
+    try:
+        while more := connection.recv(65_536):
+            whole += more
+    except ConnectionError:  # closed with something unread
+        pass
+    connection.close()
+    return whole
 
 
 Make = Callable[..., Running]

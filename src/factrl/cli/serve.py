@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
+import errno
 import json
 import os
+import re
+import socket
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..errors import ConfigError
-from .options import Verbs, add_verb, as_overrides, at_least_one, needs_extra
+from ..server.counts import MULTIPROCESS
+from .options import Verbs, add_verb, as_overrides, needs_extra
 from .terminal import tell
 
 _DRAIN = 25  # seconds that requests under way have to finish after SIGTERM; the service has 5 more
@@ -43,8 +48,8 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1; others need a token)"
     )
-    parser.add_argument("--port", type=at_least_one, default=8100, help="port to listen on (default: 8100)")
-    parser.add_argument("--workers", type=at_least_one, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument("--port", type=_up_to(65_535), default=8100, help="port to listen on (default: 8100)")
+    parser.add_argument("--workers", type=_up_to(256), default=1, metavar="N", help="processes (default: 1)")
 
 
 def _serve(args: argparse.Namespace) -> int:
@@ -54,7 +59,7 @@ def _serve(args: argparse.Namespace) -> int:
         raise ConfigError("name a reward to serve, such as truthrl")
     app = needs_extra("server.app", "serve")
     opening = needs_extra("server.opening", "serve")
-    if not _is_loopback(args.host) and not os.environ.get(app.TOKEN, "").strip():
+    if not app.is_loopback(args.host) and not os.environ.get(app.TOKEN, "").strip():
         raise ConfigError(
             f"--host {args.host} can be reached from other machines; set {app.TOKEN} to a secret that "
             "clients must bring, or leave --host out"
@@ -66,31 +71,76 @@ def _serve(args: argparse.Namespace) -> int:
         "verify": args.verify,
     }
     opening.read_settings(told)  # what is wrong is said once, here, and not by every worker
+    opening.open_answers()
+    _check_address(args.host, args.port)
     os.environ[app.SETTINGS] = json.dumps(told)
-    tell(f"serving {', '.join(specs)} at http://{args.host}:{args.port} (POST /v1/score; stop with Ctrl-C)")
-    with tempfile.TemporaryDirectory(prefix="factrl-metrics-") as folder:
-        if args.workers > 1:
-            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
-        app.uvicorn.run(
-            "factrl.server.app:serve_from_environment",
-            factory=True,
-            host=args.host,
-            port=args.port,
-            workers=args.workers,
-            log_level="warning",
-            timeout_graceful_shutdown=_DRAIN,
-            timeout_keep_alive=75,
-            timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
-            server_header=False,
-            proxy_headers=False,  # or a client could guess tokens from an address of its choice
-        )
+    host = f"[{args.host}]" if ":" in args.host else args.host
+    with _counting(args.workers):
+        tell(f"serving {', '.join(specs)} at http://{host}:{args.port} (POST /v1/score; stop with Ctrl-C)")
+        try:
+            app.uvicorn.run(
+                "factrl.server.app:serve_from_environment",
+                factory=True,
+                host=args.host,
+                port=args.port,
+                workers=args.workers,
+                http="factrl.server.connection:Connection",
+                ws="none",
+                backlog=app.BACKLOG,
+                log_level="error",  # a warning is of what a client sent, as often as it likes
+                timeout_graceful_shutdown=_DRAIN,
+                timeout_keep_alive=app.IDLE_SECONDS,
+                timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
+                server_header=False,
+                proxy_headers=False,  # or a client could guess tokens from an address of its choice
+            )
+        except SystemExit:  # uvicorn has said why it could not start; 3 has another meaning here
+            return 2
     return 0
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _up_to(most: int) -> Callable[[str], int]:
+    """An argparse type."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number from 1 to {most}")
+        return int(text)
+
+    return number
+
+
+def _check_address(host: str, port: int) -> None:
+    """Refuse what cannot be listened on before models are loaded."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as uvicorn will
+            trial.bind((host, port))
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+            return  # another machine's address, which uvicorn names itself
+        told = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"cannot listen on --host {host[:80]} --port {port} ({told}); name another one"
+        ) from None
+
+
+@contextmanager
+def _counting(workers: int) -> Iterator[None]:
+    """A folder in which several workers leave their counters, for Prometheus to have their sum."""
+    given = os.environ.get(MULTIPROCESS)
+    try:
+        if given:
+            tempfile.TemporaryFile(dir=given).close()
+        folder = tempfile.TemporaryDirectory(prefix="factrl-metrics-")
+    except OSError as error:
+        raise ConfigError(
+            f"the workers' counters cannot be kept ({error}); set {MULTIPROCESS if given else 'TMPDIR'} to a "
+            "folder that can be written"
+        ) from None
+    with folder as own:
+        if workers > 1 and not given:
+            os.environ[MULTIPROCESS] = own
+        yield
+    if not given:
+        os.environ.pop(MULTIPROCESS, None)

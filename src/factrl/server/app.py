@@ -20,7 +20,8 @@ from starlette.concurrency import run_in_threadpool
 from .. import __version__
 from ..errors import RewardBug
 from ..remote_reward import TOKEN
-from .gate import BUSY, INSIDE, Gate
+from .connection import BACKLOG, IDLE_SECONDS  # noqa: F401  for `factrl serve`
+from .gate import BUSY, INSIDE, Gate, is_loopback  # noqa: F401
 from .ledger import OtherBody
 from .schema import (
     Invalid,
@@ -43,11 +44,13 @@ _Key = Annotated[str, Header(max_length=256, alias="Idempotency-Key")]
 _Refusals: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON, or the client left."},
     401: {"model": Problem, "description": "The server's token is missing or wrong."},
+    403: {"model": Problem, "description": "The server has no token, and a page of another host asks."},
     404: {"model": Problem, "description": "This server does not have what was named."},
     408: {"model": Problem, "description": "The body did not arrive in time."},
     409: {"model": Problem, "description": "The Idempotency-Key was used for another request."},
     413: {"model": Problem, "description": "The body is too large."},
     415: {"model": Problem, "description": "The body is not plain JSON."},
+    421: {"model": Problem, "description": "The server has no token, and the Host is another one."},
     422: {"model": Invalid, "description": "A field is not what it must be."},
     429: {"model": Problem, "description": "Too much is being worked on; see Retry-After."},
     500: {"model": Problem, "description": "A reward is broken; the server's log says how."},
@@ -60,7 +63,7 @@ def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
 
     Args:
         token: what clients must bring; empty for none.
-        limits: `body_limit`, `body_seconds` and `inside` of `Gate`.
+        limits: `body_limit`, `body_seconds`, `inside` and `bodies` of `Gate`.
     """
     return Gate(make_api(service), token, **limits)
 
@@ -81,6 +84,7 @@ def make_api(service: Service) -> FastAPI:
         lifespan=life,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would send clients to whatever host they named
     )
     _add_handlers(api)
     _add_counting(api, service)
@@ -126,11 +130,12 @@ def _add_health(api: FastAPI, service: Service) -> None:
         return JSONResponse({"status": "live"})
 
     @api.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
-    async def ready() -> Any:
-        """A verdict can be had: one tiny question was asked within the last ten seconds."""
+    async def ready(request: Request) -> Any:
+        """A verdict can be had: one tiny question was asked within the last ten seconds.  Why not is told to
+        clients with the token alone, because it names the judge."""
         why = await anyio.to_thread.run_sync(service.not_ready, limiter=apart)
-        status = "not ready" if why else "ready"
-        return JSONResponse({"status": status, "detail": why}, 503 if why else 200)
+        status, told = "not ready" if why else "ready", not request.scope.get("factrl.stranger")
+        return JSONResponse({"status": status, "detail": why if told else ""}, 503 if why else 200)
 
     @api.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:

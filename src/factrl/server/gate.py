@@ -6,7 +6,9 @@ Written against ASGI itself, because a framework reads a body whole before it as
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -18,12 +20,15 @@ from ..remote_reward import REQUEST_LIMIT
 
 BODY_LIMIT = REQUEST_LIMIT
 BODY_SECONDS = 30.0  # for a whole body to arrive
-INSIDE = 256  # requests that are read or worked on; further ones are told to come back
+INSIDE = 256  # requests that are read or worked on; with more, the slowest body is given up
+BODIES = 8 * BODY_LIMIT  # bytes of all bodies that are read or worked on
 FAILURES = 10  # wrong tokens of one address in `WINDOW`, after which it is not listened to
 WINDOW = 60.0  # seconds
 BUSY = 2  # seconds after which a client that was turned away may come back
 _ADDRESSES = 10_000  # whose failures are remembered
 _OPEN = ("/health/live", "/health/ready")
+_AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]*)?")
+_FULL = "the server is full; come back in a few seconds"
 
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -33,12 +38,16 @@ Send = Callable[[Message], Awaitable[None]]
 class Gate:
     """An ASGI application in front of another one.
 
+    Behind it `scope["factrl.stranger"]` says whether the client came without the token.
+
     Args:
         app: what is behind the gate.
-        token: what every request but those for health must bring as a bearer token; empty for none.
+        token: what every request but those for health must bring as a bearer token; with none, requests must
+            name this machine as their host.
         body_limit: bytes of a body; more is refused as soon as it is known.
         body_seconds: for a body to arrive.
         inside: requests that are read or worked on at the same time.
+        bodies: bytes of their bodies together.
     """
 
     def __init__(
@@ -49,10 +58,13 @@ class Gate:
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
         inside: int = INSIDE,
+        bodies: int = BODIES,
     ) -> None:
         self._app, self._token = app, token.encode()
         self._limit, self._seconds = body_limit, body_seconds
         self._most, self._inside = inside, 0
+        self._most_held, self._held = bodies, 0
+        self._arriving: list[anyio.CancelScope] = []  # bodies, the slowest first
         self._failures: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -63,34 +75,66 @@ class Gate:
         refusal = self._refused(scope)
         if refusal is not None:
             await _refuse(send, *refusal, wait=int(WINDOW))
+        elif scope["method"] == "HEAD":  # whoever speaks HTTP leaves the body of the answer out
+            await self._app({**scope, "method": "GET"}, receive, send)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
-        elif self._inside >= self._most:
-            await _refuse(send, 429, f"{self._inside} requests are worked on; come back in a few seconds")
+        elif self._inside >= self._most and not self._give_up_a_body():
+            await _refuse(send, 429, _FULL, close=False)
         else:
             self._inside += 1
+            parts: list[bytes] = []
             try:
-                await self._work(scope, receive, send)
+                await self._work(scope, receive, send, parts)
             finally:
                 self._inside -= 1
+                self._held -= sum(map(len, parts))
 
-    async def _work(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        refusal, receive = await self._with_body(scope, receive)
+    async def _work(self, scope: dict[str, Any], receive: Receive, send: Send, parts: list[bytes]) -> None:
+        refusal = self._unreadable(scope) or await self._read(receive, parts)
         if refusal is not None:
-            await _refuse(send, *refusal)
-        else:
-            await self._app(scope, receive, send)
+            await _refuse(send, *refusal, close=refusal[0] != 429)
+            return
+        parts[:] = [b"".join(parts)]
+        whole: list[Message] = [{"type": "http.request", "body": parts[0], "more_body": False}]
+
+        async def again() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, again, send)
 
     def _refused(self, scope: dict[str, Any]) -> tuple[int, str] | None:
-        if not self._token or scope["path"] in _OPEN:
+        """Why not, before anything of a body is read."""
+        elsewhere = None if self._token else _from_elsewhere(scope)
+        if elsewhere is not None:
+            return elsewhere
+        is_open = scope["path"] in _OPEN
+        stranger = self._stranger(scope, is_open)
+        scope["factrl.stranger"] = stranger is not None
+        if stranger is not None and not is_open:
+            return stranger
+        if is_open and scope["method"] not in ("GET", "HEAD"):
+            return 405, "use GET"
+        lengths, codings = _values(scope, b"content-length"), _values(scope, b"transfer-encoding")
+        if scope["method"] != "POST" and (codings or any(length != b"0" for length in lengths)):
+            return 400, "only POST takes a body"
+        if lengths and codings:
+            return 400, "give Content-Length or Transfer-Encoding, not both"
+        return None
+
+    def _stranger(self, scope: dict[str, Any], is_open: bool) -> tuple[int, str] | None:
+        """Why a client does not count as one with the token; counts what it tried."""
+        given = _values(scope, b"authorization")
+        if not self._token:
             return None
+        if is_open and not given:
+            return 401, ""
         address = (scope.get("client") or ("", 0))[0]
         recent = self._failures.get(address, deque())
         while recent and time.monotonic() - recent[0] > WINDOW:
             recent.popleft()
         if len(recent) >= FAILURES:
             return 429, "too many wrong tokens from this address; wait a minute"
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(given) == 1 and hmac.compare_digest(given[0], b"Bearer " + self._token):
             return None
         if len(self._failures) >= _ADDRESSES:
@@ -98,49 +142,97 @@ class Gate:
         self._failures.setdefault(address, recent).append(time.monotonic())
         return 401, "give the server's token: Authorization: Bearer TOKEN"
 
-    async def _with_body(
-        self, scope: dict[str, Any], receive: Receive
-    ) -> tuple[tuple[int, str] | None, Receive]:
-        """Read the body; returns why not, and a `receive` that gives it."""
+    def _unreadable(self, scope: dict[str, Any]) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind != b"application/json":
-            return (415, "send JSON, as Content-Type: application/json"), receive
+            return 415, "send JSON, as Content-Type: application/json"
         if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-            return (415, "send the body as it is, without Content-Encoding"), receive
+            return 415, "send the body as it is, without Content-Encoding"
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._limit:
-            return (413, f"the body is larger than {self._limit} bytes; send fewer samples at once"), receive
-        parts, size, more = [], 0, True
-        with anyio.move_on_after(self._seconds):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return (400, "the client left"), receive
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                more = message.get("more_body", False)
-                if size > self._limit:
-                    detail = f"the body is larger than {self._limit} bytes; send fewer samples at once"
-                    return (413, detail), receive
-        if more:
-            return (408, f"the body did not arrive within {self._seconds:g} s"), receive
-        whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+            return self._too_large()
+        return None
 
-        async def again() -> Message:
-            return whole.pop() if whole else await receive()
+    async def _read(self, receive: Receive, parts: list[bytes]) -> tuple[int, str] | None:
+        """Read a body into `parts`; returns why it was not."""
+        size, more = 0, True
+        patience = anyio.CancelScope(deadline=anyio.current_time() + self._seconds)
+        self._arriving.append(patience)
+        try:
+            with patience:
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return 400, "the client left"
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    self._held += len(parts[-1])
+                    more = message.get("more_body", False)
+                    if size > self._limit:
+                        return self._too_large()
+                    if self._held > self._most_held:
+                        self._give_up_a_body()
+        finally:
+            self._arriving.remove(patience)
+        if not patience.cancel_called:
+            return None
+        if anyio.current_time() < patience.deadline:
+            return 429, _FULL
+        return 408, f"the body did not arrive within {self._seconds:g} s"
 
-        return None, again
+    def _give_up_a_body(self) -> bool:
+        """The one that has been arriving for the longest; false when there is none."""
+        slowest = next((one for one in self._arriving if not one.cancel_called), None)
+        if slowest is not None:
+            slowest.cancel()
+        return slowest is not None
+
+    def _too_large(self) -> tuple[int, str]:
+        return 413, f"the body is larger than {self._limit} bytes; send fewer samples at once"
 
 
-async def _refuse(send: Send, status: int, detail: str, *, wait: int = BUSY) -> None:
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address can be reached from this machine alone."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _from_elsewhere(scope: dict[str, Any]) -> tuple[int, str] | None:
+    """A page of another site may have a browser ask this machine, also under a name of its own for it."""
+    address = (scope.get("server") or ("", 0))[0]
+    hosts = _values(scope, b"host")
+    if len(hosts) != 1 or not _is_here(hosts[0], address):
+        return 421, f"this server has no token, so the Host of a request must be localhost or {address}"
+    if not all(_is_here(origin.partition(b"://")[2], address) for origin in _values(scope, b"origin")):
+        return 403, "this server has no token, so pages of other hosts may not ask it"
+    return None
+
+
+def _is_here(authority: bytes, address: str) -> bool:
+    """Whether a host with or without a port is this machine, or the address that was asked."""
+    found = _AUTHORITY.fullmatch(authority)
+    host = (found[1] or found[2]).decode("latin-1") if found else ""
+    return host == address or is_loopback(host)
+
+
+def _values(scope: dict[str, Any], name: bytes) -> list[bytes]:
+    return [value for key, value in scope["headers"] if key == name]
+
+
+async def _refuse(send: Send, status: int, detail: str, *, wait: int = BUSY, close: bool = True) -> None:
+    """Answer before the body has been read; with `close` what is left of it never is."""
     body = json.dumps({"detail": detail}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status == 405:
+        headers.append((b"allow", b"GET, HEAD"))
     if status == 429:
         headers.append((b"retry-after", b"%d" % wait))
-    if status in (408, 413):
-        headers.append((b"connection", b"close"))  # what is left of the body is not read
+    if close:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

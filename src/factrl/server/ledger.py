@@ -41,10 +41,15 @@ class Ledger:
 
     def __init__(self, store: Store, scope: Mapping[str, Any]) -> None:
         self._store, self._scope = store, digest(scope)
-        self._locks = _Locks(store.path.with_name(f"{store.path.name}.requests"))
+        self._locks = _Locks(self.locks_of(store.path))
         self._mutex = threading.Lock()
         self._begun = 0.0
         self._under_way: dict[str, tuple[str, Future[Answer]]] = {}
+
+    @staticmethod
+    def locks_of(store: Path) -> Path:
+        """The file beside a store whose bytes are locked."""
+        return store.with_name(f"{store.name}.requests")
 
     def once(
         self,

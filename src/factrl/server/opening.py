@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..plan import bare_reward, open_judge, run_settings
 from ..resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
 from ..rewards import Reward
 from ..settings import RunSettings
+from .ledger import Ledger
 from .service import Service
 
 _LOOK_SECONDS = 5.0  # for a judge to name its model
@@ -74,7 +76,25 @@ def open_service(told: Mapping[str, Any]) -> Service:
     judge = next((judge for judge in judges.values() if judge is not None), None)
     verifier = next(iter(verifiers.values()), None)
     decides = decides_of(known.values(), judges.values())
-    return Service(rewards, judge, verifier, Store(cache_folder() / "answers.db"), told=decides)
+    return Service(rewards, judge, verifier, open_answers(), told=decides)
+
+
+def open_answers() -> Store:
+    """The store that all workers keep their answers in.
+
+    Raises:
+        ConfigError: it cannot be written, so workers could not share what they answered.
+    """
+    try:
+        path = cache_folder() / "answers.db"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place in (path, Ledger.locks_of(path)):
+            os.close(os.open(place, os.O_CREAT | os.O_RDWR, 0o600))
+    except (OSError, RuntimeError) as error:  # the latter of ~ without a home
+        raise ConfigError(
+            f"the server's answers cannot be kept ({error}); set FACTRL_CACHE to a folder that can be written"
+        ) from None
+    return Store(path)
 
 
 def decides_of(settings: Iterable[RunSettings], judges: Iterable[Any]) -> dict[str, Any]:
