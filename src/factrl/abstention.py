@@ -151,7 +151,7 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
         return Stance(True, first_name(said, asked) or guessed(said.casefold(), asked), "")
     brief = any(kind == "asserts" and _is_brief(part) for part, kind in parts)
     # "Yes. I don't know": next to a phrase that declines, a few words are an answer.
-    answers = brief and bool(declining) and len(text) <= BARE
+    answers = brief and (strict or bool(declining)) and len(text) <= BARE
     if not answers and declines_in_own_words(text, asked, strict=strict):
         return Stance(True, "", "")
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts):

@@ -64,7 +64,24 @@ _AS_A_MODEL = re.compile(
     r"|feeling)[^.!?¶]{0,200}[.!?¶]"
 )
 _CHOICES = frozenset(
-    "yes no true false both neither none one first second third nobody nothing everything i ii left right".split()
+    [
+        "yes",
+        "no",
+        "true",
+        "false",
+        "both",
+        "neither",
+        "none",
+        "one",
+        "first",
+        "second",
+        "third",
+        "nobody",
+        "nothing",
+        "everything",
+        "left",
+        "right",
+    ]
 )
 _CLAUSE = re.compile(rf"[.!?;:,。、，；()\[\]{LINE}‖]| - | but ")
 
@@ -86,14 +103,13 @@ def declines_in_own_words(text: str, asked: frozenset[str], *, strict: bool) -> 
     said = visible(text)
     folded = _AS_A_MODEL.sub(" ", said.casefold())
     denies = any(_DENIES.search(part) and _SPEAKS.search(part) for part in sentences(folded))
-    asks_back = folded.rstrip(' "').endswith(("?", "？"))
-    if not (denies or asks_back) or guessed(folded, asked):
+    if not denies or guessed(folded, asked):
         return False
     short = len(text.encode("utf-8", "replace")) < _LONG
     total, new, ends, bare = _counted(folded, asked)
     if (bare and len(text) <= BARE) or (short and (total < 2 or ends)) or _stands_alone(said, asked):
         return False
-    most = 0.0 if not denies or (strict and len(text) <= BARE) else _MOST_NEW_SHORT if short else _MOST_NEW
+    most = 0.0 if strict and len(text) <= BARE else _MOST_NEW_SHORT if short else _MOST_NEW
     return new <= most * total and not first_name(said, asked, few=BARE if short else _FEW)
 
 

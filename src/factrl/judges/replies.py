@@ -291,7 +291,7 @@ def after_thinking(reply: str) -> str:
 
 def no_verdict(text: str) -> Unscored:
     """The error for a reply without a verdict: a refusal, or one that cannot be read."""
-    if text and (_DECLINES.match(text) or (not text.endswith("?") and stance(text, strict=True).declines)):
+    if text and (_DECLINES.match(text) or stance(text, strict=True).declines):
         return Unscored("judge_refusal", f"the judge declines: {text[:200]!r}")
     return _unreadable(f"the judge's reply holds no verdict: {text[:200]!r}")
 

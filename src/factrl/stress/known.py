@@ -16,6 +16,7 @@ from ..papers import split_spec
 _NO_PARTIAL = (
     "what is said beside an abstention is not looked at, so knowing a part pays like knowing nothing"
 )
+_NAMES = "what is said beside an abstention names something, so it is an answer, and a wrong one"
 _NO_VOLUME = "a share of claims: one that is right is as good as twelve"
 _NO_RELEVANCE = "claims off the question count"
 _NO_THINK = "the reasoning is not read"
@@ -44,6 +45,7 @@ KNOWN_FAILURES: Mapping[str, Mapping[str, str]] = {
         "F17": "punctuation is taken out before answers are compared, and with it a sign that denies",
     },
     "knowrl": {
+        "partial > abstain": _NAMES,
         "D05": _EITHER,
         **dict.fromkeys(("D07", "D10", "D11", "D14"), _NO_VOLUME),
         "D09": _NO_RELEVANCE,
