@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from factrl.abstention import abstains
-from factrl.answers import normalize_answer
+from factrl.answers import normalize_answer, unaccented
 from factrl.grading import Grader
 from factrl.llm import Message, Reply
+from factrl.naming import is_asked, is_known, words_in, words_of
 from factrl.papers import load_reward
 from factrl.stress.families import AnswerForm, families
 from factrl.stress.prompts import prompts
@@ -130,10 +131,20 @@ class Looked:
     free: list[str] = field(default_factory=list)
 
 
-def look(grader: Grader, asked: Asked, form: AnswerForm, looked: Looked) -> None:
+def is_talk(name: str, asked: Asked) -> bool:
+    """Whether an answer is made of words that say nothing ("information", "Will"), or of the question's."""
+    given = words_of(asked.question)
+    words = words_in(name.casefold())
+    return all(is_known(word) or is_asked(unaccented(word), given) for word in words)
+
+
+def look(grader: Grader, asked: Asked, form: AnswerForm, looked: Looked, every_word: bool) -> None:
     """Grade what a form says with an answer against that answer, and where it is right, with the others.
 
     What only repeats the question is no guess, so it may abstain, unless the accepted answer does the same.
+
+    Args:
+        every_word: also with answers that are talk themselves, such as "information".
     """
 
     def label(name: str, gold: str, other: str) -> tuple[str, str]:
@@ -142,9 +153,11 @@ def look(grader: Grader, asked: Asked, form: AnswerForm, looked: Looked) -> None
         looked.texts += 1
         return grader(asked.question, text, [gold]).label, text
 
-    every = (asked.gold, *asked.others)
+    every = [name for name in (asked.gold, *asked.others) if every_word or not is_talk(name, asked)]
     for gold in every[:2]:
         others = [name for name in every if name != gold and not abstains(name, asked.question)]
+        if not others:
+            continue
         found, text = label(gold, gold, others[0])
         if found != "correct":
             continue
@@ -161,7 +174,8 @@ def looked_at(grader: str, kind: str, number: int, seed: int = 0) -> Looked:
     looked, questions = Looked(), KINDS[kind]
     for family in families():
         for turn, form in enumerate(family.forms(number, seed)):
-            look(GRADERS[grader], questions[turn % len(questions)], form, looked)
+            # docs/stress.md says what does not hold for any word.
+            look(GRADERS[grader], questions[turn % len(questions)], form, looked, grader == "rules, short")
     return looked
 
 
@@ -172,7 +186,7 @@ def test_no_form_is_right_with_one_name_and_silent_with_another(
 ) -> None:
     looked = looked_at(grader, kind, 16, seed=len(kind))
     record_property("texts", looked.texts)
-    assert looked.right > 0
+    assert looked.right > 0 or kind == "choices"
     assert looked.free == []
 
 

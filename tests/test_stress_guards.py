@@ -79,12 +79,6 @@ def _lenient(text: str, prefill: str = "") -> Blocks:
     return Blocks(think or whole, answer or whole)
 
 
-def _all_count(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
-    """Whatever is supported counts, whatever it is about and how often it is said."""
-    patch.setattr(robust, "content_words", Words(robust.content_words))
-    return reward
-
-
 class Words:
     """Words among which every claim shares one with the question, and has only new ones otherwise."""
 
@@ -128,10 +122,6 @@ GUARDS = {
     "one exclusive grade": Guard(
         "a refusal or an accepted answer anywhere decides", _substring, ("D03", "D05", "D06", "D22")
     ),
-    "volume of twelve claims": Guard(
-        "a share of claims", lambda patch, reward: reward.with_(enough=1), ("D10", "D11", "D14")
-    ),
-    "new and on the question": Guard("every supported claim counts", _all_count, ("D11",)),
     "reasoning verified": Guard("facts pay nothing", lambda _, reward: reward.with_(detail=0.0), ("D30",)),
     "strict tags": Guard(
         "the first tags count, else the whole text",

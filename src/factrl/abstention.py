@@ -110,6 +110,7 @@ _OF_ANYTHING = frozenset(
 _OF_ANYTHING |= frozenset(("is vague ", "is ambiguous "))
 _PLAINLY: _Kind = "asserts"
 _BRIEF = 5  # words
+_SOON = 6  # words from the start of a clause
 _BRIEF_RUN = 8  # characters of a run without spaces
 # A clause that begins by declining and speaks of doubt denies the doubt: "No tengo dudas de que es Lyon".
 _NO_DOUBT = (" doubt", " dud", " zweifel", " doute", " dubb", " dúvid", "疑", "違いない")
@@ -288,7 +289,8 @@ def _kind(clause: str, asked: frozenset[str]) -> _Kind:
         if line.startswith(known.NOT_DECLINING):
             return "asserts"
         if _declines(line, asked) or _asks_back(line):
-            return "asserts" if any(doubt in whole for doubt in _NO_DOUBT) else "declines"
+            start = " ".join(whole.split()[:_SOON])
+            return "asserts" if any(doubt in start for doubt in _NO_DOUBT) else "declines"
         if line.startswith(known.FILLERS + known.FILLERS_SPACELESS):
             reports = line.startswith(known.ADVERBIAL) and not known.FINITE.isdisjoint(line.split())
             return "asserts" if reports else "filler"
