@@ -14,7 +14,7 @@ from marked_ids import TABLES, TESTS, files_with, lines, marked, table
 ROOT = TESTS.parent
 IDS = {
     "fault": [f"F{number:02}" for number in range(1, 33)],
-    "security": [f"S{number:02}" for number in range(1, 49)],
+    "security": [f"S{number:02}" for number in range(1, 51)],
 }
 
 

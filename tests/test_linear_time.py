@@ -180,7 +180,8 @@ def repeated(before: str, unit: str, after: str, size: int) -> str:
 @functools.cache
 def caches() -> list[Any]:
     """Those of the package, in which a second reading of a text would be found."""
-    found = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+    kind = functools._lru_cache_wrapper
+    found = [one for one in gc.get_objects() if type(one) is kind]  # isinstance asks objects that warn
     return [one for one in found if one.__module__.startswith("factrl") and one.cache_parameters()["maxsize"]]
 
 

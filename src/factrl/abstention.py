@@ -108,7 +108,6 @@ _OF_ANYTHING = frozenset(
     f"{verb} {what} " for verb in ("is", "are") for what in ("not available", "unavailable")
 )
 _OF_ANYTHING |= frozenset(("is vague ", "is ambiguous "))
-_PLAINLY: _Kind = "asserts"
 _BRIEF = 5  # words
 _SOON = 6  # words from the start of a clause
 _BRIEF_RUN = 8  # characters of a run without spaces
@@ -142,7 +141,7 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
         return Stance(False, "", clean(text))
     asked = frozenset("*") if question is None else words_of(question)
     plain = _PLAIN.fullmatch(text) and _CUES.isdisjoint(_word_set(text))
-    parts = list(_parts(text, asked)) if not plain else [(clean(text), _PLAINLY)]
+    parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, asked))
     declining = [part for part, kind in parts if kind == "declines"]
     if declining and question is None:
         asked |= words_of(" ".join(declining))
