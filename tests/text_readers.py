@@ -24,9 +24,13 @@ from factrl import (
     answers,
     escape,
     guards,
+    ignorance,
+    measures,
     mentions,
+    naming,
     preference,
     quoting,
+    retractions,
     small_judge,
     text,
 )
@@ -146,6 +150,28 @@ def _like(raw: str) -> object:
 READERS: dict[str, Reader] = {
     "abstention.abstains": abstention.abstains,
     "abstention.asserted": abstention.asserted,
+    "abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
+    "abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
+    "ignorance.visible": ignorance.visible,
+    "ignorance.declines_in_own_words": lambda raw: ignorance.declines_in_own_words(
+        raw, frozenset({"who"}), strict=False
+    ),
+    "ignorance.guessed": lambda raw: ignorance.guessed(raw, frozenset()),
+    "ignorance.names_nothing": lambda raw: ignorance.names_nothing(raw, frozenset(), strict=True),
+    "naming.words_of": naming.words_of,
+    "naming.words_in": naming.words_in,
+    "naming.is_new": lambda raw: naming.is_new(raw, frozenset()),
+    "naming.is_asked": lambda raw: naming.is_asked(raw, frozenset()),
+    "naming.is_known": naming.is_known,
+    "naming.is_grammar": naming.is_grammar,
+    "naming.says_nothing": lambda raw: naming.says_nothing(raw, frozenset()),
+    "naming.unexplained": lambda raw: naming.unexplained(raw, frozenset()),
+    "naming.first_name": lambda raw: naming.first_name(raw, frozenset()),
+    "naming.sentences": naming.sentences,
+    "retractions.given": lambda raw: retractions.given(raw, frozenset()),
+    "retractions.lists_candidates": lambda raw: retractions.lists_candidates(raw, frozenset()),
+    "measures.same_amount": lambda raw: measures.same_amount("How many?", raw, ["12"]),
+    "answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
     "abstention.abstains_released": abstention.abstains_released,
     "abstention.says_invalid_question": abstention.says_invalid_question,
     "answers.normalize_released": answers.normalize_released,
@@ -315,7 +341,7 @@ ELSEWHERE = {
     "what the user writes": "bridges.verl card_head charts cli plots report tuning.settings",
     "a small world of its own": "lab stress",
     "a protocol": "extract.Extractor search.Search rewards.Reward",
-    "what others here are given to": "bench.eval_page bench.outcomes.score_text bench.shortqa.GradeAnswer "
+    "what others here are given to": "bench.eval_page bench.kept bench.outcomes.score_text bench.shortqa.GradeAnswer "
     "extract.statements.shown guards.think_and_answer train.judging verifier.presets.verify "
     "search.given.Ranking search.words.query_words papers.intuitor papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "bench.reasoning.Mathematician",

@@ -20,6 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
+_LONGEST = 24  # letters of a stem
 SHORT_RUN = 6
 """Characters of a run without spaces in which none may be new, as a name of two may be all."""
 # What follows is an answer, whatever it says.
@@ -68,7 +69,7 @@ _ELIDED = re.compile(
 )
 _CONTRACTED = re.compile(r"(?:'(?:s|ve|d|ll|re|m)|n't)\b", re.I)
 _CANNOT = re.compile(r"\bcan't\b", re.I)
-_CITED = re.compile(r"\[[\d, ]{1,20}\]|\b\d{1,2}[.)](?= )")
+_CITED = re.compile(r"(?<=\S)\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|\b\d{1,2}[.)](?= )")
 SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
 _QUOTATION = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,80}'(?!\w)|[「『《][^」』》]{1,80}[」』》]")
 _YEAR = re.compile(r"(?:19|20)\d\d\b")
@@ -154,7 +155,7 @@ def _is_talk(word: str, least: int = 2) -> bool:
     if word in _words().talk or word in stems:
         return True
     # A short stem has short endings: "law-" is no beginning of "lawyer".
-    sizes = range(len(word) - 1, least - 1, -1)
+    sizes = range(min(len(word) - 1, _LONGEST), least - 1, -1)
     return any(word[:size] in stems for size in sizes if size > 4 or len(word) - size < 3)
 
 

@@ -44,7 +44,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..abstention import asserted
+from ..abstention import stance
 from ..answers import equals
 from ..errors import ConfigError, Unscored
 from ..extract.marks import content_words
@@ -101,11 +101,12 @@ def robust(
         return Score({"outcome": floor, "fact": 0.0}, floored=found.floored, facts=facts)
     if found.label == "abstained" and found.how == "abstention":
         return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
-    rest = asserted(said, example.question)
+    read = stance(said, example.question)
+    rest = read.asserted
     plain = rest == clean(said) or equals(said, example.answers) is not None  # it declines nothing
     # Who declines is right with the bare answer alone: other words could be an abstention when wrong.
     right = found.label == "correct" and (plain or equals(rest, example.answers) is not None)
-    guessed = not right and found.label != "abstained" and (plain or not found.partial)
+    guessed = not right and found.label != "abstained" and (plain or read.brief or not found.partial)
     if guessed and plain:
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     # An abstention is paid for what it tells the reader, a right answer for its reasons and for what it says
