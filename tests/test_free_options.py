@@ -191,10 +191,9 @@ def test_no_form_is_right_with_one_name_and_silent_with_another(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("grader", GRADERS)
-def test_nor_any_of_a_hundred_thousand(grader: str, kind: str) -> None:
-    assert looked_at(grader, kind, 300, seed=1).free == []
+@pytest.mark.parametrize("kind", ["names", "small letters", "elsewhere"])
+def test_nor_any_of_a_hundred_thousand_by_the_rules_of_rewards(kind: str) -> None:
+    assert looked_at("rules, short", kind, 300, seed=1).free == []
 
 
 def test_what_gives_no_answer_is_never_right_by_rule() -> None:

@@ -341,7 +341,8 @@ ELSEWHERE = {
     "what the user writes": "bridges.verl card_head charts cli plots report tuning.settings",
     "a small world of its own": "lab stress",
     "a protocol": "extract.Extractor search.Search rewards.Reward",
-    "what others here are given to": "bench.eval_page bench.kept bench.outcomes.score_text bench.shortqa.GradeAnswer "
+    "what others here are given to": "bench.eval_page bench.kept bench.outcomes.score_text "
+    "bench.shortqa.GradeAnswer "
     "extract.statements.shown guards.think_and_answer train.judging verifier.presets.verify "
     "search.given.Ranking search.words.query_words papers.intuitor papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "bench.reasoning.Mathematician",

@@ -105,6 +105,8 @@ def declines_in_own_words(text: str, asked: frozenset[str], *, strict: bool) -> 
     denies = any(_DENIES.search(part) and _SPEAKS.search(part) for part in sentences(folded))
     if not denies or guessed(folded, asked):
         return False
+    if strict and len(text) <= BARE and not _CHOICES.isdisjoint(words_in(folded)):
+        return False
     short = len(text.encode("utf-8", "replace")) < _LONG
     total, new, ends, bare = _counted(folded, asked)
     if (bare and len(text) <= BARE) or (short and (total < 2 or ends)) or _stands_alone(said, asked):
