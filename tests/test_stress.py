@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from factrl.stress.policies import RUNGS, WAYS, battery, policies
 from factrl.stress.prompts import example_of, prompts
 from factrl.stress.run import Outcome
 from factrl.text import boxed, think_answer
+from stressing import run
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust")
 CURIE = prompts()["curie"]
@@ -282,14 +282,6 @@ def test_every_transformation_changes_the_answer(name: str) -> None:
 
 
 # The command
-
-
-def run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    verbs = parser.add_subparsers()
-    verb.add_verbs(verbs)
-    args = verbs.choices["stress"].parse_intermixed_args(words)
-    return args.run(args)
 
 
 FEW = ("--questions", "1", "--paraphrases", "1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +10,10 @@ import pytest
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.stress import oracle_setup, run_battery
+from stressing import run
 
 FEW = ("--policies", "D01", "--questions", "1", "--paraphrases", "1")
 OWN = "from factrl import reward\n@reward\ndef mine(example, completion):\n    return {'a': 1.0}\n"
-
-
-def run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    verbs = parser.add_subparsers()
-    verb.add_verbs(verbs)
-    args = verbs.choices["stress"].parse_intermixed_args(words)
-    return args.run(args)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pytest
 
 from factrl import refusals
 from factrl.answers import matches
-from factrl.cli import stress as verb
 from factrl.errors import ConfigError, Unscored
 from factrl.papers import load_reward
 from factrl.rewards import Reward
@@ -22,6 +20,7 @@ from factrl.stress.options import ACCURACIES, Honest, Option, Tried
 from factrl.stress.page import write_page
 from factrl.stress.prompts import prompts
 from factrl.types import Grade
+from stressing import run
 
 CURIE = prompts()["curie"]
 ALL = [family.id for family in families()]
@@ -70,14 +69,6 @@ def own(tmp_path: Path) -> Path:
     path = tmp_path / "own.py"
     path.write_text(OWN, encoding="utf-8")
     return path
-
-
-def run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    verbs = parser.add_subparsers()
-    verb.add_verbs(verbs)
-    args = verbs.choices["stress"].parse_intermixed_args(words)
-    return args.run(args)
 
 
 def said(form: AnswerForm, answer: str) -> str:
