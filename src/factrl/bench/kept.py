@@ -14,8 +14,6 @@ from factrl.llm import LLM
 from factrl.types import Grade
 from factrl.writers import digest_of
 
-_NOT_YET = "not_asked"
-
 
 class KeptGrader:
     """A grader in front of another one, which is not asked again what it has graded.
@@ -56,4 +54,4 @@ class Unasked:
 
     def complete(self, *_: object, **__: object) -> NoReturn:
         """Raises `LLMError`, whatever it is asked."""
-        raise LLMError(_NOT_YET, "nothing is asked yet")
+        raise LLMError("not_asked", "nothing is asked yet")
