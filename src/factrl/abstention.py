@@ -27,8 +27,8 @@ from typing import Literal
 from factrl import refusals as known
 from factrl.answers import final_answer, normalize_answer, normalize_released, unaccented
 from factrl.ignorance import BARE, declines_in_own_words, guessed, visible
-from factrl.naming import LINE, SCRIPT, first_name, is_asked, is_known, says_nothing, words_in, words_of
-from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
+from factrl.naming import DASH, LINE, SCRIPT, first_name, is_asked, is_known, says_nothing, words_in, words_of
+from factrl.text import MAX_PAYLOAD, clean
 
 _MAX_CLAUSES = 256
 """Clauses that are read; the rest of the text counts as asserted."""
@@ -48,9 +48,7 @@ _SEPARATOR = re.compile(
     r"""|[。、।()\[\]¶‖]| --? |ですが|せんが|けど|だが|ないが"""
 )
 _QUOTED = re.compile(r'"[^"]{1,200}"')
-# Line ends and dashes survive cleaning as signs of one character, so that they cannot push text over the cap.
-_DASH = "‖"
-_EDGES = f" .!?;:,。、।()[]-_\"'<>…{LINE}{_DASH}"
+_EDGES = f" .!?;:,。、।()[]-_\"'<>…{LINE}{DASH}"
 _SENTENCE_ENDS = f".!?。:{LINE}"
 
 
@@ -200,7 +198,7 @@ def _goes_on_about_others(parts: list[tuple[str, _Kind]]) -> bool:
 
 def _kept(parts: list[tuple[str, _Kind]]) -> str:
     kept = "".join(part for part, kind in parts if kind == "asserts")
-    kept = " ".join(kept.replace(LINE, " ").replace(_DASH, " - ").split())
+    kept = " ".join(kept.replace(LINE, " ").replace(DASH, " - ").split())
     kept = kept.lstrip("-,:; ").rstrip("-,:;([ ")
     for conjunction in ("but ", "however, ", "though ", "although ", "because ", "and "):
         if kept.lower().startswith(conjunction):
@@ -250,10 +248,7 @@ def says_invalid_question(text: str) -> bool:
 
 def _parts(text: str, asked: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
     """The clauses in order, each with the sign that ends it, and what each does."""
-    text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", _DASH)))
-    text = text.replace("*", "").replace("`", "").strip(f" {LINE}{_DASH}")
-    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
-        text = text[1:-1]
+    text = visible(text)
     # A quotation is opaque: it neither declines nor ends a clause.
     masked = _QUOTED.sub(lambda match: '"' + "x" * (len(match[0]) - 2) + '"', text)
     start = 0

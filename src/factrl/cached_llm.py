@@ -108,23 +108,22 @@ class CachedLLM:
         return reply
 
 
-def kept(llm: LLM, store: Store | None, read: Callable[[Reply], object]) -> LLM:
-    """`llm`, not asked again what it answered readably before; as it is without a store or an identity.
+def kept(llm: LLM, store: Store | None, accept: Callable[[Reply], bool]) -> LLM:
+    """`llm`, not asked again what it answered acceptably before; as it is without a store or an identity."""
+    return llm if store is None or not hasattr(llm, "identity") else CachedLLM(llm, store, accept=accept)
 
-    Args:
-        read: the reader of its replies, which raises `Unscored` for one that it cannot read.
-    """
-    if store is None or not hasattr(llm, "identity"):
-        return llm
 
-    def readable(reply: Reply) -> bool:
+def readable(read: Callable[[Reply], object]) -> Callable[[Reply], bool]:
+    """Accepts the replies that `read` can read; for others it raises `Unscored`."""
+
+    def accept(reply: Reply) -> bool:
         try:
             read(reply)
         except Unscored:
             return False
         return True
 
-    return CachedLLM(llm, store, accept=readable)
+    return accept
 
 
 def _read(stored: Any) -> Reply | None:

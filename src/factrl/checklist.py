@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from factrl.answers import is_contentless
 from factrl.background import wait_for
 from factrl.cache import Store
-from factrl.cached_llm import kept
+from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.judges import Judge
 from factrl.judges.replies import after_thinking, item_ids, json_records, no_verdict
@@ -142,7 +142,7 @@ class Checklist:
         def read(reply: Reply) -> dict[str, Item]:
             return read_checklist(reply.text, [*ids.values()], stage="checklist", **reply.facts)
 
-        asked_llm = kept(self.llm, self.store, read)
+        asked_llm = kept(self.llm, self.store, readable(read))
         reply = asked_llm.complete(quoted_message(CHECKLIST_PROMPT, data), temperature=0.0, max_tokens=limit)
         said = read(reply)
         if probe and said[ids[_DECOY]] == "consistent":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from factrl.naming import (
+    DASH,
     LINE,
     SCRIPT,
     SHORT_RUN,
@@ -25,10 +26,8 @@ from factrl.text import clean, unwrap_latex
 BARE = 200
 """Characters of the longest text that is read strictly."""
 _LONG = 120  # bytes from which on a text is long
-_MOST_NEW, _MOST_NEW_SHORT = (
-    0.55,
-    0.34,
-)  # shares of new words, chosen on texts written for it (docs/results.md)
+# Shares of new words, chosen on texts written for it (docs/results.md).
+_MOST_NEW, _MOST_NEW_SHORT = 0.55, 0.34
 _FEW = 4  # words of a sentence whose first word is taken for a name
 _BARE_CLAUSE = 1  # new words that are a clause of their own
 _REACH = 60  # characters after a phrase of guessing
@@ -64,31 +63,18 @@ _AS_A_MODEL = re.compile(
     r"|feeling)[^.!?¶]{0,200}[.!?¶]"
 )
 _CHOICES = frozenset(
-    [
-        "yes",
-        "no",
-        "true",
-        "false",
-        "both",
-        "neither",
-        "none",
-        "one",
-        "first",
-        "second",
-        "third",
-        "nobody",
-        "nothing",
-        "everything",
-        "left",
-        "right",
-    ]
+    {
+        *("yes", "no", "true", "false", "both", "neither", "none", "nobody", "nothing", "everything"),
+        *("one", "first", "second", "third", "left", "right"),
+    }
 )
-_CLAUSE = re.compile(rf"[.!?;:,。、，；()\[\]{LINE}‖]| - | but ")
+_CLAUSE = re.compile(rf"[.!?;:,。、，；()\[\]{LINE}{DASH}]| - | but ")
 
 
 def visible(text: str) -> str:
-    """A text without markup and without quotation marks around the whole; line ends are `¶`."""
-    text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", "‖")).replace("*", ""))
+    """A text without markup and quotation marks around the whole; line ends and dashes are single signs."""
+    text = unwrap_latex(clean(text.replace("\n", LINE).replace("—", DASH)))
+    text = text.replace("*", "").replace("`", "").strip(f" {LINE}{DASH}")
     whole = len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
     return text[1:-1] if whole else text
 
@@ -155,15 +141,15 @@ def guessed(folded: str, asked: frozenset[str]) -> str:
     return ""
 
 
-def names_nothing(text: str, question: frozenset[str], *, strict: bool) -> bool:
+def names_nothing(text: str, asked: frozenset[str], *, strict: bool) -> bool:
     """Whether a text names no candidate answer.
 
     Args:
-        question: its words (`factrl.naming.words_of`).
+        asked: the question's words (`factrl.naming.words_of`).
         strict: any new word is a candidate; otherwise names, dates, numbers and quotations are.
     """
     if not strict:
-        return not first_name(visible(text), question)
+        return not first_name(visible(text), asked)
     # What a question offers is an answer to it, and so are yes and no.
     words = words_in(visible(text).casefold())
     return _CHOICES.isdisjoint(words) and all(

@@ -27,35 +27,15 @@ SHORT_RUN = 6
 _ANSWERS = re.compile(
     r"\b(?:answer|antwort|lösung|réponse|respuesta|risposta|resposta)(?: (?:is|was|ist|war|est|es|è|é)\b|:)"
 )
-LINE = "¶"
-"""A line end, which survives cleaning as a sign."""
+LINE, DASH = "¶", "‖"
+"""A line end and a dash, which survive cleaning as signs of one character and push no text over a cap."""
 
 # A date beside one of these is the model's and no answer.
 _CUTOFF = (
-    *(
-        "cutoff",
-        "cut-off",
-        "knowledge",
-        "trained",
-        "training",
-        "updat",
-        "my data",
-        "wissen",
-        "stand",
-        "aktualisier",
-    ),
-    *(
-        "connaissances",
-        "entraîn",
-        "mes données",
-        "mise à jour",
-        "conocimiento",
-        "mis datos",
-        "entren",
-        "actualiz",
-    ),
-    *("conoscenze", "addestr", "aggiorn", "i miei dati", "conhecimento", "treina", "atualiz", "meus dados"),
-    *("截止", "截至", "训练", "知识", "学習", "データ", "更新"),
+    *("cutoff", "cut-off", "knowledge", "trained", "training", "updat", "my data", "wissen", "stand"),
+    *("aktualisier", "connaissances", "entraîn", "mes données", "mise à jour", "conocimiento", "mis datos"),
+    *("entren", "actualiz", "conoscenze", "addestr", "aggiorn", "i miei dati", "conhecimento", "treina"),
+    *("atualiz", "meus dados", "截止", "截至", "训练", "知识", "学習", "データ", "更新"),
 )
 _IS = frozenset(
     {

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 from factrl.answers import is_contentless
 from factrl.cache import Store
-from factrl.cached_llm import kept
+from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
@@ -130,7 +130,7 @@ class SelfReference:
         return _asked(self.llm, OWN_PROMPT, data, _AGAINST_OWN, self.max_tokens, self.store)
 
     def _swapped(self, question: str, answer: str) -> float:
-        reply = kept(self.llm, self.store, _own_answer).complete(
+        reply = kept(self.llm, self.store, readable(_own_answer)).complete(
             [{"role": "user", "content": question}], temperature=0.0, max_tokens=self.max_tokens
         )
         data = {"request": question, "first_answer": _own_answer(reply), "second_answer": answer}
@@ -196,7 +196,7 @@ def _asked(
     def read(reply: Reply) -> float:
         return words[read_verdict(reply.text, words, **_facts(reply))]
 
-    asked = kept(llm, store, read)
+    asked = kept(llm, store, readable(read))
     return read(asked.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens))
 
 

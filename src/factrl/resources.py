@@ -115,12 +115,9 @@ class Supplier:
 
     def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
         """The judge, not asked again what it answered readably before."""
-        store = self._store()
-        if judge is None or store is None or not hasattr(judge, "identity"):
-            return judge
-        from .cached_llm import CachedLLM
+        from .cached_llm import kept
 
-        return CachedLLM(judge, store, accept=accept)
+        return None if judge is None else kept(judge, self._store(), accept)
 
     def _store(self) -> Any:
         """Where what was paid for is kept; None where the settings say to keep nothing."""

@@ -30,19 +30,18 @@ _LIMIT = (
 )
 _LIMITS = frozenset(map(stem, re.findall(r"[a-z]+", _LIMIT))) - STOP_WORDS - {stem("to"), stem("no")}
 _LIMITED = re.compile(rf"\b(?:{_LIMIT}) {_DATE}", re.I)
-# Before a name these say something of another; in a text of a few words it is all that is said.
-_BESIDE = (
-    rf"{_LIMIT}|over|under|above|below|beyond|short of|near|next to|close to|hardly|barely|no|anything"
-    r"|sans|ohne|keine?|niet|inte|ikke|nie|nem|ei|nu|değil|не|до|после|nicht|vor|nach|pas|avant|après"
-    "|antes de|después de|non|prima di|dopo|não|depois de|someone like|somebody like|不是|لا|ليس|नहीं"
-    "|לא"
-)
-_BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))({_BESIDE}) [\w' -]{{1,80}}", re.I)
-_BRIEF = 60  # characters
 # Of other languages: not, before and after.
 _FOREIGN = (
     "не|до|после|nicht|vor|nach|pas|avant|après|antes de|después de|non|prima del?|dopo il|não|depois de"
 )
+# Before a name these say something of another; in a text of a few words it is all that is said.
+_BESIDE = (
+    rf"{_LIMIT}|{_FOREIGN}|prima di|dopo|over|under|above|below|beyond|short of|near|next to|close to|hardly"
+    "|barely|no|anything|sans|ohne|keine?|niet|inte|ikke|nie|nem|ei|nu|değil|someone like|somebody like"
+    "|不是|لا|ليس|नहीं|לא"
+)
+_BESIDE_IT = re.compile(rf"(?:^|(?<=[ (]))({_BESIDE}) [\w' -]{{1,80}}", re.I)
+_BRIEF = 60  # characters
 _NOT_DATED = re.compile(rf"\b(?:not|isn't|wasn't|never|{_FOREIGN}) {_DATE}", re.I)
 _NEGATIONS = frozenset(map(stem, ("not", "never", "isn't", "wasn't", "don't", "didn't")))
 _NO_DOUBT = re.compile(

@@ -26,7 +26,7 @@ from factrl.answers import is_contentless
 from factrl.bench.metrics import Interval, bootstrap
 from factrl.bench.resampling import summed
 from factrl.cache import Store
-from factrl.cached_llm import kept
+from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import read_verdict
 from factrl.journal import Journal
@@ -132,7 +132,7 @@ def llm_preference(llm: LLM, *, max_tokens: int = 512, store: Store | None = Non
     def read(reply: Reply) -> float:
         return _WORDS[read_verdict(reply.text, _WORDS, stage="judge", request_id=reply.request_id)]
 
-    asked = kept(llm, store, read)
+    asked = kept(llm, store, readable(read))
 
     def prefer(question: str, first: str, second: str) -> float:
         data = {"request": question, "first_answer": first, "second_answer": second}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ..cache import Store
-from ..cached_llm import kept
+from ..cached_llm import kept, readable
 from ..checklist import item_ids
 from ..errors import Unscored
 from ..judges.replies import after_thinking, json_records, no_verdict
@@ -111,7 +111,7 @@ class Importance:
         def read(reply: Reply) -> list[Choice]:
             return read_choices(reply.text, ids, stage="importance", request_id=reply.request_id)
 
-        llm = kept(self.llm, self.store, read)
+        llm = kept(self.llm, self.store, readable(read))
         return read(llm.complete(quoted_message(PROMPT, data), temperature=0.0, max_tokens=limit))
 
 
