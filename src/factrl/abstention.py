@@ -363,4 +363,5 @@ def _is_silent(line: str) -> bool:
     if known.SOURCES.isdisjoint(line.split()[:8]):
         return False
     subjects = (line.partition(f" {phrase}")[0] for phrase in known.SILENT if f" {phrase}" in line)
-    return any(not known.SOURCES.isdisjoint(subject.split()) for subject in subjects)
+    words = (set(subject.split()) for subject in subjects)
+    return any(known.SOURCES & said and not known.CONTRASTS & said for said in words)

@@ -265,7 +265,8 @@ SUBJECTS = _words(
     """
 )
 EXACT = _words("exact specific precise answer identity information details actual true real correct")
-CLAUSE_WORDS = _words("who whose which that is was are were used called means refers has had")
+CONTRASTS = _words("but though although however yet because")
+CLAUSE_WORDS = CONTRASTS | _words("who whose which that is was are were used called means refers has had")
 UNKNOWN = _phrases(
     """
     is unknown | are unknown | remains unknown | remain unknown | was unknown | is not known |
