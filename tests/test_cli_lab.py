@@ -187,7 +187,7 @@ def test_a_paper_without_a_variant_has_the_signs_of_its_main_one() -> None:
 
 
 MISTAKES = [
-    ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, truthrl, "),
+    ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, factreason, "),
     ("truthrl:ternery", "paper 'truthrl' has no variant 'ternery'; did you mean 'ternary'?"),
     ("r-tunning", "unknown arm 'r-tunning'; did you mean 'r-tuning'?"),
     ("base", "'base' is what every arm starts from and is in every table; leave it out"),

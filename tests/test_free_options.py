@@ -21,9 +21,9 @@ from factrl.grading import Grader
 from factrl.llm import Message, Reply
 from factrl.naming import is_asked, is_known, words_in, words_of
 from factrl.papers import load_reward
+from factrl.stress import oracle_setup, run_battery
 from factrl.stress.families import AnswerForm, families
 from factrl.stress.prompts import prompts
-from factrl.stress.run import oracle_setup, run_battery
 
 
 @dataclass(frozen=True)

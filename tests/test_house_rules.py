@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "factrl"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MAX_FILE, MAX_FUNCTION = 400, 60
+MAX_PAPER = 460  # a paper is one file, with its worked cases, numbers, weaknesses and study
 NO_WORDS = {"utils", "util", "common", "helpers", "helper", "base", "core", "misc"}
 HEAVY = {"torch", "transformers", "trl", "datasets", "aiohttp", "pyarrow", "matplotlib", "numpy", "pydantic"}
 RUNS_CODE = {"eval", "exec", "pickle", "marshal", "dill", "shelve", "yaml.load", "torch.load"}
@@ -77,7 +78,7 @@ def dangerous(source: str) -> Iterator[str]:
 @each_file()
 def test_a_file_can_be_read_in_one_go(path: Path) -> None:
     source = path.read_text("utf-8")
-    assert len(source.splitlines()) <= MAX_FILE
+    assert len(source.splitlines()) <= (MAX_PAPER if path.parent.name == "papers" else MAX_FILE)
     assert list(too_long(source)) == []
 
 

@@ -20,8 +20,8 @@ from factrl.plan import Plan, run_settings
 from factrl.run import Rollout, Run
 from factrl.run_card import write_training_card, write_tuning_cards
 from factrl.spending import FILE as SPENT
-from factrl.stress.known import KNOWN_FAILURES
 from factrl.stress.policies import battery
+from factrl.stress.setup import known_failures
 from factrl.tuning.outcome import Outcome
 from factrl.tuning.pairs import Sample
 from factrl.tuning.plan import TunePlan
@@ -155,7 +155,7 @@ def test_what_was_not_scored_is_counted_by_cause(tmp_path: Path) -> None:
 @pytest.mark.parametrize("paper", ["truthrl", "truthrl:code", "knowrl", "fspo", "klcf", "factreason"])
 def test_the_known_hacks_are_those_of_the_battery(tmp_path: Path, paper: str) -> None:
     found = rows(write(tmp_path, f"paper={paper}"), "## Known ways to cheat")
-    expected = [key for key in KNOWN_FAILURES[paper] if key in battery()]
+    expected = [key for key in known_failures(paper) if key in battery()]
     assert list(found) == expected
     assert all(found[key][0] == battery()[key].name for key in expected)
 

@@ -12,21 +12,21 @@ from factrl.answers import matches
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.extract import ClauseClaims
-from factrl.forms import FORMS, form_of
+from factrl.forms import form_of, length_of
 from factrl.journal import Journal
-from factrl.papers import load_reward
+from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
 from factrl.stress import cases, check, oracle_setup, run_battery
 from factrl.stress.attacks import CHANGES, search
 from factrl.stress.families import families
-from factrl.stress.forms import Written, length_of, write
-from factrl.stress.known import KNOWN_FAILURES, known_failures
+from factrl.stress.forms import Written, write
 from factrl.stress.oracles import OracleLLM, fact_table, grade
 from factrl.stress.order import Cell, compare, ladder
 from factrl.stress.page import document, write_page
 from factrl.stress.policies import RUNGS, WAYS, battery, policies
 from factrl.stress.prompts import example_of, prompts
 from factrl.stress.run import Outcome
+from factrl.stress.setup import known_failures
 from factrl.text import boxed, think_answer
 from stressing import run
 
@@ -122,7 +122,7 @@ def test_forms(way: int) -> None:
 
 
 def test_a_reward_is_written_to_in_the_form_that_it_reads(own: Path) -> None:
-    read = {spec: (form_of(spec, r := load_reward(spec)), length_of(spec, r)) for spec in FORMS}
+    read = {spec: (form_of(spec, r := load_reward(spec)), length_of(spec, r)) for spec in ("truthrl", "klcf")}
     assert read["truthrl"] == ("boxed", "short")
     assert read["klcf"] == ("tags", "long")
     assert form_of("klcf:non-thinking", load_reward("klcf:non-thinking")) == "text"
@@ -223,8 +223,9 @@ def test_a_faithful_recipe_breaks_the_order_only_where_its_list_says_so(spec: st
 
 
 def test_the_released_code_has_a_list_of_its_own() -> None:
-    assert known_failures("truthrl:code") is KNOWN_FAILURES["truthrl:code"]
-    assert known_failures("truthrl:em") is KNOWN_FAILURES["truthrl"]
+    lists = load_paper("truthrl").WEAKNESSES
+    assert known_failures("truthrl:code") is lists["code"]
+    assert known_failures("truthrl:em") is lists[""]
     assert not known_failures("my_file.py:mine")
     assert {f.id for f in small("truthrl:code", ids=["D03", "D27"]).of("known")} >= {"D03", "D27"}
 

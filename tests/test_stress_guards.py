@@ -22,8 +22,8 @@ from factrl.grading import Grader
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward, robust
 from factrl.rewards import Reward
+from factrl.stress import Outcome, Setup, oracle_setup, run_battery
 from factrl.stress.oracles import OracleLLM
-from factrl.stress.run import Outcome, Setup, oracle_setup, run_battery
 from factrl.text import Blocks, Slice, tag
 from factrl.types import Completion, Grade
 

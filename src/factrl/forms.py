@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .papers import split_spec
+from .papers import declared
 from .rewards import Reward
 
 Form = Literal["tags", "boxed", "text"]
-
-FORMS: dict[str, Form] = {
-    "truthrl": "boxed",
-    "knowrl": "tags",
-    "fspo": "tags",
-    "klcf": "tags",
-    "factreason": "tags",
-    "robust": "tags",
-}
-"""Paper -> its form."""
+Length = Literal["short", "long"]
 
 
 def form_of(spec: str, reward: Reward) -> Form:
-    """The form in which a reward reads completions; one of your own reads them as they are.
-
-    A knob `answer` says it first, as `truthrl` and `robust` have; one of your own may have it too.
-    """
-    told = reward.knobs.get("answer")
-    if told in ("boxed", "tags", "text"):
-        return told
+    """The form in which a reward reads completions: its knob `answer`, else its file's `FORM`, else text."""
+    said = reward.knobs.get("answer")
+    if said in ("boxed", "tags", "text"):
+        return said
     if reward.knobs.get("thinking") is False:
         return "text"
-    return FORMS.get(split_spec(spec)[0], "text")
+    return declared(spec, "FORM", "text")
+
+
+def length_of(spec: str, reward: Reward) -> Length:
+    """Whether a reward looks for one short answer or reads a long one."""
+    said: Length | None = declared(spec, "LENGTH")
+    return said or ("short" if reward.needs_answers else "long")

@@ -22,8 +22,8 @@ from .plan import Plan
 from .run import count_states, read_metrics
 from .settings import LOCAL, RunSettings
 from .spending import Spent, read_account
-from .stress.known import known_failures
 from .stress.policies import battery
+from .stress.setup import known_failures
 from .tuning.outcome import Outcome
 from .tuning.plan import TunePlan
 from .types import Grade, Label

@@ -134,11 +134,10 @@ def _setup(args: argparse.Namespace) -> Setup:
     Raises:
         SetupError: what the user must change.
     """
-    from ..forms import form_of
-    from ..stress.forms import length_of
+    from ..forms import form_of, length_of
     from ..stress.policies import WAYS
     from ..stress.prompts import prompts
-    from ..stress.setup import FORMS, STAND_INS, Setup, oracle_setup
+    from ..stress.setup import FORMS, Setup, oracle_setup, stand_in
 
     oracle = _is_offline(args)
     if args.judge == ORACLE and (args.live or args.embedded):
@@ -162,8 +161,8 @@ def _setup(args: argparse.Namespace) -> Setup:
         claims = settings.verifier.judge or settings.verifier.preset
         who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
         setup = Setup(args.reward, reward, form, length, judges=who)
-    if settings.paper != args.reward and args.reward in STAND_INS:
-        tell(f"{STAND_INS[args.reward][1]}.")
+    if settings.paper != args.reward and (why := stand_in(args.reward)[1]):
+        tell(f"{why}.")
     few = FEW if args.embedded else len(prompts())
     return replace(
         setup,
@@ -180,13 +179,13 @@ def _is_offline(args: argparse.Namespace) -> bool:
 
 
 def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
-    from ..stress.setup import STAND_INS
+    from ..stress.setup import stand_in
 
     paper = args.reward
     weights = ("reward.alpha", "reward.beta", "reward.gamma", "alpha", "beta", "gamma")
     own = args.config or any(word.partition("=")[0] in weights for word in args.settings)
-    if paper in STAND_INS and not own:
-        paper = STAND_INS[paper][0]
+    if not own:
+        paper = stand_in(paper)[0]
     judged = [] if oracle or args.judge is None else [f"judge.url={args.judge}"]
     if args.embedded:
         judged = [f"judge.url={LOCAL}", f"verifier.judge={LOCAL}"]

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import ConfigError, nearest
-from ..papers import load_paper, load_reward, paper_names, split_spec
-from .tables import BASE, METHODS, Row, Table, find_table, make_world, table_names
-
-_HOMES = {"fspo": "fspo", "klcf": "longform", "factreason": "longform"}  # paper -> table; others: default
+from ..papers import load_reward, paper_names, split_spec
+from .tables import BASE, DEFAULT, METHODS, Table, find_table, home_of, judged, make_world, row_of
 
 
 def table_of(specs: Sequence[str], name: str | None = None) -> Table:
@@ -17,7 +15,7 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
 
     Args:
         specs: rewards and methods.
-        name: of the table; by default the one that the arms' papers are in, `default` for one's own rewards.
+        name: of the table; by default that of the world that the arms' files name, else `default`.
 
     Raises:
         ConfigError: an arm does not exist or is given twice, or the arms are shown in different worlds.
@@ -26,20 +24,18 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
         check_arm(spec)
         if spec in specs[:number]:
             raise ConfigError(f"the arm {spec!r} is given twice")
-    homes = {_HOMES.get(split_spec(spec)[0], "default"): spec for spec in specs if spec not in METHODS}
+    homes = {home_of(spec): spec for spec in specs if spec not in METHODS}
     if name is None and len(homes) > 1:
         raise ConfigError(
             f"{' and '.join(homes.values())} are shown in different worlds; choose one with "
             f"--table {' or --table '.join(homes)}"
         )
-    table = find_table(name or next(iter(homes), "default"))
-    # In another world than the paper's own, its directions say nothing.
-    near = (other for other in map(find_table, table_names()) if other.world == table.world)
-    told = {row.arm: row.paper for other in (*near, table) for row in other.rows}
-    rows = tuple(Row(spec, told.get(_whole(spec), {})) for spec in specs)
+    table = find_table(name or next(iter(homes), DEFAULT))
+    rows = tuple(row_of(spec, table.world) for spec in specs)
     for row in rows:
         _check_fit(row.arm, table)
-    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, order="")
+    columns = judged(table.columns, rows)
+    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, columns=columns, order="")
 
 
 def check_arm(spec: str) -> None:
@@ -60,14 +56,6 @@ def check_arm(spec: str) -> None:
             f"{', '.join(paper_names())}, each with :VARIANT, or my_file.py:function)"
         )
     load_reward(spec)
-
-
-def _whole(spec: str) -> str:
-    """`truthrl` -> `truthrl:ternary`; methods and rewards of one's own as they are."""
-    name, variant = split_spec(spec)
-    if variant or name.endswith(".py") or spec in METHODS:
-        return spec
-    return f"{name}:{next(iter(load_paper(name).VARIANTS))}"
 
 
 def _check_fit(spec: str, table: Table) -> None:

@@ -42,90 +42,17 @@ def _pairs(heads: str, tails: str) -> list[str]:
 
 _VALUES = {
     "city": _pairs("Oak Ash Elm Fern Stone Mill Salt Fox", "ford ton burg field mouth"),
-    "job": [
-        "baker",
-        "barber",
-        "butcher",
-        "carpenter",
-        "chemist",
-        "clerk",
-        "cook",
-        "dentist",
-        "diver",
-        "doctor",
-        "driver",
-        "editor",
-        "farmer",
-        "fisher",
-        "gardener",
-        "glazier",
-        "guard",
-        "hunter",
-        "jeweller",
-        "judge",
-        "lawyer",
-        "mason",
-        "miller",
-        "miner",
-        "nurse",
-        "painter",
-        "pilot",
-        "plumber",
-        "porter",
-        "potter",
-        "printer",
-        "sailor",
-        "singer",
-        "surgeon",
-        "tailor",
-        "tanner",
-        "teacher",
-        "waiter",
-        "weaver",
-        "writer",
-    ],
-    "food": [
-        "apples",
-        "bacon",
-        "beans",
-        "beets",
-        "bread",
-        "butter",
-        "cabbage",
-        "carrots",
-        "cheese",
-        "cherries",
-        "chicken",
-        "corn",
-        "crab",
-        "dates",
-        "duck",
-        "eggs",
-        "figs",
-        "garlic",
-        "grapes",
-        "ham",
-        "honey",
-        "lamb",
-        "leeks",
-        "lemons",
-        "lentils",
-        "melon",
-        "mussels",
-        "noodles",
-        "oats",
-        "olives",
-        "onions",
-        "peaches",
-        "pears",
-        "peas",
-        "plums",
-        "rice",
-        "salmon",
-        "soup",
-        "trout",
-        "walnuts",
-    ],
+    "job": (
+        "baker barber butcher carpenter chemist clerk cook dentist diver doctor driver editor farmer "
+        "fisher gardener glazier guard hunter jeweller judge lawyer mason miller miner nurse painter "
+        "pilot plumber porter potter printer sailor singer surgeon tailor tanner teacher waiter "
+        "weaver writer"
+    ).split(),
+    "food": (
+        "apples bacon beans beets bread butter cabbage carrots cheese cherries chicken corn crab "
+        "dates duck eggs figs garlic grapes ham honey lamb leeks lemons lentils melon mussels noodles "
+        "oats olives onions peaches pears peas plums rice salmon soup trout walnuts"
+    ).split(),
     "club": _pairs("Red Blue Green White Black Silver Gold Iron", "hawks bulls stars wolves kings"),
 }
 _FIRST = _pairs("Ad Bel Cor Dan El Fer Gil Han Iv Jor", "a o an is en or ette ian una el")
@@ -176,16 +103,16 @@ class People:
         held = {name for index, name in enumerate(names) if index % per_tier < round(held_out * per_tier)}
         asked = [(name, key, way) for name in names for key in _ASKED for way in (0, 1)]
         self._of_question = {_ASKED[key][way].format(name): (name, key) for name, key, way in asked}
-        self.train = [self._example(*about) for about in asked if about[0] not in held]
+        self.train: Sequence[Example] = [self._example(*about) for about in asked if about[0] not in held]
         """Both ways of asking for each fact."""
-        self.test = [
+        self.test: Sequence[Example] = [
             self._example(name, key, (number + place) % 2)
             for number, name in enumerate(names)
             for place, key in enumerate(_ASKED)
             if name in held
         ]
         """One way of asking for each fact, the two in turn."""
-        self.words = sorted(
+        self.words: Sequence[str] = sorted(
             {word for question in self._of_question for word in question.split()}
             | {value for values in _VALUES.values() for value in values}
             | {*ABSTENTION.split()}

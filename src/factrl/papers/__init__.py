@@ -8,6 +8,15 @@ A paper's module is called what the paper is called and holds
 * `VARIANTS`: name -> reward with its knobs set; the first is the paper's main setting;
 * `GOLD`: worked cases that one test walks for all papers and `factrl check` shows;
 * `PUBLISHED`: the paper's own numbers, for comparison, as (table, row, metric) -> value.
+
+It may also say, and so may a file of your own:
+
+* `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default (`factrl.forms`);
+* `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
+* `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
+* `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
+  of "" are those of every variant that has no list of its own;
+* `STUDY`: what `factrl lab` shows of it.
 """
 
 from __future__ import annotations
@@ -61,6 +70,30 @@ class Gold:
     given: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What `factrl lab` shows of a paper, and which way its numbers go.
+
+    Attributes:
+        world: `people`, `steps` or `longform`.
+        source: what the numbers are of.
+        arms: a variant of the paper, or a method of the lab such as `sft` -> metric of the world -> the
+            paper's change against the model that it starts from; empty where there is no number.
+        about: what the table asks, in one line; by default what its world asks.
+        notes: what a reader must know, among it what the world cannot express.
+        first: arms that are on the first page too.
+        order: the metric by which the paper's ranking is held against ours; empty for none.
+    """
+
+    world: str
+    source: str
+    arms: Mapping[str, Mapping[str, float]]
+    about: str = ""
+    notes: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    order: str = ""
+
+
 def paper_names() -> tuple[str, ...]:
     """Names of the papers on the shelf."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
@@ -109,6 +142,13 @@ def load_reward(spec: str) -> Reward:
 def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
     """The settings that come with a paper's name, nested as in a recipe; none for a file of your own."""
     return getattr(load_paper(split_spec(spec)[0]), "SETTINGS", {})
+
+
+def declared(spec: str, name: str, default: Any = None) -> Any:
+    """What the file of a reward says under `name`, e.g. `FORM`; `default` where it says nothing."""
+    paper = split_spec(spec)[0]
+    known = Path(paper).is_file() if paper.endswith(".py") else paper in paper_names()
+    return getattr(load_paper(paper), name, default) if known else default
 
 
 def gold_of(spec: str) -> list[tuple[str, Reward, Gold]]:

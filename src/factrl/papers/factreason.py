@@ -40,7 +40,7 @@ from ..rewards import reward
 from ..text import think_answer
 from ..types import Completion, Example, Score
 from ..verifier.report import WIDTH, Report
-from . import Gold
+from . import Gold, Study
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -152,6 +152,8 @@ VARIANTS = {
     "swapped": factreason.with_(order="swapped"),
     "both": factreason.with_(order="both"),
 }
+FORM = "tags"
+LENGTH = "long"
 
 
 def _fails(*_: Any, **__: Any) -> Any:
@@ -382,4 +384,41 @@ PUBLISHED = {
     ("ablation", "detail-0.1", "precision"): 67.0,
     ("ablation", "detail-0.1", "detail"): 44.2,
     ("ablation", "detail-0.1", "win rate"): 45.7,
+}
+
+
+def _changes(where: str, row: str) -> dict[str, float]:
+    after = {metric: value for (at, of, metric), value in PUBLISHED.items() if (at, of) == (where, row)}
+    return {
+        "verified": after["precision"] - PUBLISHED["results", "base", "precision"],
+        "detail": after["detail"] - PUBLISHED["results", "base", "detail"],
+        "preferred": after["win rate"] - 50,
+    }
+
+
+STUDY = Study(
+    "longform",
+    "Learning to Reason for Factuality: average of six sets against the base model, win rate against 50; "
+    "verified is its precision",
+    {
+        "paper": _changes("results", "SFT + GRPO"),
+        "fact-only": _changes("ablation", "fact-only"),
+        "detail-0.1": _changes("ablation", "detail-0.1"),
+    },
+)
+
+# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
+WEAKNESSES = {
+    "": {
+        "abstain > wrong": "an abstention is worth 0, and a wrong text with some true claims more",
+        "D03": "the false answer behind a refusal is no claim, so it lowers no share",
+        "D05": "'this or that' is a true claim",
+        **dict.fromkeys(("D08", "D09", "D12", "D13"), "claims off the question count"),
+        **dict.fromkeys(("D11", "D14"), "a paraphrase, and what is true of everything, count as claims"),
+        "D17": "what stands in code, tables and links makes no claim, so it lowers no share",
+        "D20": "claims are checked one by one, and the whole not at all",
+        "D30": "the reasoning is not read",
+        "D32": "what the question presupposes counts as a claim",
+        "D36": "some claims about the text itself are judged, and they are true",
+    },
 }

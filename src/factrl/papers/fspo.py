@@ -38,7 +38,7 @@ from ..sentences import sentences
 from ..text import Slice, think_answer
 from ..types import Completion, Example, Finding, Grade, Passage, Score, Span
 from ..verifier.report import WIDTH, Report
-from . import Gold
+from . import Gold, Study
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -264,6 +264,7 @@ VARIANTS = {
     "signs": fspo.with_(fact=False),
     "code": fspo_released,
 }
+FORM = "tags"
 
 _BORN = "Marie Curie was born in Warsaw, then in the Kingdom of Poland."
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", evidence=(Passage(_BORN),))
@@ -363,4 +364,44 @@ PUBLISHED = {
         ("Llama-3.1-8B-Instruct FSPO", _FACTS, (41.1, 67.1, 42.0)),
     )
     for metric, value in zip(metrics, values, strict=True)
+}
+
+_BASE, _OURS = (
+    {m: v for (_, of, m), v in PUBLISHED.items() if of == f"Qwen2.5-7B-Base{end}"} for end in ("", " FSPO")
+)
+STUDY = Study(
+    "steps",
+    "FSPO: Qwen2.5-7B-Base; accuracy is GSM8K, contradicted steps stand for wrong choices in HaluEval; its "
+    "ablations are curves without numbers",
+    {
+        "outcome": {},
+        "outcome+fact": {},
+        "signs": {},
+        "fspo": {
+            "accuracy": _OURS["GSM8K"] - _BASE["GSM8K"],
+            "contradicted": _BASE["HaluEval-QA"] - _OURS["HaluEval-QA"],
+        },
+    },
+    notes=("The paper shows its ablations as curves only, so the last row alone has signs to agree with.",),
+)
+
+# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
+_ZERO = "it is worth 0, and a wrong answer less than that"
+WEAKNESSES = {
+    "": {
+        "wrong >= floored": _ZERO,
+        **dict.fromkeys(("D18", "D19", "D25", "D26", "D27", "D28", "D33", "D35"), _ZERO),
+        "D05": "'this or that' is a true claim",
+        **dict.fromkeys(
+            ("D07", "D10", "D11", "D14"), "a share of claims: one that is right is as good as twelve"
+        ),
+        **dict.fromkeys(("D08", "D09", "D12", "D13"), "claims off the question count"),
+        "D17": "what stands in code, tables and links makes no claim, so it lowers no share",
+        "D20": "claims are checked one by one, and the whole not at all",
+        "D24": "a sentence without a verdict makes the mean of the steps milder",
+        "D29": "facts of the reasoning are added whatever the answer is",
+        "D31": "neutral sentences make the mean of the steps milder",
+        "D32": "what the question presupposes counts as a claim",
+        "D36": "some claims about the text itself are judged, and they are true",
+    },
 }

@@ -41,7 +41,7 @@ from ..errors import ConfigError, DataError, LLMError, OwnDoing
 from ..rewards import reward
 from ..text import think_answer
 from ..types import Claim, Completion, Example, Score, State
-from . import Gold
+from . import Gold, Study
 
 Check = Callable[[str, str, Sequence[str]], Sequence[Item]]
 Extract = Callable[[str, str, str], Sequence[Claim]]
@@ -243,6 +243,9 @@ VARIANTS = {
     "harmonic": _ROW.with_(combine="harmonic"),
     "f-beta": _ROW.with_(combine="f_beta"),
 }
+FORM = "tags"
+LENGTH = "long"
+STAND_IN = ("table-2-row", "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2")
 
 _PRIZES, _POLONIUM = "Marie Curie won two Nobel Prizes.", "Marie Curie discovered polonium."
 _FACTS = ("Marie Curie was born in Warsaw.", _PRIZES, _POLONIUM, "Marie Curie died in 1934.")
@@ -397,4 +400,43 @@ PUBLISHED = {
     ("from SFT", "GRPO with FActScore", "LongWiki R@32"): 0.472,
     ("Table 2", "truth only", "FActScore"): 69.6,
     ("Table 2", "truth only", "LongWiki R@32"): 0.369,
+}
+
+_VERIFIED = PUBLISHED["main results", "base", "FActScore"]
+STUDY = Study(
+    "longform",
+    "KLCF-zero 14B: FActScore, which stands for verified, and LongFact win rate against its base",
+    {
+        "table-2-row": {
+            "verified": PUBLISHED["main results", "KLCF-zero", "FActScore"] - _VERIFIED,
+            "preferred": PUBLISHED["main results", "KLCF-zero", "LongFact win rate"] - 50,
+        },
+        "truth-only": {"verified": PUBLISHED["Table 2", "truth only", "FActScore"] - _VERIFIED},
+    },
+    notes=(
+        "KLCF's main weights are lost, so its numbers stand beside the row of its Table 2 that is readable "
+        "(0.4, 0.2, 0.4).",
+    ),
+)
+
+# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
+_UNSURE = "a claim of which the model knows nothing is worth 0.5"
+WEAKNESSES = {
+    "": {
+        "abstain > wrong": "an abstention is worth 0, and a wrong text with some true claims more",
+        "D02": _UNSURE,
+        "D03": "the false answer behind a refusal is no claim, so it lowers no share",
+        "D04": _UNSURE,
+        **dict.fromkeys(("D08", "D12", "D13"), "claims off the question count"),
+        **dict.fromkeys(("D11", "D14"), "a share of claims: one that is right is as good as twelve"),
+        "D05": "'this or that' is a true claim",
+        "D16": _UNSURE,
+        "D17": "what stands in code, tables and links makes no claim, so it lowers no share",
+        "D20": "claims are checked one by one, and the whole not at all",
+        "D22": "three of four weights look at what a text says, and one at what it denies",
+        "D30": "the reasoning is not read",
+        "D31": _UNSURE,
+        "D32": "what the question presupposes counts as a claim",
+        "D36": "some claims about the text itself are judged, and they are true",
+    },
 }

@@ -43,7 +43,7 @@ from ..rewards import reward
 from ..text import tag, think_answer
 from ..types import Completion, Example, Grade, Score
 from ..verifier.report import Report
-from . import Gold
+from . import Gold, Study
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
@@ -231,6 +231,8 @@ VARIANTS = {
     "format+correct": knowrl.with_(weight_fact=0.0),
     "no-refusal": knowrl.with_(abstain=-1.0),
 }
+FORM = "tags"
+LENGTH = "short"
 
 
 def _gold(why: str, completion: str, terms: tuple[float, ...] = (), variant: str = "", **more: Any) -> Gold:
@@ -386,4 +388,53 @@ PUBLISHED = {
     ("ablation", "format+correct", "SimpleQA"): 60.67,
     ("ablation", "paper", "SimpleQA"): 57.67,
     ("ablation", "no-refusal", "SimpleQA"): 78.67,
+}
+
+# Wrong answers in SimpleQA, after the ablation's reward and before.
+_BEFORE = PUBLISHED["results", "DeepSeek-R1-Distill-Qwen-7B", "SimpleQA"]
+STUDY = Study(
+    "people",
+    "KnowRL: DeepSeek-R1-Distill-Qwen-7B, wrong answers in SimpleQA, against the model untrained",
+    {
+        arm: {"hallucination": PUBLISHED["ablation", arm, "SimpleQA"] - _BEFORE}
+        for arm in ("format", "format+fact", "format+correct", "paper", "no-refusal")
+    },
+    about="which part of KnowRL's reward lowers hallucination?",
+    notes=(
+        "The world cannot express the format reward: the lab writes the tags, so nearly every completion "
+        "has the right form and `format` alone has nothing to teach.",
+        "Nor can it tell facts from answers: the reasoning is the answer said as a sentence, so "
+        "`format+fact` pays for right answers (+1) and for neither wrong ones nor refusals. In the paper "
+        "the reasoning has several facts, some of them right where the answer is wrong.",
+    ),
+    first=("paper", "no-refusal"),
+    order="hallucination",
+)
+
+# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
+_ADDED = "facts of the reasoning are added whatever the answer is"
+_ATOMS = "claims are checked one by one, and the whole not at all"
+_BLOCKS = "what stands in code, tables and links makes no claim, so it lowers no share"
+WEAKNESSES = {
+    "": {
+        "partial > abstain": "what is said beside an abstention names something, so it is an answer, "
+        "and a wrong one",
+        "D05": "'this or that' is a true claim",
+        **dict.fromkeys(
+            ("D07", "D10", "D11", "D14"), "a share of claims: one that is right is as good as twelve"
+        ),
+        "D09": "claims off the question count",
+        "D17": _BLOCKS,
+        "D20": _ATOMS,
+        "D29": _ADDED,
+    },
+    "code": {
+        "partial > abstain": "facts are added to a wrong answer only",
+        **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), "facts are added to a wrong answer only"),
+        "D17": _BLOCKS,
+        "D20": _ATOMS,
+        "D27": "the first answer counts",
+        "D29": _ADDED,
+        "D30": "facts are added to a wrong answer only",
+    },
 }

@@ -202,6 +202,7 @@ SETTINGS = {
 }
 
 VARIANTS = {"robust": robust, "text": robust.with_(answer="text")}
+FORM = "tags"
 
 _BORN = "Marie Curie was born in Warsaw in 1867, then in the Kingdom of Poland."
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw",), id="curie", evidence=(Passage(_BORN),))

@@ -37,7 +37,7 @@ from ..grading import Grader
 from ..rewards import reward
 from ..text import boxed, boxed_released, tag, unwrap_latex
 from ..types import Completion, Example, Grade, Score
-from . import Gold
+from . import Gold, Study
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
@@ -258,6 +258,7 @@ VARIANTS = {
     "reasoning-conditional": truthrl_reasoning.with_(combine="conditional"),
     "code": truthrl.with_(released=True),
 }
+FORM = "boxed"
 
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
 _YORK = Example("Which city is called the Big Apple?", ("New York", "New York City"), id="york")
@@ -397,4 +398,56 @@ PUBLISHED = {
         ("CRAG", "Llama-3.1-8B em", (-3.6, 3.6)),
     )
     for metric, value in zip(("truthfulness", "hallucination", "accuracy"), values)  # noqa: B905
+}
+
+
+def _changes(row: str) -> dict[str, float]:
+    """All four outcomes against prompting; the paper has two or three, which determine the others."""
+
+    def outcomes(row: str) -> dict[str, float]:
+        found = {
+            m: v for (at, of, m), v in PUBLISHED.items() if (at, of) == ("average", f"Llama-3.1-8B {row}")
+        }
+        found.setdefault("accuracy", found["truthfulness"] + found["hallucination"])
+        return {**found, "abstention": 100 - found["accuracy"] - found["hallucination"]}
+
+    before = outcomes("prompting")
+    return {metric: value - before[metric] for metric, value in outcomes(row).items()}
+
+
+_ROWS = {"sft": "SFT", "rft": "RFT", "r-tuning": "R-Tuning", "dpo": "DPO", "ternary": "TruthRL"}
+_ARMS = ("sft", "rft", "r-tuning", "dpo", "binary", "knowledge-binary", "knowledge-ternary", "ternary")
+STUDY = Study(
+    "people",
+    "TruthRL: Llama-3.1-8B, average of four sets with retrieval, against prompting; abstention is the rest",
+    {arm: _changes(_ROWS.get(arm, arm)) for arm in _ARMS},
+    notes=(
+        "Accuracy cannot rise here: the test asks about people that no training question is about, so an "
+        "unknown fact stays unknown. In TruthRL's setting the model also learns to read retrieved documents, "
+        "and accuracy rises with every reward.",
+        "R-Tuning, RFT and iterative DPO come close to ternary RL here, or level with it, where the question "
+        "itself gives away whether its answer was ever read; that they stand below it in the papers comes "
+        "from richer tasks.",
+    ),
+    first=_ARMS,
+)
+
+# What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
+_NO_PARTIAL = (
+    "what is said beside an abstention is not looked at, so knowing a part pays like knowing nothing"
+)
+_NO_THINK = "the reasoning is not read"
+WEAKNESSES = {
+    "": {
+        "partial > abstain": _NO_PARTIAL,
+        **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), _NO_PARTIAL),
+        "D30": _NO_THINK,
+    },
+    "code": {
+        "partial > abstain": _NO_PARTIAL,
+        "D03": "'i dont know' anywhere in the box is an abstention",
+        "D27": "the first box counts",
+        "D30": _NO_THINK,
+        "F17": "punctuation is taken out before answers are compared, and with it a sign that denies",
+    },
 }

@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..forms import Form
+from ..forms import Form, Length
 from ..rewards import Reward
-from .forms import Length
 from .options import HONESTY, Honest, honest_pay, in_words, option_of
 from .order import STRICT, Cell, Finding, compare, ladder, scale_of
 from .policies import RUNGS, battery
-from .run import Outcome, Setup, cell_of, chosen, oracle_setup, run_battery
+from .run import Outcome, cell_of, chosen, run_battery
+from .setup import Setup, oracle_setup
 
 __all__ = ["Outcome", "Setup", "cases", "check", "oracle_setup", "run_battery"]
 

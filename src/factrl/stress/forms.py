@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..forms import FORMS, Form
-from ..papers import split_spec
-from ..rewards import Reward
+from ..forms import Form, Length
 
-Length = Literal["short", "long"]
 Layout = Literal["blocks", "bare", "empty", "forged", "lookalike"]
 
-_LONG = {"klcf", "factreason"}
 _BLOCKS: dict[Form, str] = {
     "tags": "<think>{think}</think>\n<answer>{answer}</answer>",
     "boxed": "<think>{think}</think>\n\\boxed{{{answer}}}",
@@ -55,14 +51,6 @@ class Written:
     gold: str = ""
     wrong: str = ""
     way: int = 0
-
-
-def length_of(spec: str, reward: Reward) -> Length:
-    """Whether a reward looks for one short answer or reads a long one."""
-    name = split_spec(spec)[0]
-    if name in FORMS:
-        return "long" if name in _LONG else "short"
-    return "short" if reward.needs_answers else "long"
 
 
 def write(written: Written, form: Form, length: Length) -> str:

@@ -9,14 +9,11 @@ from typing import Any
 
 from ..journal import Journal
 from .families import Family, families
-from .known import known_failures
 from .options import honest_pay, option_of
 from .order import STRICT, Cell, Finding, compare, ladder, scale_of
 from .policies import RUNGS, Policy, battery, policies
 from .prompts import Prompt
-from .setup import STAND_INS, Setup, kept_scores, oracle_setup
-
-__all__ = ["STAND_INS", "OnDone", "Outcome", "Setup", "chosen", "oracle_setup", "run_battery"]
+from .setup import Setup, kept_scores, known_failures
 
 OnDone = Callable[[str], None]
 

@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError
-from ..forms import Form, form_of
+from ..forms import Form, Length, form_of, length_of
 from ..journal import Journal
-from ..papers import load_reward
+from ..papers import declared, load_reward, split_spec
 from ..rewards import Reward
 from ..types import Completion, Result
-from .forms import Length, Written, length_of, write
+from .forms import Written, write
 from .oracles import NAME, oracle_resources
 from .policies import WAYS
 from .prompts import Prompt, example_of, prompts
 
-STAND_INS = {
-    "klcf": (
-        "klcf:table-2-row",
-        "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2",
-    )
-}
 FORMS = 24  # answer forms of a family
 
 
@@ -72,7 +66,7 @@ def oracle_setup(
     Raises:
         ConfigError: as `load_reward`, or a resource for which there is no oracle.
     """
-    reward = load_reward(STAND_INS.get(spec, (spec,))[0]) if reward is None else reward
+    reward = load_reward(stand_in(spec)[0]) if reward is None else reward
     oracles = oracle_resources()
     unknown = [name for name in reward.missing if name not in oracles]
     if unknown:
@@ -82,6 +76,19 @@ def oracle_setup(
         )
     reward = reward.with_(**{name: oracles[name] for name in reward.missing})
     return Setup(spec, reward, form or form_of(spec, reward), length or length_of(spec, reward))
+
+
+def stand_in(spec: str) -> tuple[str, str]:
+    """The reward that is tried in place of a main one that cannot be, and why; itself where it can be."""
+    paper, variant = split_spec(spec)
+    other = None if variant else declared(spec, "STAND_IN")
+    return (f"{paper}:{other[0]}", other[1]) if other else (spec, "")
+
+
+def known_failures(spec: str) -> Mapping[str, str]:
+    """Id of a policy, family or step of the order -> why it is known to pay; printed, and no news."""
+    known: Mapping[str, Mapping[str, str]] = declared(spec, "WEAKNESSES", {})
+    return known.get(split_spec(spec)[1], known.get("", {}))
 
 
 def kept_scores(

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from factrl.bench.shortqa import Extract
-from factrl.forms import FORMS, Form, form_of
-from factrl.papers import load_reward, split_spec
+from factrl.forms import Form, form_of
+from factrl.papers import load_reward, paper_names, split_spec
 
 _EXTRACTS: Mapping[Form, Extract] = {"tags": "answer", "boxed": "boxed", "text": "text"}
 
@@ -22,7 +22,7 @@ def form_with(spec: str, knobs: Mapping[str, Any]) -> Form:
         spec: as `factrl.papers.load_reward` takes it; empty for none, or for one of your own.
         knobs: those that are set; the others are the reward's own.
     """
-    if split_spec(spec)[0] in FORMS:
+    if split_spec(spec)[0] in paper_names():
         reward = load_reward(spec)
         return form_of(spec, replace(reward, knobs={**reward.knobs, **knobs}))
     told = knobs.get("answer")

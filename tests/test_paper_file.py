@@ -1,0 +1,119 @@
+"""A paper is one file: every verb knows its reward, its form, its weaknesses and its study from it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import factrl.papers
+from factrl.cli import main
+from factrl.lab.choose import table_of
+from factrl.lab.tables import find_table
+
+PAPER = '''"""Made up: right or not, and a quarter for declining.
+
+Paper     Nobody's, of no year
+"""
+
+from __future__ import annotations
+
+from ..abstention import abstains
+from ..grading import Grader
+from ..rewards import reward
+from ..text import boxed
+from ..types import Example
+from . import Gold, Study
+
+
+@reward
+def madeup(example, completion, *, grade: Grader, declined: float = 0.25):
+    """Right or not; the term is `right`."""
+    box = boxed(completion)
+    if box is None:
+        return {"right": -1.0}
+    if abstains(box.text, example.question):
+        return {"right": declined}
+    return {"right": float(grade(example.question, box.text, example.answers).label == "correct")}
+
+
+SETTINGS = {"data": {"prompt": "Q: {question} A:"}, "train": {"learning_rate": 2e-6}}
+VARIANTS = {"paper": madeup, "harsh": madeup.with_(declined=0.0)}
+FORM = "boxed"
+GOLD = (Gold("a match is right", Example("Capital?", ("Rome",)), "\\\\boxed{Rome}", {"right": 1}),)
+PUBLISHED = {("results", "base", "accuracy"): 30.0, ("results", "ours", "accuracy"): 40.0}
+WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not read"}, "harsh": {}}
+_UP = PUBLISHED["results", "ours", "accuracy"] - PUBLISHED["results", "base", "accuracy"]
+STUDY = Study("people", "nobody's numbers", {"paper": {"accuracy": _UP}, "harsh": {}}, first=("paper",))
+'''
+
+
+@pytest.fixture(autouse=True)
+def _shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The shelf with one file more."""
+    (tmp_path / "madeup.py").write_text(PAPER, encoding="utf-8")
+    monkeypatch.setattr(factrl.papers, "__path__", [*factrl.papers.__path__, str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": "Capital of Italy?", "answers": ["Rome"], "completion": "\\boxed{Rome}"}]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 8), encoding="utf-8")
+    yield
+    sys.modules.pop("factrl.papers.madeup", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("show", "madeup      Made up: right or not"),
+        ("show madeup", "declined"),
+        ("check madeup", "1 of 1 cases pass"),
+        ("describe madeup", "0.25"),
+        ("score rows.jsonl --paper madeup", "1.0"),
+        ("train madeup --data rows.jsonl --model none --dry-run train.prompts_per_step=8", "madeup"),
+    ],
+)
+def test_every_verb_knows_it(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 0, capsys.readouterr().err
+    assert said in capsys.readouterr().out
+
+
+def test_its_form_and_its_weaknesses_reach_stress(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--policies", "D01,D30", "--questions", "4", "--json"]
+    main(["stress", "madeup", *small])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["form"], told["length"]) == ("boxed", "short")
+    verdicts = {row["id"]: row["verdict"] for row in told["policies"]}
+    assert verdicts["D30"] in ("known", "repaired")
+    main(["stress", "madeup:harsh", *small])
+    verdicts = {row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out)["policies"]}
+    assert verdicts["D30"] in ("broken", "held")
+
+
+def test_its_study_is_a_table_of_the_lab(capsys: pytest.CaptureFixture[str]) -> None:
+    table = find_table("madeup")
+    assert [(row.arm, row.paper) for row in table.rows] == [
+        ("madeup:paper", {"accuracy": 10.0}),
+        ("madeup:harsh", {}),
+    ]
+    assert [column.metric for column in table.columns if column.judged] == ["accuracy"]
+    assert table.source == "nobody's numbers"
+    assert "madeup:paper" in [row.arm for row in find_table("default").rows]
+    assert table_of(["madeup"]).rows[0].paper == {"accuracy": 10.0}
+    assert main(["lab", "--table", "madeupp"]) == 2
+    assert "did you mean 'madeup'?" in capsys.readouterr().err
+
+
+def test_it_is_an_arm_of_the_lab() -> None:
+    pytest.importorskip("torch", reason="needs the extra `train`")
+    from factrl.lab.arms import run_arm
+    from factrl.lab.model import Base, Decoder, ModelSettings, Tokenizer
+    from factrl.lab.people import People
+
+    world = People(per_tier=12)
+    words = Tokenizer(world.words)
+    base = Base(
+        Decoder(len(words), ModelSettings(width=16, layers=1, heads=2, hidden=16)), words, 0, False, 0.0
+    )
+    assert run_arm(world, base, "madeup", 0, 1).metrics.keys() >= {"accuracy", "abstention"}
