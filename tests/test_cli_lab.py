@@ -18,7 +18,6 @@ import pytest
 from factrl.cli import lab as verb
 from factrl.cli import main
 from factrl.errors import ConfigError, nearest
-from factrl.lab.choose import table_of
 from factrl.lab.outcome import ArmRuns, Outcome
 from factrl.lab.picture import short_names
 from factrl.lab.show import document, headline, ranking_lines, sign_cell, value_cell, write
@@ -32,6 +31,7 @@ from factrl.lab.tables import (
     find_table,
     make_world,
     table_names,
+    table_of,
 )
 from factrl.papers import load_reward
 
@@ -223,7 +223,7 @@ def never(*words: Any) -> Any:
 
 def test_choosing_loads_no_torch() -> None:
     code = (
-        "import sys; from factrl.lab.choose import table_of; from factrl.lab.tables import *; "
+        "import sys; from factrl.lab.tables import table_of; from factrl.lab.tables import *; "
         "[find_table(n) for n in table_names()]; table_of(['fspo', 'truthrl:binary'], 'fspo'); "
         "sys.exit('torch' in sys.modules)"
     )

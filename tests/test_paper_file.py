@@ -11,8 +11,7 @@ import pytest
 
 import factrl.papers
 from factrl.cli import main
-from factrl.lab.choose import table_of
-from factrl.lab.tables import find_table
+from factrl.lab.tables import find_table, table_of
 
 PAPER = '''"""Made up: right or not, and a quarter for declining.
 

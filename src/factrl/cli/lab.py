@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ..lab.choose import table_of
-from ..lab.tables import find_table, table_names
+from ..lab.tables import find_table, table_names, table_of
 from .options import Verbs, add_verb, at_least_one, needs_extra
 from .terminal import say, show_table
 

@@ -31,7 +31,7 @@ from ..sentences import sentences
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report
 from .names import invented, pairs
-from .world import ABSTENTION, ORACLE, Wrapped, word_starts
+from .world import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"
@@ -109,20 +109,8 @@ class Longform:
         names = [word for person in self._people for word in person.split()]
         values = [name for kind in self._values.values() for name in kind]
         verbs = map(str.capitalize, (*VERBS, *EMPTY))
-        return [
-            *dict.fromkeys(
-                [
-                    *_question("?").split(),
-                    *ABSTENTION.split(),
-                    ".",
-                    VAGUE,
-                    *EMPTY.values(),
-                    *verbs,
-                    *names,
-                    *values,
-                ]
-            )
-        ]
+        signs = (*_question("?").split(), *ABSTENTION.split(), ".", VAGUE, *EMPTY.values())
+        return [*dict.fromkeys([*signs, *verbs, *names, *values])]
 
     @cached_property
     def _examples(self) -> Sequence[Example]:
@@ -218,15 +206,7 @@ class Longform:
         that are skipped as such; `silence`, of completions without a claim; `preferred`, of those that
         `compare` prefers.
         """
-        rows: dict[str, list[tuple[Example, str]]] = {}
-        for example, completion in completions:
-            rows.setdefault("", []).append((example, completion))
-            rows.setdefault(f"{example.meta['tier']}/", []).append((example, completion))
-        return {
-            prefix + name: value
-            for prefix, some in rows.items()
-            for name, value in self._shares(some).items()
-        }
+        return by_tier(completions, self._shares)
 
     def _shares(self, rows: Sequence[tuple[Example, str]]) -> dict[str, float]:
         reports = [self.verify(completion, e.question, topic=e.topic) for e, completion in rows]

@@ -23,7 +23,7 @@ from ..forms import Form
 from ..grading import Grader
 from ..types import Claim, Example, Finding, Passage
 from ..verifier.report import Report
-from .world import ABSTENTION, Wrapped, exact_report, word_starts
+from .world import ABSTENTION, Wrapped, by_tier, exact_report, word_starts
 
 VERSION = 1  # of the pretraining text
 TIERS = ("known", "half", "unknown")
@@ -40,19 +40,21 @@ def _pairs(heads: str, tails: str) -> list[str]:
     return [head + tail for head, tail in product(heads.split(), tails.split())]
 
 
+_JOBS = (
+    "baker barber butcher carpenter chemist clerk cook dentist diver doctor driver editor farmer "
+    "fisher gardener glazier guard hunter jeweller judge lawyer mason miller miner nurse painter "
+    "pilot plumber porter potter printer sailor singer surgeon tailor tanner teacher waiter "
+    "weaver writer"
+)
+_FOODS = (
+    "apples bacon beans beets bread butter cabbage carrots cheese cherries chicken corn crab "
+    "dates duck eggs figs garlic grapes ham honey lamb leeks lemons lentils melon mussels noodles "
+    "oats olives onions peaches pears peas plums rice salmon soup trout walnuts"
+)
 _VALUES = {
     "city": _pairs("Oak Ash Elm Fern Stone Mill Salt Fox", "ford ton burg field mouth"),
-    "job": (
-        "baker barber butcher carpenter chemist clerk cook dentist diver doctor driver editor farmer "
-        "fisher gardener glazier guard hunter jeweller judge lawyer mason miller miner nurse painter "
-        "pilot plumber porter potter printer sailor singer surgeon tailor tanner teacher waiter "
-        "weaver writer"
-    ).split(),
-    "food": (
-        "apples bacon beans beets bread butter cabbage carrots cheese cherries chicken corn crab "
-        "dates duck eggs figs garlic grapes ham honey lamb leeks lemons lentils melon mussels noodles "
-        "oats olives onions peaches pears peas plums rice salmon soup trout walnuts"
-    ).split(),
+    "job": _JOBS.split(),
+    "food": _FOODS.split(),
     "club": _pairs("Red Blue Green White Black Silver Gold Iron", "hawks bulls stars wolves kings"),
 }
 _FIRST = _pairs("Ad Bel Cor Dan El Fer Gil Han Iv Jor", "a o an is en or ette ian una el")
@@ -170,19 +172,13 @@ class People:
 
     def measure(self, completions: Sequence[tuple[Example, str]]) -> dict[str, float]:
         """Shares of the answers, by the grader's rules."""
-        labels: dict[str, Counter[str]] = {"": Counter()}
-        for example, completion in completions:
-            label = self._grade(example.question, completion, example.answers).label
-            labels[""][label] += 1
-            labels.setdefault(f"{example.meta['tier']}/", Counter())[label] += 1
-        shares = {}
-        for of, counts in labels.items():
-            right, none, wrong = (
-                counts[label] / max(counts.total(), 1) for label in ("correct", "abstained", "incorrect")
-            )
-            shares |= {f"{of}accuracy": right, f"{of}abstention": none}
-            shares |= {f"{of}hallucination": wrong, f"{of}truthfulness": right - wrong}
-        return shares
+        return by_tier(completions, self._shares)
+
+    def _shares(self, rows: Sequence[tuple[Example, str]]) -> dict[str, float]:
+        counts = Counter(self._grade(e.question, text, e.answers).label for e, text in rows)
+        right, none, wrong = (counts[la] / max(len(rows), 1) for la in ("correct", "abstained", "incorrect"))
+        shares = {"accuracy": right, "abstention": none, "hallucination": wrong}
+        return {**shares, "truthfulness": right - wrong}
 
     def _example(self, name: str, key: str, way: int) -> Example:
         statement = f"{name} {_SAID[key]} {self.facts[name][key]}."

@@ -27,7 +27,7 @@ from ..text import think_answer
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report
 from .names import invented, pairs
-from .world import ORACLE, Wrapped, word_starts
+from .world import ORACLE, Wrapped, by_tier, word_starts
 
 SO = "so"  # ends the steps and begins the answer
 _LABELS: Mapping[bool, Finding] = {True: "supported", False: "refuted"}
@@ -83,9 +83,8 @@ class Steps:
     @cached_property
     def _works_at(self) -> Mapping[str, str]:
         rng = random.Random(f"work {self.seed}")
-        first, last = (
-            invented(2 * int(self.people**0.5), f"{part} {self.seed}") for part in ("first", "last")
-        )
+        many = 2 * int(self.people**0.5)
+        first, last = (invented(many, f"{part} {self.seed}") for part in ("first", "last"))
         people = pairs(self.people, first, last, self.seed)
         return {person: rng.choice(self._places[0]) for person in people}
 
@@ -100,25 +99,13 @@ class Steps:
     def words(self) -> Sequence[str]:
         names = [word for person in self._works_at for word in person.split()]
         asked = self.prompt(Example(_question("someone"))).split()
-        words = (
-            *asked,
-            "works",
-            "at",
-            "is",
-            "in",
-            ".",
-            SO,
-            *names,
-            *(word for kind in self._places for word in kind),
-        )
+        said = f"works at is in . {SO}".split()
+        words = (*asked, *said, *names, *(word for kind in self._places for word in kind))
         return [*dict.fromkeys(word for word in words if word != "someone")]
 
     @cached_property
     def _examples(self) -> Sequence[Example]:
-        return [
-            self._example(person, ("known", "half")[number % 2])
-            for number, person in enumerate(self._works_at)
-        ]
+        return [self._example(who, ("known", "half")[n % 2]) for n, who in enumerate(self._works_at)]
 
     @property
     def train(self) -> Sequence[Example]:
@@ -183,14 +170,7 @@ class Steps:
         three steps that are all entailed; `lucky`, the right answers among which a step is contradicted or
         unknown; `malformed`, completions without steps or an answer.
         """
-        rows: dict[str, list[tuple[bool, Sequence[Finding]]]] = {}
-        for example, completion in completions:
-            row = self._row(example, completion)
-            rows.setdefault("", []).append(row)
-            rows.setdefault(f"{example.meta['tier']}/", []).append(row)
-        return {
-            prefix + name: value for prefix, some in rows.items() for name, value in _shares(some).items()
-        }
+        return by_tier(completions, lambda rows: _shares([self._row(*row) for row in rows]))
 
     def _row(self, example: Example, completion: str) -> tuple[bool, Sequence[Finding]]:
         """Whether the answer is right, and what became of each step; none when it is malformed."""

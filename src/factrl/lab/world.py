@@ -85,6 +85,18 @@ class World(Protocol):
         ...
 
 
+def by_tier(
+    completions: Sequence[tuple[Example, str]],
+    shares: Callable[[Sequence[tuple[Example, str]]], Mapping[str, float]],
+) -> dict[str, float]:
+    """What `shares` says of all completions, and of those of each tier as `known/accuracy`."""
+    rows: dict[str, list[tuple[Example, str]]] = {"": []}
+    for example, completion in completions:
+        rows[""].append((example, completion))
+        rows.setdefault(f"{example.meta['tier']}/", []).append((example, completion))
+    return {tier + name: value for tier, some in rows.items() for name, value in shares(some).items()}
+
+
 def exact_report(text: str, question: str, finding: Callable[[str], Finding | None]) -> Report:
     """The report of a verifier that makes no mistakes: each sentence is one claim.
 
