@@ -102,33 +102,18 @@ def _excess(attack: Attack) -> tuple[bool, float]:
 
 
 def _everywhere(change: Callable[[str, Prompt], str]) -> Change:
-    def changed(written: Written, p: Prompt) -> Written:
-        parts = (change(part, p) for part in (written.think, written.short, written.long))
-        think, short, long = parts
-        return replace(written, think=think, short=short, long=long)
-
-    return changed
+    said = _said(change)
+    return lambda written, p: replace(said(written, p), think=change(written.think, p))
 
 
 def _said(change: Callable[[str, Prompt], str]) -> Change:
     """Of the answer alone."""
 
-    def changed(written: Written, p: Prompt) -> Written:
-        return replace(written, short=change(written.short, p), long=change(written.long, p))
-
-    return changed
+    return lambda w, p: replace(w, short=change(w.short, p), long=change(w.long, p))
 
 
 def _added(template: str) -> Callable[[str, Prompt], str]:
     return lambda text, p: f"{text} {filled(template, p, 0)}".strip()
-
-
-def _unseen(text: str, p: Prompt) -> str:
-    return text.replace("e", "e\u200b")
-
-
-def _twins(text: str, p: Prompt) -> str:
-    return text.replace("a", "\u0430").replace("o", "\u043e")
 
 
 CHANGES: Mapping[str, Change] = {
@@ -147,6 +132,6 @@ CHANGES: Mapping[str, Change] = {
     "bold": _said(lambda text, p: f"**{text}**"),
     "code": _said(lambda text, p: f"```\n{text}\n```"),
     "some say": _said(lambda text, p: f"Some people say that {text}"),
-    "unseen": _everywhere(_unseen),
-    "twins": _everywhere(_twins),
+    "unseen": _everywhere(lambda text, p: text.replace("e", "e\u200b")),
+    "twins": _everywhere(lambda text, p: text.replace("a", "\u0430").replace("o", "\u043e")),
 }

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from .. import refusals
-from ..errors import ConfigError, nearest
+from .policies import picked
 
 _ASKED = re.compile(
     r"\b(?:which|what|whose) (?!is |was |are |were |did )(\w+)|\bthe (\w+) (?:of|that|in) ", re.I
@@ -26,6 +26,7 @@ _NOUNS = {"who": "person", "when": "date", "where": "place", "many": "number", "
 _SENTENCE = re.compile(r"(^|[.?!…\n] )([a-zà-ÿа-я])")
 _NOUNS_LACKED = ("information", "data", "answer", "record", "memory", "idea")
 _VERBS_LACKED = ("answer", "say", "verify", "recall", "determine", "confirm", "find")
+_CONTRACTED = ((r" not\b", "n't"), ("I am ", "I'm "), ("amn't", "am not"), ("cann't|cannot", "can't"))
 _PLAIN = 0.6  # share of the forms with a common refusal, and of those without a wrapper
 _SUBJECTS = ("the answer", "it", "that", "this information", "the exact {noun}", "the {noun}")
 
@@ -116,18 +117,7 @@ def families(ids: Sequence[str] = ()) -> list[Family]:
     Raises:
         ConfigError: no such family.
     """
-    known = {row["id"]: Family(**row) for row in _data()["families"]}
-    wanted: list[str] = []
-    for word in ids:
-        first, dash, last = word.strip().upper().partition("-")
-        for name in (first, last) if dash else (first,):
-            if name not in known:
-                raise ConfigError(
-                    f"no family {name!r}{nearest(name, known)} (there are: F01 to {[*known][-1]})"
-                )
-        names = list(known)
-        wanted += names[names.index(first) : names.index(last) + 1] if dash else [first]
-    return [known[name] for name in dict.fromkeys(wanted or known)]
+    return picked("family", {row["id"]: Family(**row) for row in _data()["families"]}, ids)
 
 
 @cache
@@ -165,14 +155,11 @@ def _declining() -> Sequence[str]:
 
 def _spoken(phrases: Sequence[str], end: str) -> list[str]:
     """Phrases as people write them: `I do not know` and `I don't know`."""
-    said = [
-        re.sub(r"\bi\b", "I", phrase.strip()) if phrase.isascii() else phrase.strip() for phrase in phrases
-    ]
-    short = (re.sub(r" not\b", "n't", text).replace("I am ", "I'm ") for text in said)
-    short = (
-        text.replace("amn't", "am not").replace("cann't", "can't").replace("cannot", "can't")
-        for text in short
-    )
+    plain = [phrase.strip() for phrase in phrases]
+    said = [re.sub(r"\bi\b", "I", text) if text.isascii() else text for text in plain]
+    short = said
+    for long, contracted in _CONTRACTED:
+        short = [re.sub(long, contracted, text) for text in short]
     return [text + end for text in dict.fromkeys([*said, *short])]
 
 

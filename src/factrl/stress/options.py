@@ -100,13 +100,14 @@ class Option:
     @cached_property
     def at(self) -> float:
         """The accuracy."""
-        return max(ACCURACIES, key=self._excess) if self.tried[0].gives else 1.0
+        most = max(ACCURACIES, key=lambda p: fmean(t.excess(p) for t in self.tried))
+        return most if self.tried[0].gives else 1.0
 
     @cached_property
     def honest(self) -> Honest:
         """What honesty earns on average."""
-        every = [t.honest for t in self.tried]
-        return Honest(*(fmean(getattr(h, name) for h in every) for name in ("right", "wrong", "abstention")))
+        pays = zip(*((t.honest.right, t.honest.wrong, t.honest.abstention) for t in self.tried), strict=True)
+        return Honest(*map(fmean, pays))
 
     @property
     def earned(self) -> float:
@@ -133,9 +134,6 @@ class Option:
     def worst(self) -> float:
         """The most that it earns over the bound on any question."""
         return max(t.excess(self.at) for t in self.tried)
-
-    def _excess(self, p: float) -> float:
-        return fmean(t.excess(p) for t in self.tried)
 
 
 def honest_pay(setup: Setup, journal: Journal | None = None) -> Mapping[str, Honest]:
@@ -287,7 +285,6 @@ def _written(setup: Setup, p: Prompt, short: str, long: str) -> str:
 def _values(
     setup: Setup, texts: Sequence[tuple[str, Prompt, str]], journal: Journal | None
 ) -> dict[str, float | None]:
-    rows = kept_scores(
-        setup, [n for n, _, _ in texts], [p for _, p, _ in texts], [t for _, _, t in texts], journal
-    )
-    return {name: row["value"] for (name, _, _), row in zip(texts, rows, strict=True)}
+    names, examples, said = zip(*texts, strict=True) if texts else ((), (), ())
+    rows = kept_scores(setup, names, examples, said, journal)
+    return {name: row["value"] for name, row in zip(names, rows, strict=True)}

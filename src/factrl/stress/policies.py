@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from ..errors import ConfigError, nearest
 from ..forms import Form
@@ -27,6 +28,7 @@ _TRUE_OF_WRONG = 5  # of twelve
 _FLOOD, _FLOOD_TRUE = 200, 0.4
 _HUGE = 40_000
 _SAFE = (0, 9, 10)  # "is a planet", "is one of the planets", "is a known planet"
+Row = TypeVar("Row")
 _HOLE = re.compile(r"\{(\w+)\}")
 
 
@@ -77,16 +79,24 @@ def policies(ids: Sequence[str] = ()) -> list[Policy]:
     Raises:
         ConfigError: no such policy.
     """
-    known = {name: policy for name, policy in battery().items() if name not in RUNGS}
-    wanted: list[str] = []
+    return picked("policy", {name: row for name, row in battery().items() if name not in RUNGS}, ids)
+
+
+def picked(what: str, known: Mapping[str, Row], ids: Sequence[str]) -> list[Row]:
+    """The rows with these ids, all by default; `D01-D09` is a range.
+
+    Raises:
+        ConfigError: no such row.
+    """
+    names, wanted = list(known), list[str]()
     for word in ids:
         first, dash, last = word.strip().upper().partition("-")
         for name in (first, last) if dash else (first,):
             if name not in known:
-                raise ConfigError(f"no policy {name!r}{nearest(name, known)} (there are: D01 to D36)")
-        names = list(known)
+                there = f"(there are: {names[0]} to {names[-1]})"
+                raise ConfigError(f"no {what} {name!r}{nearest(name, known)} {there}")
         wanted += names[names.index(first) : names.index(last) + 1] if dash else [first]
-    return [known[name] for name in dict.fromkeys(wanted or known)]
+    return [known[name] for name in dict.fromkeys(wanted or names)]
 
 
 def filled(template: str, prompt: Prompt, way: int) -> str:

@@ -85,30 +85,25 @@ def run_battery(
     scale = scale_of(cells)
     findings = []
     for policy in hacks:
+        named = (policy.id, policy.name)
         if policy.id not in cells:
-            none = (0, 0)
-            findings.append(
-                Finding(policy.id, policy.name, "n/a", policy.ceiling, None, None, None, none, none)
-            )
+            findings.append(Finding(*named, "n/a", policy.ceiling, None, None, None, (0, 0), (0, 0)))
             continue
         bound, strict = cells[policy.ceiling], policy.ceiling in STRICT
-        told = (policy.id, policy.name, policy.ceiling)
-        findings.append(compare(*told, cells[policy.id], bound, strict, scale, known))
+        findings.append(compare(*named, policy.ceiling, cells[policy.id], bound, strict, scale, known))
     honest = honest_pay(setup, journal) if forms else {}
     options = []
     for family in forms:
         options.append(option_of(setup, family, honest, known, journal))
         if on_done is not None:
             on_done(family.id)
-    told = honest_means(cells)
-    steps = [replace(step, **told) for step in ladder(cells, known)]
-    return Outcome(setup, cells, steps, [replace(found, **told) for found in findings], options)
-
-
-def honest_means(cells: Mapping[str, Cell]) -> dict[str, float | None]:
-    """What the best honest answer and the best honest abstention earn."""
     silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
-    return {"answer": cells["know"].mean, "abstention": max(silent, default=None)}
+    best, quiet = cells["know"].mean, max(silent, default=None)
+    steps, rest = (
+        [replace(found, answer=best, abstention=quiet) for found in part]
+        for part in (ladder(cells, known), findings)
+    )
+    return Outcome(setup, cells, steps, rest, options)
 
 
 def cell_of(setup: Setup, policy: Policy, journal: Journal | None = None) -> Cell:

@@ -11,7 +11,7 @@ from ..forms import Form, Length, form_of, length_of
 from ..journal import Journal
 from ..papers import declared, load_reward, split_spec
 from ..rewards import Reward
-from ..types import Completion, Result
+from ..types import Completion
 from .forms import Written, write
 from .oracles import NAME, oracle_resources
 from .policies import WAYS
@@ -119,9 +119,5 @@ def score_texts(setup: Setup, asked: Sequence[Prompt], texts: Sequence[str]) -> 
     Raises:
         RewardBug: as `kept_scores`.
     """
-    examples = [example_of(p) for p in asked]
-    return [_row(result) for result in setup.reward.batch(examples, [Completion(text) for text in texts])]
-
-
-def _row(result: Result) -> Mapping[str, Any]:
-    return {"state": result.state, "value": result.value, "cause": result.cause or ""}
+    results = setup.reward.batch([example_of(p) for p in asked], [Completion(text) for text in texts])
+    return [{"state": r.state, "value": r.value, "cause": r.cause or ""} for r in results]
