@@ -6,8 +6,6 @@ import argparse
 import json
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +15,6 @@ import pytest
 
 from factrl.cli import lab as verb
 from factrl.cli import main
-from factrl.errors import ConfigError, nearest
 from factrl.lab.outcome import ArmRuns, Outcome
 from factrl.lab.picture import short_names
 from factrl.lab.show import document, headline, ranking_lines, sign_cell, value_cell, write
@@ -145,13 +142,6 @@ def test_the_papers_signs() -> None:
     assert row.paper["abstention"] == pytest.approx(36.8 - 8.2)
 
 
-def test_offline_methods_are_those_of_the_arms() -> None:
-    pytest.importorskip("torch", reason="needs the extra `train`")
-    from factrl.lab.arms import OFFLINE
-
-    assert OFFLINE == METHODS
-
-
 def test_the_page_on_the_lab_has_the_papers_signs_as_they_are() -> None:
     """docs/lab.md, a row for each arm of the two tables."""
     page = (Path(__file__).parents[1] / "docs" / "lab.md").read_text("utf-8")
@@ -219,15 +209,6 @@ def test_a_mistake_is_one_line_before_torch_is_loaded(
 
 def never(*words: Any) -> Any:
     raise AssertionError(f"{words} was loaded")
-
-
-def test_choosing_loads_no_torch() -> None:
-    code = (
-        "import sys; from factrl.lab.tables import table_of; from factrl.lab.tables import *; "
-        "[find_table(n) for n in table_names()]; table_of(['fspo', 'truthrl:binary'], 'fspo'); "
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # Effects
@@ -325,13 +306,6 @@ def test_the_page_is_self_contained_and_escapes_what_a_model_wrote(tmp_path: Pat
     assert (tmp_path / "lab.png").stat().st_size > 10_000
 
 
-def test_a_picture_of_many_arms_of_one_seed_and_of_none_that_moves(tmp_path: Path) -> None:
-    table = find_table("longform")
-    arms = [row.arm for row in table.rows] + ["sft", "dpo", "own.py:mine"]
-    write(outcome(table, {arm: [{}] for arm in arms}), tmp_path)
-    assert (tmp_path / "lab.png").stat().st_size > 10_000
-
-
 # The verb
 
 
@@ -389,14 +363,3 @@ def test_lab_prints_json(ran: list[Any], capsys: pytest.CaptureFixture[str]) -> 
     assert [*numbers["arms"]] == ["base", "truthrl:ternary", "own.py:mine"]
     assert Path(numbers["folder"], "lab.html").is_file()
     assert ran[0][1:] == ([0, 1], None)
-
-
-def test_two_runs_in_one_second_have_two_folders(ran: list[Any]) -> None:
-    assert [main(["lab", "sft", "--json"]) for _ in range(3)] == [0, 0, 0]
-    assert len([*Path("runs").iterdir()]) == 3
-    assert len(ran) == 3
-
-
-def test_an_unknown_table_is_refused() -> None:
-    with pytest.raises(ConfigError, match=re.escape(nearest("fspa", table_names()))):
-        find_table("fspa")

@@ -180,15 +180,6 @@ def calls(model: Any) -> int:
     return sum(count for (kind, _), count in model["answered"].items() if kind != "ping")
 
 
-def test_without_a_judge_all_items_that_differ_stay(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    told = words(model, "out")
-    del told[told.index("--judge") : told.index("--judge") + 2]
-    assert run(*told) == 0
-    assert json.loads(Path("out/about.json").read_text())["importance"] is None
-    assert "items are not filtered by importance" in capsys.readouterr().err
-    assert {kind for kind, _ in model["answered"]} == {"ping", "sample"}
-
-
 def test_prompts_of_an_evaluation_set_are_left_out(model: Any, capsys: pytest.CaptureFixture[str]) -> None:
     write("eval.jsonl", {"question": "tell me about TOWN 3"})
     assert run(*words(model, "out", "--against", "eval.jsonl")) == 0
@@ -204,25 +195,9 @@ def test_where_claims_are_checked_has_to_be_said(model: Any) -> None:
     assert not Path("out").exists()
 
 
-def test_another_job_in_the_same_folder_is_refused(model: Any) -> None:
-    assert run(*words(model, "out")) == 0
-    with pytest.raises(ConfigError, match=r"holds another job: its temperature is 0\.7, not 0\.9"):
-        run(*words(model, "out"), "sampling.temperature=0.9")
-
-
 def test_no_dataset_is_exit_code_3(model: Any) -> None:
     write("facts.jsonl", {"text": "Nothing is known.", "title": "Nothing"})
     with pytest.raises(
         TooManyMasked, match=r"none of the 6 questions has a checklist \(6 no_supported_claim\)"
     ):
         run(*words(model, "out"))
-
-
-def test_demonstrations_are_shown(model: Any) -> None:
-    write("shots.jsonl", {"question": "Tell me about town 5.", "answers": ["Town 5 is small."]})
-    assert run(*words(model, "out", "--demonstrations", "shots.jsonl", "--limit", "1")) == 0
-    about = json.loads(Path("out/about.json").read_text())
-    assert about["prompt"] == (
-        "Question: Tell me about town 5.\nAnswer: Town 5 is small.\n\nQuestion: {question}\nAnswer:"
-    )
-    assert about["prompt_by"].startswith("factrl's own")

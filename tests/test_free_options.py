@@ -209,15 +209,6 @@ def test_what_gives_no_answer_is_never_right_by_rule() -> None:
     assert right == []
 
 
-def test_praise_of_itself_masks_nothing() -> None:
-    grader, (praise,) = Grader(Parrot()), families(["F13"])
-    for form in praise.forms(80):
-        for p in list(prompts().values())[:2]:
-            for name in (p.gold, p.wrong[0]):
-                text = form.says(name, other=p.near, question=p.question, sentence=p.says)
-                assert grader(p.question, text, p.answers).label in ("correct", "incorrect", "abstained")
-
-
 @pytest.mark.parametrize("judge", ["oracle", "lenient"])
 @pytest.mark.parametrize("spec", ["truthrl", "knowrl", "robust", "robust:text"])
 def test_no_reward_pays_a_free_option(spec: str, judge: str) -> None:

@@ -29,32 +29,6 @@ def score(spec: str, completion: str):
     return reward(MIRA, WORLD.wrap(MIRA, completion, "tags").text)
 
 
-def test_everything_said_is_in_the_vocabulary_and_fits():
-    told = [*WORLD.pretraining()]
-    said = {word for pair in told for text in pair for word in text.split()}
-    asked = {word for e in (*WORLD.train, *WORLD.test) for word in WORLD.prompt(e).split()}
-    assert said | asked <= {*WORLD.words}
-    assert len(WORLD.words) == len({*WORLD.words})
-    assert max(len(text.split()) for _, text in told) < WORLD.max_new_tokens
-    assert len(told) == WORLD.people * WORLD.exposure
-
-
-def test_a_seed_is_a_world():
-    assert [*Steps().pretraining()] == [*WORLD.pretraining()]
-    assert Steps().test == WORLD.test
-    assert {e.topic for e in Steps(1).test}.isdisjoint(e.topic for e in WORLD.test)
-    assert Steps(1).settings != WORLD.settings == Steps().settings
-
-
-def test_people_are_held_out_in_every_tier():
-    train, test = ({e.topic for e in split} for split in (WORLD.train, WORLD.test))
-    assert not train & test
-    assert (len(train), len(test)) == (120, 60)
-    for split in (WORLD.train, WORLD.test):
-        tiers = [example.meta["tier"] for example in split]
-        assert tiers.count("known") == tiers.count("half") == len(split) / 2
-
-
 def test_pretraining_text_is_often_right_with_a_wrong_step():
     people = {e.question: e for e in (*WORLD.train, *WORLD.test)}
     told = WORLD.measure([(people[question], text) for question, text in [*WORLD.pretraining()][:2000]])
@@ -62,18 +36,6 @@ def test_pretraining_text_is_often_right_with_a_wrong_step():
     assert told["accuracy"] > 0.9
     assert told["lucky"] > 0.4
     assert told["known/sound"] > told["half/sound"] + 0.15
-
-
-def test_the_facts_of_an_example_are_its_evidence_and_its_answer():
-    for example in WORLD.test:
-        facts = example.evidence[0].text
-        assert score_of(example, f"{facts} so {example.answers[0]}") == (1.0, 1.0)
-        assert score_of(example, f"{facts} so nowhere") == (0.0, 1.0)
-
-
-def score_of(example: Example, completion: str) -> tuple[float, float]:
-    measured = WORLD.measure([(example, completion)])
-    return measured["accuracy"], measured["sound"]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +77,6 @@ def test_spans_are_the_sentences_and_words_know_where_they_stand():
         "Famor is in Brone .",
         "Brone is in Kalt .",
     ]
-
-
-@pytest.mark.parametrize("completion", ["", FACTS, "so Kalt", f"{FACTS} so", f"{RIGHT} so Kalt"])
-def test_without_steps_or_one_answer_it_is_floored(completion):
-    assert score("fspo", completion).state == "floored"
-    assert WORLD.measure([(MIRA, completion)])["malformed"] == 1
 
 
 def test_verify_judges_what_the_evidence_speaks_of():

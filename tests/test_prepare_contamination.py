@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from factrl.data import load_examples
 from factrl.errors import DataError
 from factrl.prepare.contamination import Sieve, normalised
 from factrl.types import Example
@@ -40,17 +39,6 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
 )
 def test_one_question_in_many_spellings(spelling: str) -> None:
     assert normalised(spelling) == "who wrote iliad"
-
-
-@pytest.mark.parametrize(
-    "other", ["Who wrote the Iliads?", "Who wrote the Iliad first?", "Wrote who the Iliad?"]
-)
-def test_another_question_is_another(other: str) -> None:
-    assert normalised(other) != normalised("Who wrote the Iliad?")
-
-
-def test_german_sharp_s_is_casefolded() -> None:
-    assert normalised("Wie groß?") == normalised("WIE GROSS?")
 
 
 def test_files_folders_and_columns_of_other_names(tmp_path: Path) -> None:
@@ -98,18 +86,3 @@ def test_a_set_without_questions_is_told(tmp_path: Path) -> None:
         Sieve.read([tmp_path / "empty"])
     with pytest.raises(DataError, match="does not exist"):
         Sieve.read([tmp_path / "none.jsonl"])
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not DATA, reason="set FACTRL_DATA to a folder with the public data sets")
-def test_knowrl_questions_that_are_in_webquestions() -> None:
-    folder = Path(DATA)
-    examples = load_examples(folder / "knowrl_rl")
-    kept, findings = Sieve.read([folder / "webquestions"]).sift(examples)
-    assert (len(findings.found), len(kept)) == (
-        131,
-        3_046,
-    )  # of the halves that are staged; 151 of the whole sets
-    assert {example.question for example, _ in findings.found} >= {
-        "Who plays London Tipton in Suite Life on Deck?"
-    }

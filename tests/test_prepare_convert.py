@@ -106,14 +106,6 @@ def test_verl(converted: Callable[..., Path], suffix: str) -> None:
     assert (plain.question, plain.answers, plain.ook) == (FULL.question, FULL.answers, False)
 
 
-@pytest.mark.parametrize("to", ["trl", "verl", "openrlhf"])
-def test_types_do_not_depend_on_the_rows(converted: Callable[..., Path], to: Target, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    schemas = [pq.read_schema(converted(to, ".parquet", examples=rows)) for rows in ([BARE], [FULL])]
-    assert schemas[0].equals(schemas[1])
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
 def test_openrlhf(converted: Callable[..., Path], suffix: str) -> None:
     rows = list(read_rows(str(converted("openrlhf", suffix))))
@@ -121,13 +113,6 @@ def test_openrlhf(converted: Callable[..., Path], suffix: str) -> None:
     assert rows[1]["input"][-1]["content"] == "Answer: Who founded Vehm?"
     found = [to_example(json.loads(row["label"])) for row in rows]
     assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
-
-
-def test_without_a_chat_template_the_prompt_is_a_text(converted: Callable[..., Path]) -> None:
-    data = DATA.model_copy(update={"chat": False, "prefill": "<think>", "prompt": "Q: {question}\n"})
-    for to, column in (("trl", "prompt"), ("openrlhf", "input")):
-        row = next(iter(read_rows(str(converted(to, ".parquet", data, [FULL])))))
-        assert row[column] == "Be brief.\n\nQ: Who founded Vehm?\n<think>"
 
 
 def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) -> None:
@@ -168,19 +153,3 @@ def test_with_the_prompt_of_a_paper(run: Callable[..., int], capsys: pytest.Capt
     ]
     out, err = capsys.readouterr()
     assert (out, "factrl.bridges.trl" in err) == ("t.jsonl\n", True)
-
-
-def test_without_the_questions_of_an_evaluation_set(
-    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("e.jsonl").write_text(json.dumps({"question": "who founded TOWN 1"}) + "\n")
-    assert run("--to", "verl", "--output", "t.parquet", "--against", "e.jsonl") == 0
-    assert [row["extra_info"]["id"] for row in read_rows("t.parquet")] == ["0", "2"]
-    assert "1 of 3 questions are in an evaluation set (e.jsonl: 1)\n  1: Who" in capsys.readouterr().err
-
-
-def test_a_wrong_output_is_told_first(run: Callable[..., int]) -> None:
-    with pytest.raises(ConfigError, match=r"must end in \.parquet or \.jsonl"):
-        run("--to", "trl", "--output", "t.csv")
-    with pytest.raises(ConfigError, match="which does not exist"):
-        run("--to", "trl", "--output", "no/t.jsonl")

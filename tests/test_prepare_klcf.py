@@ -148,18 +148,6 @@ def test_the_dataset_is_what_train_klcf_reads(tmp_path: Path) -> None:
     check_usable(told, load_reward("klcf:non-thinking"), examples)
 
 
-def test_truthfulness_rows_are_read_as_they_are_written(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, towns)
-    bench.run(TOWNS)
-    rows = bench.rows("truthfulness.jsonl")
-    assert [(row["claim"], row["label"], row["copy"]) for row in rows if row["group_id"] == "t0"] == [
-        ("Town 0 is old.", "supported", 0),
-        ("Town 0 has a port.", "supported", 0),
-        *[("Town 0 is new.", "refuted", copy) for copy in range(3)],
-    ]
-    assert set(rows[0]) == {"id", "claim", "label", "question", "group_id", "copy"}
-
-
 def test_equal_claims_of_several_samples_are_one_item(tmp_path: Path) -> None:
     texts = ["Town 0 is old. Town 0 has a port.", "Town 0 has a mill. TOWN 0 IS OLD!"]
     bench = Bench(tmp_path, lambda id_, number: texts[number], samples=2)
@@ -211,24 +199,6 @@ def test_a_question_without_a_supported_claim_is_left_out(tmp_path: Path, text: 
     assert bench.counts["left_out"] == {"no_supported_claim": 1}
 
 
-def test_a_claim_of_which_the_answers_differ_is_no_item(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, lambda *_: BOTH)
-    bench.judge._one = lambda text: Verdict(  # type: ignore[method-assign]
-        "refuted" if len(bench.judge.judged) > 2 and "old" in text else "supported", "j"
-    )
-    bench.settings = settings(samples=2)
-    (one,) = bench.run()
-    assert [fact for fact, _ in one.checklist] == ["Town 0 has a port."]
-    assert bench.counts["truthfulness"]["contradictory"] == 1
-
-
-def test_claims_over_the_limit_are_counted_and_no_negatives(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, towns, max_claims=2)
-    bench.run()
-    assert (bench.counts["unknown_over_limit"], bench.counts["refuted"]) == (2, 0)
-    assert bench.counts["truthfulness"]["rows"] == 0  # one class alone teaches nothing
-
-
 # Again
 
 
@@ -244,23 +214,6 @@ def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
     assert (bench.writer.asked, bench.judge.judged, len(llm.calls)) == ([], [], 1)
     assert bench.work.found == {"samples": 2, "checks": 2, "choices": 1}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
-
-
-def test_more_samples_and_more_questions_go_on(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, towns)
-    bench.run()
-    bench.writer.asked.clear()
-    bench.settings = settings(samples=3)
-    bench.run(TOWNS[:2])
-    assert sorted(bench.writer.asked) == [("t0", 1), ("t0", 2), ("t1", 0), ("t1", 1), ("t1", 2)]
-
-
-def test_another_prompt_is_another_sample(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, towns)
-    bench.run()
-    bench.settings = settings(prompt="Now: {question}")
-    bench.run()
-    assert bench.work.asked["samples"] == 1
 
 
 def test_another_topic_or_evidence_is_another_check(tmp_path: Path) -> None:
@@ -321,19 +274,6 @@ def test_a_choice_that_cannot_be_read_leaves_the_question_out(tmp_path: Path) ->
     assert bench.counts["left_out"] == {"nothing_important": 1}
 
 
-def test_choices_are_in_the_order_of_the_facts() -> None:
-    reply = choice_lines(FACTS, "keep", "minor", "duplicate:0")
-    shuffled = "Here you are:\n" + "\n".join(reversed(reply.splitlines()))
-    wanted = [Choice("keep"), Choice("minor"), Choice("duplicate", 0)]
-    assert read_choices(shuffled, item_ids(FACTS)) == wanted
-    assert read_choices(f"<think>{reply}</think>[{reply}]", item_ids(FACTS)) == wanted
-
-
-def test_a_duplicate_of_a_duplicate_is_one_of_what_is_kept() -> None:
-    reply = choice_lines(FACTS, "duplicate:1", "duplicate:2", "keep")
-    assert read_choices(reply, item_ids(FACTS))[0] == Choice("duplicate", 2)
-
-
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
@@ -354,12 +294,6 @@ def test_what_is_no_choice(reply: str, problem: str) -> None:
     with pytest.raises(Unscored, match=problem) as error:
         read_choices(reply, item_ids(FACTS))
     assert error.value.cause == "judge_unreadable"
-
-
-def test_a_refusal_is_told_apart() -> None:
-    with pytest.raises(Unscored) as error:
-        read_choices("I'm sorry, but I cannot help with that.", item_ids(FACTS))
-    assert error.value.cause == "judge_refusal"
 
 
 def test_many_facts_are_asked_about_in_parts() -> None:
@@ -391,11 +325,6 @@ def test_negatives_three_times_then_positives_two_to_one() -> None:
     drawn = {row["id"] for row in rows}
     assert {row["id"] for row in truthfulness_rows(reversed(claims), seed=0)[0]} == drawn
     assert {row["id"] for row in truthfulness_rows(claims, seed=1)[0]} != drawn
-
-
-def test_few_positives_all_stay() -> None:
-    rows, counts = truthfulness_rows([claim(0, "refuted"), claim(1, "supported")], seed=0)
-    assert ([row["id"] for row in rows], counts["not_drawn"]) == (["0", "0", "0", "1"], 0)
 
 
 def test_equal_claims_are_one_row_and_contradictory_ones_none() -> None:
@@ -436,7 +365,3 @@ def test_demonstrations_stand_before_the_question() -> None:
 )
 def test_the_part_that_is_the_answer(text: str, truncated: bool, part: str) -> None:
     assert answer_part(Completion(text, truncated=truncated), "Question: {question}\nAnswer:") == part
-
-
-def test_without_demonstrations_a_question_is_part_of_the_answer() -> None:
-    assert answer_part(Completion("A.\nQuestion: B?")) == "A.\nQuestion: B?"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ import pytest
 from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare.asking import TOGETHER
 from factrl.prepare.contamination import Sieve
-from factrl.prepare.prompts import AT_ONCE, GONE, TRIES, read_new_prompt, write_prompts
+from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
 from factrl.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Completion, Example
 
@@ -63,14 +62,6 @@ def make(tmp_path: Path) -> Callable[..., Any]:
     return made
 
 
-def test_as_many_as_are_wanted(make: Callable[..., Any]) -> None:
-    writer = ScriptedWriter(new)
-    done, rows = make(writer)
-    assert [row["question"] for row in rows] == [f"What is known of {n}?" for n in range(5)]
-    assert (done.outcomes, done.tries, len(writer.asked)) == ({"kept": 5}, 5, 5)
-    assert {(len({*row["demonstrations"]}), len({*row["like"]})) for row in rows} == {(2, 4)}
-
-
 def test_a_call_shows_two_and_four_by_its_number(make: Callable[..., Any], tmp_path: Path) -> None:
     writers = [ScriptedWriter(new), ScriptedWriter(new)]
     make(writers[0], TOGETHER)
@@ -102,20 +93,6 @@ def test_what_is_not_new_is_left_out_and_counted(make: Callable[..., Any]) -> No
     }  # fmt: skip
 
 
-def test_a_prompt_of_an_evaluation_set_can_be_refused(make: Callable[..., Any]) -> None:
-    sieve = Sieve({"what is known of 1": "eval.jsonl"})
-    with pytest.raises(DataError, match=r"prompt 1, 'What is known of 1\?', is in eval\.jsonl"):
-        make(ScriptedWriter(new), 3, sieve, "refuse")
-
-
-def test_it_goes_on_where_it_was(make: Callable[..., Any]) -> None:
-    writer = ScriptedWriter(new)
-    make(writer, 5)
-    make(writer, TOGETHER + 2)
-    assert [example.id for example in writer.asked] == [f"synthetic-{n:05d}" for n in range(TOGETHER + 2)]
-    assert make(writer, TOGETHER + 2)[0].asked == 0
-
-
 def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:
     down = {1}
     writer = ScriptedWriter(lambda n: LLMError("timeout") if n in down else new(n))
@@ -132,13 +109,6 @@ def test_it_ends_when_nothing_comes(make: Callable[..., Any]) -> None:
     assert (rows, done.outcomes) == ([], {"no_tag": 10 * TRIES})
 
 
-def test_a_server_that_is_gone_is_not_asked_for_ever(make: Callable[..., Any]) -> None:
-    gone = ScriptedWriter(lambda n: LLMError("connection", "nobody there"))
-    with pytest.raises(TooManyMasked, match=f"last {AT_ONCE} calls failed, at the end by connection: nobody"):
-        make(gone, 100)
-    assert len(gone.asked) == AT_ONCE
-
-
 def test_a_server_that_goes_away_midway_leaves_what_is_there(
     make: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -151,12 +121,6 @@ def test_a_server_that_goes_away_midway_leaves_what_is_there(
     up = 100
     done, rows = make(writer, 66)
     assert (len(rows), done.asked) == (66, 2)
-
-
-def test_one_call_that_fails_at_the_end_is_no_outage(make: Callable[..., Any]) -> None:
-    for cause in ("timeout", "too_long"):
-        done, rows = make(ScriptedWriter(lambda n, c=cause: LLMError(c) if n == 0 else new(n)), 1)
-        assert ([row["number"] for row in rows], done.tries) == ([1], 2)
 
 
 def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:
@@ -184,13 +148,3 @@ def test_what_is_no_prompt(reply: str, cause: str) -> None:
     with pytest.raises(Unscored) as error:
         read_new_prompt(reply)
     assert error.value.cause == cause
-
-
-def test_the_numbers_of_a_seed_draw_other_demonstrations(make: Callable[..., Any], tmp_path: Path) -> None:
-    drawn = []
-    for seed in (0, 1):
-        _, rows = make(ScriptedWriter(new), 5, seed=seed)
-        drawn.append([row["like"] for row in rows])
-        (tmp_path / "p.journal.jsonl").unlink()
-    assert drawn[0] != drawn[1]
-    assert len({tuple(like) for like in itertools.chain(*drawn)}) > 5

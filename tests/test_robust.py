@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from factrl.errors import ConfigError, DataError, Unscored
+from factrl.errors import ConfigError, Unscored
 from factrl.extract import SentenceClaims
 from factrl.grading import Grader
 from factrl.llm import FakeLLM
@@ -196,11 +196,6 @@ def test_more_and_false_and_repeated_claims(known: int) -> None:
     assert value(" ".join(["She was nice.", *TRUE[1:known]]), "Warsaw") < base  # R9: uncheckable
 
 
-def test_a_false_claim_for_a_true_one_falls() -> None:  # R10 and R11
-    assert value(" ".join([FALSE[0], *TRUE[1:]]), "Warsaw") < HONEST["know"]
-    assert value(FACTS.replace("was born in 1867", "was not born in 1867"), "Warsaw") < HONEST["know"]
-
-
 @pytest.mark.security("S14")
 def test_invisible_characters_change_nothing() -> None:  # R6
     assert value(FACTS.replace(". ", ".\r\n"), "War\u200bsaw ") == HONEST["know"]
@@ -247,13 +242,6 @@ def test_a_missing_verdict_that_decides_between_two_outcomes_masks() -> None:
     assert found.value == -1  # the other claim decides
 
 
-def test_a_missing_verdict_among_many_is_borne() -> None:
-    facts = [f"Marie Curie wrote letter {number} in {number + 1000}." for number in range(20)]
-    for count, state in ((19, "masked"), (20, "scored")):
-        found = score(" ".join(facts[:count]), "Warsaw", lost=facts[:1])
-        assert found.state == state
-
-
 def test_our_own_failures_mask_and_the_policys_floor() -> None:
     def extract(text: str, question: str = "", topic: str = "") -> list[Claim]:
         raise Unscored("timeout", "no answer", stage="extract")
@@ -281,8 +269,3 @@ def test_our_own_failures_mask_and_the_policys_floor() -> None:
 def test_settings_under_which_cheating_could_pay(knobs: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         score("Hm.", "Warsaw", **knobs)  # type: ignore[arg-type]
-
-
-def test_a_question_needs_accepted_answers() -> None:
-    with pytest.raises(DataError, match="no accepted answers"):
-        load_reward("robust").check_examples([Example("Where?")])

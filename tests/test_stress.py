@@ -8,23 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from factrl.answers import matches
-from factrl.cli import stress as verb
-from factrl.errors import ConfigError, TooManyMasked
+from factrl.errors import ConfigError
 from factrl.extract import ClauseClaims
 from factrl.forms import form_of, length_of
 from factrl.journal import Journal
 from factrl.papers import load_paper, load_reward
-from factrl.rewards import Reward
 from factrl.stress import cases, check, oracle_setup, run_battery
-from factrl.stress.attacks import CHANGES, search
+from factrl.stress.attacks import search
 from factrl.stress.families import families
 from factrl.stress.forms import Written, write
-from factrl.stress.oracles import OracleLLM, fact_table, grade
-from factrl.stress.order import Cell, compare, ladder
+from factrl.stress.oracles import fact_table, grade
+from factrl.stress.order import Cell, compare
 from factrl.stress.page import document, write_page
-from factrl.stress.policies import RUNGS, WAYS, battery, policies
-from factrl.stress.prompts import example_of, prompts
+from factrl.stress.policies import RUNGS, WAYS, battery
+from factrl.stress.prompts import prompts
 from factrl.stress.run import Outcome
 from factrl.stress.setup import known_failures
 from factrl.text import boxed, think_answer
@@ -74,16 +71,6 @@ def small(spec: str, questions: int = 2, ids: Sequence[str] = (), ways: int = 1)
 # The texts
 
 
-def test_there_are_36_policies_and_twenty_questions_in_pairs() -> None:
-    assert [policy.id for policy in policies()] == [f"D{number:02d}" for number in range(1, 37)]
-    assert {policy.ceiling for policy in policies()} == {"know", "partial", "abstain", "wrong"}
-    assert len(prompts()) == 20
-    for p in prompts().values():
-        assert prompts()[p.beside].beside == p.id
-        assert len(p.true) == len({*p.true, *p.false, p.safe}) // 2 == 12
-        assert all(matches(wrong, p.answers) is None for wrong in (*p.wrong, p.near))
-
-
 @pytest.mark.parametrize("policy", battery().values(), ids=lambda policy: policy.id)
 def test_every_hole_is_filled_and_paraphrases_differ(policy) -> None:  # type: ignore[no-untyped-def]
     for p in prompts().values():
@@ -91,12 +78,6 @@ def test_every_hole_is_filled_and_paraphrases_differ(policy) -> None:  # type: i
         assert not any("{" in part.replace('{"verdict', "") for w in said for part in (w.short, w.long))
         texts = {write(w, "tags", length) for w in said for length in ("short", "long")}
         assert len(texts) >= (1 if policy.id == "D33" else 3)
-
-
-def test_ids_are_single_lists_or_ranges() -> None:
-    assert [p.id for p in policies(["d01", "D07-D09", "D08"])] == ["D01", "D07", "D08", "D09"]
-    with pytest.raises(ConfigError, match=r"no policy 'D99'.*D01 to D36"):
-        policies(["D99"])
 
 
 @pytest.mark.parametrize("way", range(WAYS))
@@ -159,10 +140,6 @@ def test_the_grader_reads_every_candidate(p) -> None:  # type: ignore[no-untyped
     assert grade(p, " ".join(p.true[:1])) in ("not_attempted", "incorrect")
 
 
-def test_an_oracle_says_nothing_to_a_prompt_that_it_does_not_know() -> None:
-    assert "VERDICT" not in OracleLLM().complete([{"role": "user", "content": "Who are you?"}]).text
-
-
 # The order
 
 
@@ -197,17 +174,6 @@ def test_verdicts(
 ) -> None:
     found = compare("D01", "", "know", cell("D01", *mine), cell("know", *bound), strict, 1.0, known)
     assert found.verdict == verdict
-
-
-def test_a_small_margin_is_thin_only_where_there_has_to_be_one() -> None:
-    rungs = {"know": 1.0, "partial": 0.05, "abstain": 0.01, "wrong": -1.0, "floored": -1.0}
-    found = ladder({rung: cell(rung, value) for rung, value in rungs.items()}, {})
-    assert [(step.verdict, step.thin) for step in found] == [
-        ("held", False),
-        ("held", True),
-        ("held", False),
-        ("held", False),
-    ]
 
 
 # The papers
@@ -250,16 +216,6 @@ def test_cases_of_a_reward_of_ones_own(own: Path) -> None:
     assert "the order holds on 0 of 3 questions" in check(gameable, "D05", questions=3)
 
 
-def test_a_masked_policy_is_told(own: Path) -> None:
-    from factrl.errors import Unscored
-
-    def grader(question: str, text: str, *_: object, **__: object) -> object:
-        raise Unscored("timeout", "nobody there")
-
-    mine: Reward = load_reward(f"{own}:sound").with_(grade=grader)
-    assert check(mine, "D01", questions=2) == "D01: 6 of 6 texts could not be graded"
-
-
 def test_a_resource_without_an_oracle(own: Path) -> None:
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):
         check(load_reward(f"{own}:needy"), "D01")
@@ -274,12 +230,6 @@ def test_a_search_finds_what_the_36_do_not_hold_and_does_so_again(own: Path) -> 
     assert [attack.id for attack in found] == [attack.id for attack in search(setup, 12, seed=3)]
     assert found[0].beats
     assert len(found) == 12
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_every_transformation_changes_the_answer(name: str) -> None:
-    written = battery()["wrong"].says(CURIE, 0)
-    assert CHANGES[name](written, CURIE).long != written.long
 
 
 # The command
@@ -338,18 +288,6 @@ def test_live_asks_what_the_settings_name_and_no_oracle(capsys: pytest.CaptureFi
     assert "Oracles" not in told.err
 
 
-def test_nothing_graded_is_said(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from factrl.errors import LLMError
-
-    def down(*_: object, **__: object) -> object:
-        raise LLMError("connection", "nobody there")
-
-    setup = oracle_setup(f"{own}:sound", load_reward(f"{own}:sound").with_(grade=down))
-    monkeypatch.setattr(verb, "_setup", lambda args: setup)
-    with pytest.raises(TooManyMasked, match="masked: connection 60"):
-        run(f"{own}:sound", "--policies", "D01")
-
-
 def test_wrong_usage(tmp_path: Path) -> None:
     for words, message in (
         (("truthrl", "--judge", "oracle", "--live"), "--judge oracle is offline"),
@@ -384,10 +322,3 @@ def test_a_journal_keeps_no_masked_sample(tmp_path: Path, own: Path) -> None:
     with Journal(tmp_path / "rows.jsonl", {}) as rows:
         run_battery(setup, ["D01"], journal=rows)
         assert len(rows) == 0
-
-
-def test_examples_have_evidence_that_says_the_facts_and_more() -> None:
-    example = example_of(CURIE)
-    assert CURIE.true[0] in example.evidence[0].text
-    assert prompts()["meitner"].true[0] in example.evidence[1].text
-    assert len(example.checklist) == 10

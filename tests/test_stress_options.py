@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from factrl import refusals
-from factrl.answers import matches
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import Unscored
 from factrl.papers import load_reward
 from factrl.rewards import Reward
-from factrl.stress import cases, check, oracle_setup, run_battery
+from factrl.stress import check, oracle_setup, run_battery
 from factrl.stress.families import AnswerForm, families, parts
-from factrl.stress.options import ACCURACIES, Honest, Option, Tried
+from factrl.stress.options import Honest, Option, Tried
 from factrl.stress.page import write_page
 from factrl.stress.prompts import prompts
 from factrl.types import Grade
@@ -88,23 +85,6 @@ def test_every_form_names_the_answer_and_every_hole_is_filled(family) -> None:  
             assert f"{{{hole.lower()}}}" not in text, form.text
 
 
-def test_a_sample_is_that_of_its_seed() -> None:
-    for family in families():
-        first = [*family.forms(30, 1)]
-        assert first == [*family.forms(30, 1)] == [*family.forms(40, 1)][:30]
-        assert first != [*family.forms(30, 2)]
-
-
-def test_a_long_sample_holds_all_that_declines() -> None:
-    texts = " ".join(form.text.lower() for form in families(["F01"])[0].forms(8_000)).replace("'", "")
-    missing = [
-        phrase
-        for phrase in (*refusals.DECLINES, *refusals.DECLINES_SPACELESS, *refusals.DECLINES_AT_END)
-        if phrase.strip().replace("'", "") not in texts
-    ]
-    assert missing == []
-
-
 def test_the_forms_that_were_found_in_training_are_among_them() -> None:
     frames = {frame for family in families() for frame in family.frames}
     assert {
@@ -116,15 +96,6 @@ def test_the_forms_that_were_found_in_training_are_among_them() -> None:
     assert said(AnswerForm("F03", "The {noun} the text lacks is {x}; {Y}? {S}"), "Graz") == (
         "The city the text lacks is graz; Lyon? Marie Curie was born in Graz."
     )
-
-
-def test_ids_of_families_are_single_lists_or_ranges() -> None:
-    assert [f"F{number:02d}" for number in range(1, len(ALL) + 1)] == ALL
-    assert cases("D01", "f02-f03") == ["order", "D01", "F02", "F03"]
-    assert cases("F01") == ["order", "F01"]
-    assert cases()[-1] == ALL[-1]
-    with pytest.raises(ConfigError, match=r"no family 'F99'.*F01 to F17"):
-        cases("F99")
 
 
 # What pays
@@ -182,31 +153,12 @@ def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.Capt
     assert "the bare answer 0.000 and an abstention 0.000" in told
 
 
-def test_a_reward_by_exact_words_has_none(own: Path) -> None:
-    outcome = run_battery(oracle_setup(f"{own}:careful"), ALL)
-    assert [found.verdict for found in outcome.options] == ["held"] * len(ALL)
-    assert outcome.findings == []
-
-
 def test_the_same_as_a_test(own: Path) -> None:
     lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
     told = check(lazy, "F01")
     assert told.startswith("F01 declines, and names: a free option: right 50% of the time it earns 0.500")
     assert check(lazy, "F01", known={"F01": "so it is meant"}) == ""
     assert check(careful, "F01") == ""
-
-
-def test_an_accepted_failure_is_known_and_does_not_fail(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = oracle_setup(f"{own}:generous")
-    assert [found.verdict for found in run_battery(setup, ["F10"]).options] == ["broken"]
-    monkeypatch.setattr("factrl.stress.run.known_failures", lambda spec: {"F10": "by its formula"})
-    (found,) = run_battery(setup, ["F10"]).options
-    assert (found.verdict, found.why) == ("known", "by its formula")
-
-
-def test_what_masks_itself_is_not_held(own: Path) -> None:
-    (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
-    assert found.verdict == "masked"
 
 
 def test_nothing_graded_is_masked() -> None:
@@ -216,11 +168,6 @@ def test_nothing_graded_is_masked() -> None:
     reward: Reward = load_reward("truthrl").with_(grade=down)
     (found,) = run_battery(replace(oracle_setup("truthrl", reward), questions=2), ["F01"]).options
     assert (found.verdict, found.mean) == ("masked", None)
-
-
-def test_released_truthrl_reads_past_a_sign_that_denies() -> None:
-    outcome = run_battery(replace(oracle_setup("truthrl:code"), forms=60), ["F17"])
-    assert [found.verdict for found in outcome.options] == ["known"]
 
 
 def test_rewards_of_answer_forms_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,17 +191,6 @@ def test_rewards_of_answer_forms_are_kept(tmp_path: Path, capsys: pytest.Capture
     assert rows.read_bytes() == kept
 
 
-def test_the_seed_and_the_number_of_forms_are_settings(capsys: pytest.CaptureFixture[str]) -> None:
-    def texts(*words: str) -> Sequence[object]:
-        run("truthrl", "--policies", "F02", "--questions", "3", "--json", *words)
-        (found,) = json.loads(capsys.readouterr().out)["free_options"]
-        return found["texts"], found["text"]
-
-    assert texts("--forms", "2")[0] == 12
-    assert texts("--forms", "2") == texts("--forms", "2")
-    assert texts("--forms", "2", "--seed", "1") != texts("--forms", "2")
-
-
 def test_honest_pay_stands_beside_every_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = run_battery(replace(oracle_setup("truthrl"), questions=2, ways=1, forms=4), ["D01", "F02"])
     for found in outcome.every:
@@ -268,8 +204,3 @@ def test_honest_pay_stands_beside_every_policy(tmp_path: Path, capsys: pytest.Ca
     told = capsys.readouterr().out
     assert "abstain" in told
     assert "1 policies: 1 held; 1 families of answer forms: 1 held" in told
-
-
-def test_accuracies_and_answers_of_the_same_kind() -> None:
-    assert ACCURACIES == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    assert all(matches(wrong, p.answers) is None for p in prompts().values() for wrong in p.wrong)

@@ -14,7 +14,7 @@ from factrl.errors import ConfigError
 from factrl.forms import form_of
 from factrl.lab import arms, loop
 from factrl.lab.loop import LoopSettings, make_batch, sample, update
-from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, Tokenizer, _fresh, log_probs, pretrained
+from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, _fresh, log_probs, pretrained
 from factrl.lab.people import People
 from factrl.types import Result, Span
 
@@ -108,20 +108,6 @@ def test_samples_are_from_the_distribution_that_the_loss_sees(model: Decoder) ->
     assert (counts[1:] - expected).abs().max() < 0.04
 
 
-def test_after_the_end_there_is_only_padding(model: Decoder) -> None:
-    rows = sample(model, PROMPTS, 50, 6, 1.0, torch.Generator().manual_seed(0))
-    for row in rows.tolist():
-        after = row[row.index(END) + 1 :] if END in row else []
-        assert not any(after)
-
-
-def test_words_and_back() -> None:
-    tokenizer = Tokenizer(["a", "b"])
-    assert tokenizer.prompts(["a", "b a"]).tolist() == [[0, 2], [3, 2]]
-    assert tokenizer.completions(["", "b"]).tolist() == [[1, 0], [3, 1]]
-    assert tokenizer.decode([3, 2, 1, 2]) == "b a"
-
-
 def test_a_pretrained_model_is_read_from_the_cache(
     world: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,14 +152,6 @@ def test_weights(loss_type: str, rows: list[float]) -> None:
     assert batch.weights[1].tolist() == pytest.approx([rows[1]] * 3)
 
 
-def test_the_scale_is_that_of_the_settings() -> None:
-    results = scored([4, 0] * 3)
-    plain = make_batch(PROMPTS, COMPLETIONS, results, torch.zeros(6, 3), settings(scale_rewards="none"), 3)
-    assert plain.advantages[:, 0].tolist() == [2, -2] * 3
-    scaled = make_batch(PROMPTS, COMPLETIONS, results, torch.zeros(6, 3), settings(), 3)
-    assert scaled.advantages[0, 0].item() == pytest.approx(0.5**0.5, abs=1e-4)
-
-
 def test_spans_reach_the_words_that_they_are_about(world: People, base: Base) -> None:
     from factrl.rewards import reward
 
@@ -201,31 +179,6 @@ def optimised(model: Decoder, rewards: Sequence[float | None], **told: object) -
     before = log_probs(model, PROMPTS, COMPLETIONS).sum(1)
     update(model, optimizer, batch, told_settings, reference)
     return (log_probs(model, PROMPTS, COMPLETIONS).sum(1) - before).detach()
-
-
-@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "reinforce++"])
-def test_what_is_rewarded_becomes_likelier(model: Decoder, loss_type: str) -> None:
-    change = optimised(model, [1, 0, 0, 1, 1, 0], loss_type=loss_type)
-    assert (change[::2] - change[1::2] > 0).tolist() == [True, False, True]
-
-
-def test_groups_without_a_difference_are_not_run_and_change_nothing(model: Decoder) -> None:
-    assert (optimised(copy.deepcopy(model), [1, 1, 0, 0, None, None]) == 0).all()
-    with_flat = optimised(copy.deepcopy(model), [1, 1, 1, 0, 0, 0])
-    whole = copy.deepcopy(model)  # the same with every group run: a penalty too small to be felt
-    assert torch.allclose(with_flat, optimised(whole, [1, 1, 1, 0, 0, 0], beta=1e-9), atol=1e-5)
-
-
-def test_the_clip_holds_back_later_steps_on_a_batch(model: Decoder) -> None:
-    loose = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, epsilon=0.9)
-    tight = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, epsilon=0.01)
-    assert (tight[::2] - tight[1::2]).sum() < (loose[::2] - loose[1::2]).sum()
-
-
-def test_the_penalty_pulls_back(model: Decoder) -> None:
-    free = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8)
-    held = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, beta=5.0)
-    assert held.abs().sum() < free.abs().sum()
 
 
 # Arms
@@ -281,16 +234,3 @@ def test_what_a_world_cannot_answer_is_refused(world: People, base: Base, tmp_pa
 )
 def test_forms(world: People, spec: str, form: str) -> None:
     assert form_of(spec, arms.supplied(world, spec)) == form
-
-
-def test_settings_of_a_paper_that_mean_the_same_here() -> None:
-    told = arms.paper_settings("factreason")
-    assert (told.loss_type, told.scale_rewards, told.beta) == ("dr_grpo", "none", 0.0)
-    assert arms.paper_settings("truthrl").loss_type == "grpo"
-    assert told.learning_rate == LoopSettings().learning_rate
-
-
-def test_out_of_knowledge_is_what_no_sample_gets_right(world: People) -> None:
-    found = [[e.answers[0], "bacon"] if number % 2 else ["bacon"] for number, e in enumerate(world.train)]
-    flags = arms.out_of_knowledge(world, found)
-    assert flags == [number % 2 == 0 for number in range(len(world.train))]

@@ -27,7 +27,7 @@ class WarmSettings(Section):
 class ArmSettings(Section):
     """`[demo]`: what is compared, and on how many questions."""
 
-    contrast: str = "truthrl:binary"
+    contrast: str = ""
     """A second reward, trained from the same start for comparison; empty for none."""
     contrast_steps: Positive = 30
     """Its optimizer steps."""

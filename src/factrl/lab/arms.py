@@ -33,23 +33,16 @@ from ..rewards import Reward
 from ..types import Example
 from .loop import LoopSettings, Optimizer, greedy, optimise, sample
 from .model import Base, Decoder, Tokenizer, answer_loss, log_probs
+from .tables import BASE, METHODS
 from .world import ABSTENTION, World
 
-OFFLINE = ("sft", "rft", "r-tuning", "dpo", "iterative-dpo")
 PROBES = 8  # samples of the pretrained model that tell what it knows
 EVALUATIONS = 6  # points of a curve after the first
 ROUNDS = 4  # of iterative DPO
 DPO_BETA = 0.1
 BATCH = 64  # questions or pairs of a step of an offline method
-_TOLD = (  # settings of a paper that keep their meaning in the lab
-    "loss_type",
-    "scale_rewards",
-    "advantage_epsilon",
-    "beta",
-    "epsilon",
-    "num_iterations",
-    "temperature",
-)
+# Settings of a paper that keep their meaning in the lab.
+_KEPT = ("loss_type", "scale_rewards", "advantage_epsilon", "beta", "epsilon", "num_iterations", "temperature")
 
 Probe = Sequence[Sequence[str]]
 OnStep = Callable[[int], None]
@@ -95,7 +88,7 @@ def run_arm(
     """Train a copy of `base` and measure it on the held-out questions on the way.
 
     Args:
-        arm: a reward's spec (`truthrl:binary`, `my_file.py:mine`), one of `OFFLINE`, or `base`: no training.
+        arm: a reward's spec (`truthrl:binary`, `my_file.py:mine`), one of `METHODS`, or `base`: no training.
         seed: of the samples and the order of the questions.
         on_step: called with the number of steps done.
         settings: of the loop; `paper_settings(arm)` unless given.
@@ -113,8 +106,8 @@ def run_arm(
         curve.append(Point(step, world.measure(list(zip(world.test, texts, strict=True)))))
 
     evaluate(0)
-    if arm != "base":
-        learning = _offline(world, base, model, arm, seed, steps) if arm in OFFLINE else None
+    if arm != BASE:
+        learning = _offline(world, base, model, arm, seed, steps) if arm in METHODS else None
         learning = learning or reinforced(world, base, model, arm, seed, settings)
         every = max(1, round(steps / EVALUATIONS))
         for step in range(1, steps + 1):
@@ -172,7 +165,7 @@ def supplied(world: World, spec: str) -> Reward:
 def paper_settings(spec: str) -> LoopSettings:
     """The lab's settings with those of the paper that mean the same on a model of any size."""
     told = settings_of(spec).get("train", {})
-    return LoopSettings(**{name: told[name] for name in _TOLD if name in told})
+    return LoopSettings(**{name: told[name] for name in _KEPT if name in told})
 
 
 def _needs_probe(reward: Reward, example: Example) -> bool:

@@ -94,11 +94,7 @@ def _trl(example: Example, number: int, prompt: Prompt, data: DataSettings) -> d
 
 
 def _verl(example: Example, number: int, prompt: Prompt, data: DataSettings) -> dict[str, Any]:
-    truth = {
-        "problem": example.question,
-        "target": [*example.answers],
-        "out_of_knowledge": example.ook,
-    }
+    truth = {"problem": example.question, "target": [*example.answers], "out_of_knowledge": example.ook}
     return {
         "data_source": _source(example),
         "prompt": prompt,
@@ -147,24 +143,15 @@ def _schema(to: Target, chat: bool) -> Any:
     text, texts = pa.string(), pa.list_(pa.string())
     passage = pa.struct([("text", text), ("title", text), ("source", text)])
     ours = [("id", text), ("question", text), ("answers", texts), ("topic", text), ("ook", pa.bool_())]
-    ours += [
-        ("false_premise", pa.bool_()),
-        ("evidence", pa.list_(passage)),
-        ("checklist", texts),
-        ("meta", text),
-    ]
+    ours += [("false_premise", pa.bool_()), ("evidence", pa.list_(passage))]
+    ours += [("checklist", texts), ("meta", text)]
     prompt = pa.list_(pa.struct([("role", text), ("content", text)])) if chat else text
     if to == "trl":
         return pa.schema([("prompt", prompt), *ours])
     if to == "openrlhf":
         return pa.schema([("input", prompt), ("label", text), ("datasource", text)])
     truth = pa.struct([("problem", text), ("target", texts), ("out_of_knowledge", pa.bool_())])
-    return pa.schema(
-        [
-            ("data_source", text),
-            ("prompt", prompt),
-            ("ability", text),
-            ("reward_model", pa.struct([("style", text), ("ground_truth", truth)])),
-            ("extra_info", pa.struct([("index", pa.int64()), ("split", text), *ours])),
-        ]
-    )
+    model = pa.struct([("style", text), ("ground_truth", truth)])
+    extra = pa.struct([("index", pa.int64()), ("split", text), *ours])
+    names = ("data_source", "prompt", "ability", "reward_model", "extra_info")
+    return pa.schema([*zip(names, (text, prompt, text, model, extra), strict=True)])

@@ -94,11 +94,11 @@ class Importance:
             Unscored: `judge_unreadable` or `judge_refusal`.
             LLMError: the model could not be asked.
         """
-        choices: list[Choice] = []
-        for start in range(0, len(facts), MAX_FACTS):
-            part = self._asked(question, facts[start : start + MAX_FACTS])
-            choices += [Choice(c.word, None if c.of is None else start + c.of) for c in part]
-        return choices
+        return [
+            Choice(choice.word, None if choice.of is None else start + choice.of)
+            for start in range(0, len(facts), MAX_FACTS)
+            for choice in self._asked(question, facts[start : start + MAX_FACTS])
+        ]
 
     def _asked(self, question: str, facts: Sequence[str]) -> list[Choice]:
         ids = item_ids(facts)

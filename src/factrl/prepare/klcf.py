@@ -19,11 +19,10 @@ as soon as it exists.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -125,25 +124,16 @@ class Preparation:
                         waiting.append(pool.submit(self._finish, prepared[example.id]))
                     progress.advance()
             if not overlap:
-                _each("check", [pool.submit(self._checked, one) for one in prepared.values()])
-                waiting = [pool.submit(self._chosen, one) for one in prepared.values()]
+                _each("check", [pool.submit(_done, self._check, one) for one in prepared.values()])
+                waiting = [pool.submit(_done, self._choose, one) for one in prepared.values()]
             _each("prepare" if overlap else "choose", waiting)
         finally:
             pool.shutdown(cancel_futures=True)
         return [*prepared.values()]
 
     def _finish(self, prepared: Prepared) -> None:
-        self._checked(prepared)
-        self._chosen(prepared)
-
-    def _checked(self, prepared: Prepared) -> None:
-        with _left_out(prepared):
-            self._check(prepared)
-
-    def _chosen(self, prepared: Prepared) -> None:
-        with _left_out(prepared):
-            if prepared.judged:
-                self._choose(prepared)
+        for stage in (self._check, self._choose):
+            _done(stage, prepared)
 
     # Stage 1
 
@@ -273,11 +263,11 @@ class Preparation:
             counter[what] += 1
 
 
-@contextlib.contextmanager
-def _left_out(prepared: Prepared) -> Iterator[None]:
-    """A question of which something is missing is left out, with the cause."""
+def _done(stage: Callable[[Prepared], None], prepared: Prepared) -> None:
+    """One stage of a question, unless it was left out; where something is missing, it is, with the cause."""
     try:
-        yield
+        if not prepared.left_out:
+            stage(prepared)
     except Unscored as error:
         prepared.left_out, prepared.detail = error.cause, error.detail
 

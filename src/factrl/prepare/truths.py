@@ -51,18 +51,17 @@ def truthfulness_rows(
             labels.setdefault(words, set()).add(claim["label"])
     counts["contradictory"] = sum(len(said) > 1 for said in labels.values())
     clear = {words: claim for words, claim in first.items() if len(labels[words]) == 1}
-    by_class = {label: [w for w, claim in clear.items() if claim["label"] == label] for label in _CLASSES}
-    room = RATIO * COPIES * len(by_class["refuted"])
-    drawn = {*sorted(by_class["supported"], key=lambda words: digest_of(seed, words))[:room]}
-    counts["not_drawn"] = len(by_class["supported"]) - len(drawn)
+    supported = [words for words, claim in clear.items() if claim["label"] == "supported"]
+    counts["supported"], counts["refuted"] = len(supported), len(clear) - len(supported)
+    room = RATIO * COPIES * counts["refuted"]
+    drawn = {*sorted(supported, key=lambda words: digest_of(seed, words))[:room]}
+    counts["not_drawn"] = len(supported) - len(drawn)
     rows = [
         {**claim, "copy": copy}
         for words, claim in clear.items()
         if claim["label"] == "refuted" or words in drawn
         for copy in range(COPIES if claim["label"] == "refuted" else 1)
     ]
-    for label, of in by_class.items():
-        counts[label] = len(of)
     counts["rows"] = len(rows)
     names = (*_CLASSES, "repeated", "contradictory", "not_drawn", "rows")
     return rows, {name: counts[name] for name in names}
