@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,23 @@ WEAKNESSES = {"": {"wrong >= floored": "made up", "D30": "the reasoning is not r
 _UP = PUBLISHED["results", "ours", "accuracy"] - PUBLISHED["results", "base", "accuracy"]
 STUDY = Study("people", "nobody's numbers", {"paper": {"accuracy": _UP}, "harsh": {}}, first=("paper",))
 '''
+
+
+# Presets of verifiers, styles of extraction and what `tune` and `prepare` make are the user's choices, in the
+# word of a paper; `robust` is also a loss of TRL's.
+MAY_NAME = {"llm.py", "resources.py", "settings.py", "presets.py", "prepare.py", "offline_trl.py"}
+
+
+def test_no_module_but_its_own_knows_a_paper_by_name() -> None:
+    package, names = Path(factrl.__file__).parent, {*factrl.papers.paper_names()}
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and str(node.value).partition(":")[0] in names
+    }
+    elsewhere = {name for name in found if not name.startswith(("papers/", "tuning/"))}
+    assert [name for name in sorted(elsewhere) if Path(name).name not in MAY_NAME] == []
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from factrl.lab import arms, loop
 from factrl.lab.loop import LoopSettings, make_batch, sample, update
 from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, _fresh, log_probs, pretrained
 from factrl.lab.people import People
+from factrl.lab.tables import METHODS
 from factrl.types import Result, Span
 
 SMALL = ModelSettings(width=32, hidden=48, heads=2, spread=0.2, learning_rate=1e-2, warmup_steps=2)
@@ -184,7 +185,7 @@ def optimised(model: Decoder, rewards: Sequence[float | None], **told: object) -
 # Arms
 
 
-@pytest.mark.parametrize("arm", ["base", "truthrl:knowledge-ternary", "knowrl", "fspo", *arms.OFFLINE])
+@pytest.mark.parametrize("arm", ["base", "truthrl:knowledge-ternary", "knowrl", "fspo", *METHODS])
 def test_arms_run_and_repeat(world: People, base: Base, arm: str) -> None:
     before = copy.deepcopy(base.model.state_dict())
     done: list[int] = []

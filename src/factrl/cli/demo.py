@@ -17,9 +17,7 @@ def add_verbs(verbs: Verbs) -> None:
         about="teach a small real model to say when it does not know: ten minutes, no GPU, no key",
         example="example:\n  factrl demo --quick",
     )
-    parser.add_argument(
-        "--reward", default="truthrl:ternary", metavar="PAPER", help="the reward (default: %(default)s)"
-    )
+    parser.add_argument("--reward", default="", metavar="PAPER", help="the reward (default: the recipe's)")
     parser.add_argument("--steps", metavar="N", help="optimizer steps of the main reward")
     parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")

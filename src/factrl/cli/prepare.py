@@ -61,26 +61,18 @@ def _add_klcf(verbs: Verbs) -> None:
         ),
     )
     parser.add_argument("file", metavar="PROMPTS", help="rows with a question, and maybe topic or evidence")
-    parser.add_argument(
-        "--model", metavar="NAME", help="who answers: folder, hub id, local, or http://host/v1#model"
+    _add_options(
+        parser,
+        ("--model", "NAME", "who answers: folder, hub id, local, or http://host/v1#model"),
+        ("--judge", "URL", "finds claims, judges them and chooses the items; or local"),
+        ("--output*", "DIR", "folder for the dataset and its journal"),
+        ("--samples", "N", "answers per question (default: 1)"),
+        ("--demonstrations", "FILE", "questions with answers that are shown first; none by default"),
+        ("--limit", "N", "only the first N prompts"),
+        ("--seed", "SEED", "seed of everything that is random"),
+        ("--config", "RECIPE.toml", "settings from a file"),
+        settings="any other setting, e.g. verifier.index=wiki train.max_completion_length=256",
     )
-    parser.add_argument(
-        "--judge", metavar="URL", help="finds claims, judges them and chooses the items; or local"
-    )
-    parser.add_argument(
-        "--output", metavar="DIR", required=True, help="folder for the dataset and its journal"
-    )
-    parser.add_argument("--samples", metavar="N", type=at_least_one, help="answers per question (default: 1)")
-    parser.add_argument(
-        "--demonstrations",
-        metavar="FILE",
-        help="questions with answers that are shown first; none by default",
-    )
-    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N prompts")
-    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
-    parser.add_argument("--config", metavar="RECIPE.toml", help="settings from a file")
-    _add_against(parser)
-    add_settings(parser, "any other setting, e.g. verifier.index=wiki train.max_completion_length=256")
 
 
 def _add_prompts(verbs: Verbs) -> None:
@@ -96,27 +88,16 @@ def _add_prompts(verbs: Verbs) -> None:
             "The same command again goes on where it was stopped."
         ),
     )
-    parser.add_argument(
-        "--model", metavar="NAME", help="who writes: folder, hub id, local, or http://host/v1#model"
+    _add_options(
+        parser,
+        ("--model", "NAME", "who writes: folder, hub id, local, or http://host/v1#model"),
+        ("--demonstrations*", "FILE", "prompts that ask for facts; each call shows two"),
+        ("--like*", "FILE", "prompts as users write them; each call shows four"),
+        ("--count*", "N", "prompts that are wanted"),
+        ("--output*", "FILE.jsonl", "where they go; journal beside it"),
+        ("--seed", "SEED", "seed of everything that is random"),
+        settings="any other setting, e.g. sampling.temperature=0.8",
     )
-    parser.add_argument(
-        "--demonstrations",
-        metavar="FILE",
-        required=True,
-        help="prompts that ask for facts; each call shows two",
-    )
-    parser.add_argument(
-        "--like", metavar="FILE", required=True, help="prompts as users write them; each call shows four"
-    )
-    parser.add_argument(
-        "--count", metavar="N", type=at_least_one, required=True, help="prompts that are wanted"
-    )
-    parser.add_argument(
-        "--output", metavar="FILE.jsonl", required=True, help="where they go; journal beside it"
-    )
-    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
-    _add_against(parser)
-    add_settings(parser, "any other setting, e.g. sampling.temperature=0.8")
 
 
 def _add_convert(verbs: Verbs) -> None:
@@ -133,14 +114,20 @@ def _add_convert(verbs: Verbs) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="questions, in any form that factrl train reads")
     parser.add_argument("--to", required=True, choices=get_args(Target), help="the trainer")
-    parser.add_argument("--output", metavar="FILE", required=True, help=".parquet or .jsonl")
-    parser.add_argument("--config", metavar="RECIPE.toml", help="prompt and columns of this recipe")
-    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N rows")
-    _add_against(parser)
-    add_settings(parser, "prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q")
+    _add_options(
+        parser,
+        ("--output*", "FILE", ".parquet or .jsonl"),
+        ("--config", "RECIPE.toml", "prompt and columns of this recipe"),
+        ("--limit", "N", "only the first N rows"),
+        settings="prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q",
+    )
 
 
-def _add_against(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], settings: str) -> None:
+    """Options with value and help, `*` behind those that are required, and what all three verbs have."""
+    for flag, value, about in rows:
+        kind, name = at_least_one if value == "N" else str, flag.removesuffix("*")
+        parser.add_argument(name, metavar=value, required=name != flag, help=about, type=kind)
     parser.add_argument(
         "--against",
         metavar="EVAL",
@@ -154,6 +141,7 @@ def _add_against(parser: argparse.ArgumentParser) -> None:
         default="drop",
         help="what becomes of such questions (drop)",
     )
+    add_settings(parser, settings)
 
 
 # The verbs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
 
 from pydantic import Field
@@ -9,6 +10,11 @@ from pydantic import Field
 from ..config import load_settings
 from ..papers import load_reward
 from ..settings import Positive, RunSettings, Section
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 
 class WarmSettings(Section):
@@ -60,16 +66,16 @@ _QUICK = (
 )
 
 
-def demo_settings(overrides: list[str], reward: str, *, quick: bool = False) -> DemoSettings:
+def demo_settings(overrides: list[str], reward: str = "", *, quick: bool = False) -> DemoSettings:
     """The demo's recipe with `key=value` overrides, for `quick` made small first.
+
+    Args:
+        reward: the main one; by default the recipe's.
 
     Raises:
         ConfigError: every problem at once.
     """
     recipe = files("factrl.demo") / "demo.toml"
-    return load_settings(
-        DemoSettings,
-        str(recipe),
-        [f"paper={reward}", *(_QUICK if quick else ()), *overrides],
-        knobs={"reward": load_reward(reward).knobs},
-    )
+    reward = reward or tomllib.loads(recipe.read_text("utf-8"))["paper"]
+    words = [f"paper={reward}", *(_QUICK if quick else ()), *overrides]
+    return load_settings(DemoSettings, str(recipe), words, knobs={"reward": load_reward(reward).knobs})

@@ -42,7 +42,15 @@ ROUNDS = 4  # of iterative DPO
 DPO_BETA = 0.1
 BATCH = 64  # questions or pairs of a step of an offline method
 # Settings of a paper that keep their meaning in the lab.
-_KEPT = ("loss_type", "scale_rewards", "advantage_epsilon", "beta", "epsilon", "num_iterations", "temperature")
+_KEPT = (
+    "loss_type",
+    "scale_rewards",
+    "advantage_epsilon",
+    "beta",
+    "epsilon",
+    "num_iterations",
+    "temperature",
+)
 
 Probe = Sequence[Sequence[str]]
 OnStep = Callable[[int], None]
