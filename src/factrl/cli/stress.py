@@ -15,7 +15,7 @@ from .. import __version__
 from ..errors import ConfigError, TooManyMasked
 from ..journal import Journal
 from ..llm import preflight
-from ..papers import split_spec
+from ..papers import load_reward, split_spec
 from ..plan import run_settings, supplied_reward
 from ..progress import Progress
 from ..settings import LOCAL, RunSettings
@@ -145,8 +145,6 @@ def _setup(args: argparse.Namespace) -> Setup:
     settings = _settings(args, oracle=oracle)
     told = {"form": args.form, "length": args.length}
     if oracle:
-        from ..papers import load_reward
-
         reward = load_reward(settings.paper).with_(**settings.reward)
         setup = oracle_setup(args.reward, reward, **told)
         tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
@@ -154,10 +152,8 @@ def _setup(args: argparse.Namespace) -> Setup:
         reward, judge = supplied_reward(settings)
         if judge is not None:
             preflight(judge)
-        form, length = (
-            args.form or form_of(args.reward, reward),
-            args.length or length_of(args.reward, reward),
-        )
+        form = args.form or form_of(args.reward, reward)
+        length = args.length or length_of(args.reward, reward)
         claims = settings.verifier.judge or settings.verifier.preset
         who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
         setup = Setup(args.reward, reward, form, length, judges=who)
@@ -181,11 +177,12 @@ def _is_offline(args: argparse.Namespace) -> bool:
 def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
     from ..stress.setup import stand_in
 
-    paper = args.reward
-    weights = ("reward.alpha", "reward.beta", "reward.gamma", "alpha", "beta", "gamma")
-    own = args.config or any(word.partition("=")[0] in weights for word in args.settings)
-    if not own:
-        paper = stand_in(paper)[0]
+    paper, other = args.reward, stand_in(args.reward)[0]
+    if other != paper and not args.config:
+        main, taken = load_reward(paper).knobs, load_reward(other).knobs
+        given = {word.partition("=")[0].removeprefix("reward.") for word in args.settings}
+        if given.isdisjoint(name for name in main if main[name] != taken[name]):
+            paper = other
     judged = [] if oracle or args.judge is None else [f"judge.url={args.judge}"]
     if args.embedded:
         judged = [f"judge.url={LOCAL}", f"verifier.judge={LOCAL}"]
