@@ -27,7 +27,8 @@ def add_verbs(verbs: Verbs) -> None:
 
 def _demo(args: argparse.Namespace) -> int:
     overrides = as_overrides(args, {"steps": "train.steps", "seed": "run.seed", "output": "run.dir"})
-    demo_settings(overrides, args.reward, quick=args.quick)  # mistakes come before torch is loaded
+    # Mistakes come before torch is loaded.
+    reward = demo_settings(overrides, args.reward, quick=args.quick).paper
     needs_extra("train.quiet", "demo").quiet_libraries()
-    needs_extra("demo.show", "demo").play(args.reward, overrides, quick=args.quick)
+    needs_extra("demo.show", "demo").play(reward, overrides, quick=args.quick)
     return 0
