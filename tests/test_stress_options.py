@@ -10,6 +10,7 @@ import pytest
 
 from factrl.errors import Unscored
 from factrl.papers import load_reward
+from factrl.refusals import refusals
 from factrl.rewards import Reward
 from factrl.stress import check, oracle_setup, run_battery
 from factrl.stress.families import AnswerForm, families, parts
@@ -83,6 +84,27 @@ def test_every_form_names_the_answer_and_every_hole_is_filled(family) -> None:  
         assert "xyz" in text
         for hole in (*parts(), "x", "y", "s", "noun", "topic"):
             assert f"{{{hole.lower()}}}" not in text, form.text
+
+
+def test_a_sample_is_that_of_its_seed() -> None:
+    for family in families():
+        first = [*family.forms(30, 1)]
+        assert first == [*family.forms(30, 1)] == [*family.forms(40, 1)][:30]
+        assert first != [*family.forms(30, 2)]
+
+
+def test_a_long_sample_holds_all_that_declines() -> None:
+    texts = " ".join(form.text.lower() for form in families(["F01"])[0].forms(8_000)).replace("'", "")
+    missing = [
+        phrase
+        for phrase in (
+            *refusals().phrases["declines"],
+            *refusals().spaceless["declines"],
+            *refusals().spaceless["declines_at_end"],
+        )
+        if phrase.strip().replace("'", "") not in texts
+    ]
+    assert missing == []
 
 
 def test_the_forms_that_were_found_in_training_are_among_them() -> None:

@@ -13,7 +13,7 @@ can be wrong: no text is right when it names one thing and an abstention when it
 
 Texts that decline in words of their own are found by what they lack (`factrl.ignorance`).
 
-The phrases are in `factrl.refusals`, what counts as a name is in `factrl.naming`; no pattern here repeats
+The phrases are in `refusals.toml`, what counts as a name is in `factrl.naming`; no pattern here repeats
 anything without bound.
 """
 
@@ -22,12 +22,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
-from factrl import refusals as known
 from factrl.answers import final_answer, normalize_answer, normalize_released, unaccented
 from factrl.ignorance import BARE, declines_in_own_words, guessed, visible
 from factrl.naming import DASH, LINE, SCRIPT, first_name, is_asked, is_known, says_nothing, words_in, words_of
+from factrl.refusals import SPELLINGS, refusals
 from factrl.text import MAX_PAYLOAD, clean
 
 _MAX_CLAUSES = 256
@@ -37,10 +38,14 @@ _MAX_CLAUSE = 400
 
 _Kind = Literal["declines", "filler", "asserts"]
 
-_TURN = re.compile(
-    rf" (?=(?:{'|'.join(re.escape(turn) for turn in known.TURNS)})|(?-i:It is |It was |It's |The answer ))",
-    re.IGNORECASE,
-)
+
+@cache
+def _turn() -> re.Pattern[str]:
+    """The space before what a clause that declined goes on to assert."""
+    turns = "|".join(map(re.escape, refusals().phrases["turns"]))
+    return re.compile(rf" (?=(?:{turns})|(?-i:It is |It was |It's |The answer ))", re.IGNORECASE)
+
+
 # A sign ends a clause before a space, another sign or a letter of a script without spaces, so "3.5" stays
 # whole, and so do initials and titles before a name.
 _SEPARATOR = re.compile(
@@ -83,23 +88,17 @@ def _word_set(text: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", text.lower()))
 
 
+_DECLINING = ("declines", "have", "cannot", "silent", "asks_back", "do_you_mean", "unknown")
+
+
+@cache
 def _cues() -> frozenset[str]:
-    phrases = (
-        *known.DECLINES,
-        *known.DECLINES_AT_END,
-        *known.BARE,
-        *known.HAVE,
-        *known.CANNOT,
-        *known.SILENT,
-        *known.ASKS_BACK,
-        *known.DO_YOU_MEAN,
-    )
-    words = (_word_set(phrase) for phrase in (*phrases, *known.UNKNOWN) if phrase.isascii())
+    known = refusals()
+    phrases = [*known.bare, *(phrase for table in _DECLINING for phrase in known.phrases[table])]
+    words = (_word_set(phrase) for phrase in phrases if phrase.isascii())
     longest = {max(sorted(found), key=len) for found in words}
-    return frozenset({*longest, *known.SPELLINGS, "can"})  # "can not" is read as "cannot"
+    return frozenset({*longest, *SPELLINGS, "can"})  # "can not" is read as "cannot"
 
-
-_CUES = _cues()
 
 # What these say, they say of anything: "They are not available in Europe".
 _OF_ANYTHING = frozenset(
@@ -138,7 +137,7 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
     if len(text) > MAX_PAYLOAD:
         return Stance(False, "", clean(text))
     asked = frozenset("*") if question is None else words_of(question)
-    plain = _PLAIN.fullmatch(text) and _CUES.isdisjoint(_word_set(text))
+    plain = _PLAIN.fullmatch(text) and _cues().isdisjoint(_word_set(text))
     parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, asked))
     declining = [part for part, kind in parts if kind == "declines"]
     if declining and question is None:
@@ -267,7 +266,7 @@ def _turned(
     """One clause, cut where it stops declining: "I don't know but it is Lyon"."""
     while True:
         kind = _kind(masked[start:end], asked)
-        turn = _TURN.search(masked, start, end) if kind != "asserts" else None
+        turn = _turn().search(masked, start, end) if kind != "asserts" else None
         if turn is None:
             yield text[start:end], kind
             return
@@ -278,19 +277,20 @@ def _turned(
 def _kind(clause: str, asked: frozenset[str]) -> _Kind:
     if len(clause) > _MAX_CLAUSE:
         return "asserts"
+    known = refusals()
     line = whole = _spelt_out(clause.strip(_EDGES))
     while line:
-        if line.startswith(known.NOT_DECLINING):
+        if line.startswith(known.phrases["not_declining"]):
             return "asserts"
         if _declines(line, asked) or _asks_back(line):
             start = " ".join(whole.split()[:_SOON])
             return "asserts" if any(doubt in start for doubt in _NO_DOUBT) else "declines"
-        if line.startswith(known.FILLERS + known.FILLERS_SPACELESS):
-            reports = line.startswith(known.ADVERBIAL) and not known.FINITE.isdisjoint(line.split())
+        if line.startswith(known.phrases["fillers"] + known.spaceless["fillers"]):
+            adverbial = line.startswith(known.phrases["adverbial"])
+            reports = adverbial and not known.words["finite"].isdisjoint(line.split())
             return "asserts" if reports else "filler"
-        opener = next(
-            (opener for opener in known.OPENERS + known.OPENERS_SPACELESS if line.startswith(opener)), ""
-        )
+        openers = (*known.phrases["openers"], *known.spaceless["openers"])
+        opener = next((opener for opener in openers if line.startswith(opener)), "")
         if not opener:
             return "filler" if says_nothing(whole, asked) else "asserts"
         line = line[len(opener) :].lstrip()
@@ -299,32 +299,35 @@ def _kind(clause: str, asked: frozenset[str]) -> _Kind:
 
 def _spelt_out(clause: str) -> str:
     """The clause casefolded, without contractions and adverbs, ending in a space unless it is empty."""
+    adverbs = refusals().words["adverbs"]
     words: list[str] = []
     for word in clause.casefold().split():
-        word = known.SPELLINGS.get(word, word)
+        word = SPELLINGS.get(word, word)
         word = word[:-3] + " not" if word.endswith("n't") else word
-        if word not in known.ADVERBS:
+        if word not in adverbs:
             words.append(word)
     return " ".join([*words, ""]).replace("can not ", "cannot ")
 
 
 def _declines(line: str, asked: frozenset[str]) -> bool:
-    if line.startswith(known.DECLINES) or line.startswith(known.DECLINES_SPACELESS):
+    known = refusals()
+    if line.startswith(known.phrases["declines"]) or line.startswith(known.spaceless["declines"]):
         return True
     bare = line.strip()
     for softener in ("が", "けど", "ね"):
         bare = bare.removesuffix(softener)
-    if bare in known.BARE or bare.endswith(known.DECLINES_AT_END):
+    if bare in known.bare or bare.endswith(known.spaceless["declines_at_end"]):
         return True
     words = bare.split()
     for size in (1, 2):
-        if len(words) > size and " ".join(words[:size]) in known.BARE and words[size] in known.QUESTION_WORDS:
+        asks = len(words) > size and words[size] in known.words["question_words"]
+        if asks and " ".join(words[:size]) in known.bare:
             return True
-    if line.startswith(known.HAVE) and not known.INFORMATION.isdisjoint(words):
+    if line.startswith(known.phrases["have"]) and not known.words["information"].isdisjoint(words):
         return True
     if any(
-        line.startswith(start) and line[len(start) :].split(" ", 1)[0] in known.VERBS
-        for start in known.CANNOT
+        line.startswith(start) and line[len(start) :].split(" ", 1)[0] in known.words["verbs"]
+        for start in known.phrases["cannot"]
     ):
         return True
     return _is_unknown(line, asked) or _is_silent(line)
@@ -332,23 +335,31 @@ def _declines(line: str, asked: frozenset[str]) -> bool:
 
 def _asks_back(line: str) -> bool:
     """`Could you clarify`, `Which Springfield do you mean`."""
-    if line.startswith(known.ASKS_BACK):
+    phrases = refusals().phrases
+    if line.startswith(phrases["asks_back"]):
         return True
-    return line.startswith(("which ", "who ", "what ")) and any(asked in line for asked in known.DO_YOU_MEAN)
+    questions = (f" {phrase}" for phrase in phrases["do_you_mean"])
+    return line.startswith(("which ", "who ", "what ")) and any(phrase in line for phrase in questions)
 
 
 def _is_unknown(line: str, asked: frozenset[str]) -> bool:
     """`The exact date is unknown`, but not `John Doe is a person whose name is unknown`."""
-    for predicate in known.UNKNOWN:
+    known = refusals()
+    clause_words = known.words["clause_words"]
+    for predicate in known.phrases["unknown"]:
         subject, found, tail = line.partition(f" {predicate}")
         if not found:
             continue
         words = subject.split()
         named = words[:1] and (
-            words[0] in known.SUBJECTS or (predicate not in _OF_ANYTHING and _all_given(words, asked))
+            words[0] in known.words["subjects"]
+            or (predicate not in _OF_ANYTHING and _all_given(words, asked))
         )
-        plain = (named and known.CLAUSE_WORDS.isdisjoint(words[1:])) or not known.EXACT.isdisjoint(words[:2])
-        ends = not tail or (tail.split(" ", 1)[0] in known.TAILS and not tail.startswith(known.NOT_TAILS))
+        plain = (named and clause_words.isdisjoint(words[1:])) or not known.words["exact"].isdisjoint(
+            words[:2]
+        )
+        goes_on = tail.split(" ", 1)[0] in known.words["tails"]
+        ends = not tail or (goes_on and not tail.startswith(known.phrases["not_tails"]))
         if plain and ends:
             return True
     return False
@@ -360,8 +371,10 @@ def _all_given(words: list[str], asked: frozenset[str]) -> bool:
 
 def _is_silent(line: str) -> bool:
     """`The provided text does not mention it`: a source is the subject."""
-    if known.SOURCES.isdisjoint(line.split()[:8]):
+    known = refusals()
+    sources, contrasts = known.words["sources"], known.words["contrasts"]
+    if sources.isdisjoint(line.split()[:8]):
         return False
-    subjects = (line.partition(f" {phrase}")[0] for phrase in known.SILENT if f" {phrase}" in line)
+    subjects = (line.partition(f" {phrase}")[0] for phrase in known.phrases["silent"] if f" {phrase}" in line)
     words = (set(subject.split()) for subject in subjects)
-    return any(known.SOURCES & said and not known.CONTRASTS & said for said in words)
+    return any(sources & said and not contrasts & said for said in words)

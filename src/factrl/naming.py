@@ -1,6 +1,6 @@
 """What a text names: the words of it that its question did not give and that talk of ignorance does not need.
 
-A word is new when it is neither grammar nor talk of what is not known (`refusal_words.toml`) nor in the
+A word is new when it is neither grammar nor talk of what is not known (`refusals.toml`) nor in the
 question.  A name is a new word with a capital, and so are a date, a number and a quotation.  No pattern here
 repeats anything without bound.
 """
@@ -8,17 +8,10 @@ repeats anything without bound.
 from __future__ import annotations
 
 import re
-import sys
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 
 from factrl.answers import MONTHS, unaccented
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+from factrl.refusals import refusals
 
 _LONGEST = 24  # letters of a stem
 SHORT_RUN = 6
@@ -63,35 +56,6 @@ _NOUN_COMES = re.compile(
 _ITEM = re.compile(rf"{LINE} ?(?:[-•·#]+|\d{{1,2}}[.)]) ?")
 
 
-@dataclass(frozen=True)
-class _Words:
-    """`refusal_words.toml`, read once."""
-
-    grammar: frozenset[str]
-    talk: frozenset[str]
-    stems: frozenset[str]
-    sources: frozenset[str]
-    chinese: re.Pattern[str]
-    japanese: re.Pattern[str]
-
-
-@cache
-def _words() -> _Words:
-    raw = tomllib.loads((Path(__file__).parent / "refusal_words.toml").read_text(encoding="utf-8"))
-    lists = {name: text.split() for name, text in raw.items()}
-    talk = [*lists["english"], *lists["european"]]
-    scripts = (sorted(lists[name], key=len, reverse=True) for name in ("chinese", "japanese"))
-    chinese, japanese = (re.compile("|".join(map(re.escape, words))) for words in scripts)
-    return _Words(
-        frozenset(lists["grammar"]),
-        frozenset(word for word in talk if not word.endswith("-")),
-        frozenset(word[:-1] for word in talk if word.endswith("-")),
-        frozenset(lists["sources"]),
-        chinese,
-        japanese,
-    )
-
-
 @lru_cache(maxsize=256)
 def words_of(question: str) -> frozenset[str]:
     """The words and numbers of a question as they are compared, and its pairs of characters without case."""
@@ -112,7 +76,7 @@ def is_new(word: str, asked: frozenset[str], least: int = 2) -> bool:
     Args:
         least: letters of the shortest stem that counts: "verd-" does not make "Verdi" such talk.
     """
-    return not (is_known(word, least) or word in _words().sources or is_asked(unaccented(word), asked))
+    return not (is_known(word, least) or word in refusals().sources or is_asked(unaccented(word), asked))
 
 
 def is_asked(word: str, asked: frozenset[str]) -> bool:
@@ -122,7 +86,7 @@ def is_asked(word: str, asked: frozenset[str]) -> bool:
 
 def is_grammar(word: str) -> bool:
     """Whether a casefolded word is one of grammar's small ones."""
-    return word in _words().grammar
+    return word in refusals().grammar
 
 
 def is_known(word: str, least: int = 2) -> bool:
@@ -131,8 +95,8 @@ def is_known(word: str, least: int = 2) -> bool:
 
 
 def _is_talk(word: str, least: int = 2) -> bool:
-    stems = _words().stems
-    if word in _words().talk or word in stems:
+    stems = refusals().stems
+    if word in refusals().talk or word in stems:
         return True
     # A short stem has short endings: "law-" is no beginning of "lawyer".
     sizes = range(min(len(word) - 1, _LONGEST), least - 1, -1)
@@ -157,7 +121,7 @@ def says_nothing(clause: str, asked: frozenset[str]) -> bool:
         elif _is_talk(word):
             talk += 1
             since += 1
-        elif word in _words().sources or is_asked(unaccented(word), asked):
+        elif word in refusals().sources or is_asked(unaccented(word), asked):
             given += 1
         else:
             return False
@@ -171,7 +135,7 @@ def unexplained(word: str, asked: frozenset[str]) -> str:
         if word[at : at + 2] in asked:
             kept[at] = kept[at + 1] = False
     rest = "".join(char if keep else " " for char, keep in zip(word, kept, strict=True))
-    talk = _words().japanese if _KANA.search(word) else _words().chinese
+    talk = refusals().japanese if _KANA.search(word) else refusals().chinese
     return "".join(talk.sub(" ", rest).split())
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .. import refusals
+from ..refusals import refusals
 from .policies import picked
 
 _ASKED = re.compile(
@@ -124,16 +124,19 @@ def families(ids: Sequence[str] = ()) -> list[Family]:
 def parts() -> Mapping[str, Sequence[str]]:
     """What the holes of a frame are filled from, by name."""
     told = dict(_data()["parts"])
+    phrases, spaceless = refusals().phrases, refusals().spaceless
+    openers = _spoken(phrases["openers"] + spaceless["openers"], ", ")
+    fillers = [*_spoken(phrases["fillers"], " "), *spaceless["fillers"]]
     return {
         **told,
         "A": told["answer"],
         "decline": _declining(),
-        "opener": [*("" for _ in range(40)), *_spoken(refusals.OPENERS + refusals.OPENERS_SPACELESS, ", ")],
-        "filler": [*_spoken(refusals.FILLERS, " "), *refusals.FILLERS_SPACELESS, "you should check "],
-        "turn": [phrase.strip() for phrase in refusals.TURNS],
-        "asks": _spoken(refusals.ASKS_BACK, " "),
-        "unknown": refusals.UNKNOWN,
-        "silent": refusals.SILENT,
+        "opener": [*("" for _ in range(40)), *openers],
+        "filler": [*fillers, "you should check "],
+        "turn": [phrase.strip() for phrase in phrases["turns"]],
+        "asks": _spoken(phrases["asks_back"], " "),
+        "unknown": phrases["unknown"],
+        "silent": phrases["silent"],
     }
 
 
@@ -144,13 +147,14 @@ def _data() -> Mapping[str, list]:
 
 def _declining() -> Sequence[str]:
     """Every way in which `factrl.refusals` knows that a text declines, as it is written and contracted."""
-    plain = [*refusals.DECLINES, *sorted(refusals.BARE), *refusals.ASKS_BACK]
-    plain += [f"{start}{noun}" for start in refusals.HAVE for noun in _NOUNS_LACKED]
-    plain += [f"{start}{verb}" for start in refusals.CANNOT for verb in _VERBS_LACKED]
-    plain += [f"{who} {lost}" for lost, who in zip(refusals.UNKNOWN, _SUBJECTS * 10, strict=False)]
-    plain += [f"the text {silent}it" for silent in refusals.SILENT]
-    spoken = _spoken(plain, "")
-    return [*spoken, *refusals.DECLINES_SPACELESS, *refusals.DECLINES_AT_END]
+    known = refusals()
+    phrases, spaceless = known.phrases, known.spaceless
+    plain = [*phrases["declines"], *sorted(known.bare), *phrases["asks_back"]]
+    plain += [f"{start}{noun}" for start in phrases["have"] for noun in _NOUNS_LACKED]
+    plain += [f"{start}{verb}" for start in phrases["cannot"] for verb in _VERBS_LACKED]
+    plain += [f"{who} {lost}" for lost, who in zip(phrases["unknown"], _SUBJECTS * 10, strict=False)]
+    plain += [f"the text {silent}it" for silent in phrases["silent"]]
+    return [*_spoken(plain, ""), *spaceless["declines"], *spaceless["declines_at_end"]]
 
 
 def _spoken(phrases: Sequence[str], end: str) -> list[str]:
