@@ -1,8 +1,6 @@
-"""English verbs and their forms, as data: what the rules of `factrl.extract.clauses` may take for a verb.
+"""English verbs and their forms, as data, by which `won` and `win` are one word where claims are compared.
 
-Chosen by hand for what texts say of people, places, works and organisations.  A verb that is not listed is
-not seen, and a sentence whose verb is not seen is kept whole, so a missing verb costs a split and never
-makes a wrong one.
+Chosen by hand for what texts say of people, places, works and organisations.
 """
 
 from __future__ import annotations
@@ -109,9 +107,8 @@ MODAL = word_set(
     "will would can could may might must shall should cannot won't wouldn't can't couldn't shouldn't mustn't"
 )
 AUXILIARY = BE | HAVE | DO | MODAL
-NEGATIVE = word_set("not never no nor neither none nobody nothing hardly barely scarcely rarely without") | {
-    word for word in AUXILIARY if word.endswith("n't")
-} | {"cannot"}  # fmt: skip
+
+_DOUBLED = word_set("begin forget get hit put run set sit swim win dig spin bid")
 
 
 def _past(base: str) -> str:
@@ -143,140 +140,31 @@ def _ing(base: str) -> str:
     return base + "ing"
 
 
-def _forms() -> tuple[dict[str, str], frozenset[str], frozenset[str], frozenset[str], frozenset[str]]:
+def _forms() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
     lemma: dict[str, str] = {}
     past: set[str] = set()
-    participle: set[str] = set()
     third: set[str] = set()
-    bases: set[str] = set()
     irregular = [verb.split() for verb in " ".join(_IRREGULAR.split()).split("|")]
     kept = {verb[0] for verb in irregular}
     for base in _REGULAR.split():
         plain = base.rstrip("+")
-        bases.add(plain)
-        forms = [_third(base), _ing(base)] if plain in kept else [_third(base), _ing(base), _past(base)]
-        third.add(forms[0])
-        if plain not in kept:
-            past.add(forms[2])
-            participle.add(forms[2])
-        lemma.update(dict.fromkeys(forms, plain))
-    doubled = {
-        "begin",
-        "forget",
-        "get",
-        "hit",
-        "put",
-        "run",
-        "set",
-        "sit",
-        "swim",
-        "win",
-        "dig",
-        "spin",
-        "bid",
-    }
-    for base, preterite, perfect in irregular:
-        bases.add(base)
-        past.add(preterite)
-        participle.add(perfect)
         third.add(_third(base))
-        marked = base + "+" if base in doubled else base
-        lemma.update(dict.fromkeys((_third(base), _ing(marked), preterite, perfect), base))
+        forms = [_third(base), _ing(base)]
+        if plain not in kept:
+            past.add(_past(base))
+            forms.append(_past(base))
+        lemma.update(dict.fromkeys(forms, plain))
+    for base, preterite, perfect in irregular:
+        past.add(preterite)
+        third.add(_third(base))
+        forms = [_third(base), _ing(base + "+" if base in _DOUBLED else base), preterite, perfect]
+        lemma.update(dict.fromkeys(forms, base))
     lemma |= {"is": "be", "are": "be", "was": "be", "were": "be", "been": "be", "being": "be", "am": "be"}
     lemma |= {"has": "have", "had": "have", "having": "have", "does": "do", "did": "do", "done": "do"}
     lemma |= {"born": "bear", "learned": "learn", "burned": "burn", "dreamed": "dream", "spelled": "spell"}
     past |= {"learned", "burned", "dreamed", "spelled"}
-    participle |= {"learned", "burned", "spelled"}
-    not_past = {"borned", "spreads"}
-    return (
-        lemma,
-        frozenset(past - not_past),
-        frozenset(participle - not_past) | {"born", "been"},
-        frozenset(third),
-        frozenset(bases),
-    )
+    return lemma, frozenset(past), frozenset(third)
 
 
-LEMMA, PAST, PARTICIPLE, THIRD, BASE = _forms()
-"""Form -> base; past tense forms; past participles; third person forms; base forms."""
-
-PURE_PAST = PAST - PARTICIPLE
-"""Past forms that can be nothing else: `became`, `wrote`; `studied` could be a participle."""
-
-# Forms that are nouns or adjectives as often as verbs.
-NOUNISH = word_set(
-    """
-    plays works studies records leads stars roles features awards acts covers hosts runs tours needs claims
-    offers reports reviews releases attempts attacks changes charges credits debates debuts designs ends
-    exhibits experiences experiments exports fears films forces forms functions funds grades grants guides
-    heads hires houses honors honours impacts imports increases influences interviews invites issues joins
-    journeys judges jumps knights labels lands lectures licenses links lists loves marches marks masters
-    measures medals mentions mixes models moves murders names notes numbers offers orders owns passes patents
-    patrols photographs pioneers places plans plants positions posts practices presses processes programs
-    promises proposes protests pushes questions raids ranges ranks rates reforms regards registers remains
-    remixes repeats requests rescues results retreats returns rewards rivals rises rules sails samples
-    schedules schemes scores scouts seats sentences shapes shares shifts ships shows signals signs skates
-    sounds spans spots stages starts states stations stays steps stops struggles styles supplies supports
-    surfaces surveys switches targets teams tops traces trades trains transfers transports travels treats
-    triggers tries turns tutors uses values ventures views visits voices volunteers votes vows walks wants
-    watches welcomes witnesses wonders worries wounds yields battles borders branches broadcasts campaigns
-    captures cares causes centres chairs challenges champions charts clashes climbs closes coaches collapses
-    commands comments commissions contacts contests contracts controls dates deals declines defeats defects
-    demands desires displays disputes documents doubts drafts drops finds fights falls feeds flies gets goes
-    hits holds keeps lays leaves lies makes means meets pays puts reads rides rings sees sells sends sets
-    shakes shoots sits sleeps speaks spends spins splits spreads stands strikes swims takes thinks throws
-    wins draws drinks drives eats feels hangs bids binds breaks breeds builds buys catches
-    """
-) - word_set(
-    "makes goes gets keeps holds takes wins leaves meets owns joins proposes invites remains lies stands"
-)
-
-# After "was built in 1900 and", these go on in the passive even without "by": "… and named after him".
-PASSIVE = word_set(
-    """
-    diagnosed nicknamed titled relegated re-elected reelected reappointed eliminated lauded syndicated raised
-    named educated buried founded established acquired known considered used published produced directed
-    distributed released built located based nominated inducted elected appointed awarded interred killed
-    injured arrested convicted sentenced exiled executed promoted transferred drafted traded selected
-    knighted ordained crowned adopted recognised recognized honoured honored praised criticised criticized
-    replaced demolished destroyed renamed converted inspired influenced developed designed designated
-    dedicated classified listed described imprisoned deposed assassinated murdered captured defeated called
-    dubbed hailed credited commissioned consecrated baptised baptized christened reared brought given made
-    written sold set held kept sent seen shown taken chosen born admitted accepted assigned hired signed cast
-    featured included invited incorporated opened completed constructed restored translated adapted edited
-    performed recorded exhibited displayed played shot filmed
-    """
-) - word_set("played performed opened completed signed featured")
-
-# After a passive, these start anew with the subject as the one who acts: "was born in Rome and moved".
-ACTIVE = word_set(
-    """
-    died moved lived worked served graduated returned retired resigned emigrated immigrated migrated settled
-    resided studied taught played performed appeared starred debuted competed participated travelled traveled
-    arrived remained stayed continued emerged attended joined entered received earned gained achieved reached
-    obtained won lost spent began started went came became grew rose fell led ran wrote spoke sang fought
-    toured collaborated contributed specialised specialized practised practiced majored dealt enrolled
-    enlisted lectured succeeded campaigned belonged consisted existed occurred learned learnt decided
-    attempted wanted tried refused agreed managed sought hoped planned pursued hosted coached co-founded
-    co-wrote authored scored happened survived surrendered escaped fled relocated married had has is was are
-    were got lay sat stood
-    """
-)
-
-# Verbs of saying and thinking: what follows belongs to who says it.
-SAYING = word_set(
-    """
-    say think believe claim argue state report suggest announce tell assert insist deny allege declare
-    propose predict warn admit acknowledge conclude feel hope fear doubt wonder suppose assume expect imply
-    maintain estimate speculate note observe explain reveal promise agree know understand hear find show
-    demonstrate prove mean indicate confirm recommend advise demand request ask require
-    """
-)
-
-# What happens once, at one place and one time, so that place and time can be stated apart.
-EVENTS = word_set(
-    """
-    born died founded established formed built created incorporated buried executed assassinated killed
-    murdered baptised baptized interred married wed drowned perished constructed
-    """
-)
+LEMMA, PAST, THIRD = _forms()
+"""Form -> base; past tense forms; third person forms."""
