@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
 from ..llm import connect, preflight
