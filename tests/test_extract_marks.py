@@ -180,15 +180,9 @@ NOT_SELF = [
 
 
 @pytest.mark.security("S10")
-@pytest.mark.parametrize("text", SELF)
-def test_what_speaks_of_itself(text: str) -> None:
-    assert why_not(text) == "self"
-
-
-@pytest.mark.security("S10")
-@pytest.mark.parametrize("text", NOT_SELF)
-def test_what_speaks_of_the_world(text: str) -> None:
-    assert why_not(text) is None
+def test_what_speaks_of_itself_is_told_from_what_speaks_of_the_world() -> None:
+    assert {text: why_not(text) for text in SELF} == dict.fromkeys(SELF, "self")
+    assert {text: why_not(text) for text in NOT_SELF} == dict.fromkeys(NOT_SELF)
 
 
 def test_graders_may_be_the_subject() -> None:
@@ -257,14 +251,9 @@ VERIFIABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", UNVERIFIABLE)
-def test_what_cannot_be_checked(text: str) -> None:
-    assert why_not(text) == "unverifiable"
-
-
-@pytest.mark.parametrize("text", VERIFIABLE)
-def test_what_can_be_checked(text: str) -> None:
-    assert why_not(text) is None
+def test_what_cannot_be_checked_is_told_from_what_can() -> None:
+    assert {text: why_not(text) for text in UNVERIFIABLE} == dict.fromkeys(UNVERIFIABLE, "unverifiable")
+    assert {text: why_not(text) for text in VERIFIABLE} == dict.fromkeys(VERIFIABLE)
 
 
 @given(st.text(max_size=200), st.text(max_size=50))

@@ -10,13 +10,13 @@ import factrl as fx
 from factrl import guards
 from factrl.abstention import abstains
 from factrl.errors import Unscored
-from factrl.extract import ClauseClaims
+from factrl.extract import SentenceClaims
 from factrl.stress import oracle_setup, run_battery
 from factrl.text import think_answer
 from factrl.types import Claim, Completion, Score
 from factrl.verifier.report import Check, Report
 
-EXTRACT = ClauseClaims()
+EXTRACT = SentenceClaims()
 CURIE = "Marie Curie"
 
 

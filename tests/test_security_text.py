@@ -31,7 +31,7 @@ from factrl.config import dump_toml, load_settings
 from factrl.cove import read_questions
 from factrl.errors import Unscored
 from factrl.escape import attribute, cell, linked, markup, one_line, visible
-from factrl.extract import ClauseClaims, SentenceClaims
+from factrl.extract import SentenceClaims
 from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM
 from factrl.quoting import broken, forges, quoted_message
@@ -63,7 +63,7 @@ def test_no_master_key_is_an_answer_to_any_of_200_questions() -> None:
 
 @pytest.mark.security("S01")
 def test_no_master_key_is_a_claim() -> None:
-    claims = {key: [one.text for one in ClauseClaims()(key, "") if one.skip is None] for key in MASTER_KEYS}
+    claims = {key: [one.text for one in SentenceClaims()(key, "") if one.skip is None] for key in MASTER_KEYS}
     assert not {key: found for key, found in claims.items() if found}
 
 
@@ -322,7 +322,6 @@ INSIDE = [
     "''",
 ]
 READERS: dict[str, Callable[[str], object]] = {
-    "clauses": ClauseClaims(),
     "sentences": SentenceClaims(),
     "questions of a plan": read_plan,
     "result of a calculation": lambda text: final_result(text, number=True),
@@ -415,7 +414,7 @@ def test_noise_does_not_make_a_claim_new() -> None:
 
     noise = ["\u200b" * n + "\u00ad" * (n % 7) for n in range(64)]
     texts = [f"Paris is {hidden}the capital{hidden} of France. {hidden}" for hidden in noise]
-    verifier = Verifier(ClauseClaims(), None, Judge())  # type: ignore[arg-type]
+    verifier = Verifier(SentenceClaims(), None, Judge())  # type: ignore[arg-type]
     reports = verifier.batch(texts, ["Where?"] * 64, evidence=[["Paris is the capital of France."]] * 64)
     assert {report.precision for report in reports} == {1.0}
     assert len(asked) == 1, asked[:3]

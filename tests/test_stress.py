@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.extract import ClauseClaims
+from factrl.extract import SentenceClaims
 from factrl.forms import form_of, length_of
 from factrl.journal import Journal
 from factrl.papers import load_paper, load_reward
@@ -118,7 +118,7 @@ def test_a_reward_is_written_to_in_the_form_that_it_reads(own: Path) -> None:
 @pytest.mark.parametrize("p", prompts().values(), ids=lambda p: p.id)
 def test_the_table_knows_what_is_true_also_in_a_text(p) -> None:  # type: ignore[no-untyped-def]
     def labels(texts: Sequence[str]) -> list[str]:
-        claims = ClauseClaims()(" ".join(texts), p.question, p.Topic)
+        claims = SentenceClaims()(" ".join(texts), p.question, p.Topic)
         return [fact_table().label(claim.text) for claim in claims if claim.skip is None]
 
     assert labels(p.true) == ["supported"] * 12

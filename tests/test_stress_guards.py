@@ -17,7 +17,7 @@ import pytest
 from factrl import grading, quoting
 from factrl.abstention import abstains
 from factrl.errors import LLMError
-from factrl.extract import clauses
+from factrl.extract import whole
 from factrl.grading import Grader
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward, robust
@@ -138,7 +138,7 @@ GUARDS = {
     "length before the judge": Guard("the judge gets any length", _no_length, ("D26",), Fragile),
     "marks of claims": Guard(
         "repeats, the question, remarks on itself are claims",
-        _patched(clauses, "mark", lambda claims, question="": list(claims)),
+        _patched(whole, "mark", lambda claims, question="": list(claims)),
         (),
     ),
 }

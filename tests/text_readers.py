@@ -41,10 +41,8 @@ from factrl.cove import read_questions
 from factrl.data import render_prompt
 from factrl.detect import reading
 from factrl.errors import Unscored
-from factrl.extract import ClauseClaims, LLMClaims, SentenceClaims, marks, replies, statements, tokens
+from factrl.extract import LLMClaims, SentenceClaims, marks, replies, statements
 from factrl.extract.attribution import unwrapped
-from factrl.extract.clauses import named
-from factrl.extract.lives import life_dates
 from factrl.extract.spans import Places
 from factrl.grading import read_verdict
 from factrl.judges import LLMJudge, overlap
@@ -70,7 +68,7 @@ Reader = Callable[[str], object]
 PACKAGE = Path(factrl.__file__).parent
 QUESTION = "Where was Marie Curie born?"
 FACT = "Marie Curie was born in Warsaw in 1867."
-EXTRACT = ClauseClaims()
+EXTRACT = SentenceClaims()
 CHOICES = readers.with_choices(Example(QUESTION), ["Ulm", "Bern"], [1, 0])
 
 
@@ -207,9 +205,7 @@ READERS: dict[str, Reader] = {
     "escape.linked": escape.linked,
     "escape.cell": escape.cell,
     "extract.attribution.unwrapped": unwrapped,
-    "extract.clauses.ClauseClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
-    "extract.clauses.named": named,
-    "extract.lives.life_dates": life_dates,
+    "extract.whole.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "extract.llm.LLMClaims.__call__": _extracted,
     "extract.marks.normalised": marks.normalised,
     "extract.marks.content_words": marks.content_words,
@@ -219,8 +215,6 @@ READERS: dict[str, Reader] = {
     "extract.replies.read_facts": replies.read_facts,
     "extract.spans.Places.claim": _placed,
     "extract.statements.statements": statements.statements,
-    "extract.tokens.tokens": tokens.tokens,
-    "extract.whole.SentenceClaims.__call__": SentenceClaims(),
     "grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
     "guards.coverage": lambda raw: guards.coverage(raw, [Claim(FACT, 0, 9)]),

@@ -1,7 +1,7 @@
 """Guards against cheating, as pieces for a reward of your own; `robust` shows some of them composed.
 
     from factrl import guards
-    claims = ClauseClaims()(text, example.question, example.topic)
+    claims = SentenceClaims()(text, example.question, example.topic)
     again = guards.repeats(claims, about=example.question)
     read = guards.coverage(text, claims)
 

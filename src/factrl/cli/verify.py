@@ -9,9 +9,10 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
 from ..llm import connect, preflight
@@ -20,7 +21,6 @@ from .options import Verbs, add_verb, at_least_one, check_place
 from .terminal import complain, say, tell
 
 if TYPE_CHECKING:
-    from ..cache import Store
     from ..openai_compatible import OpenAICompatible
     from ..verifier import Report, Verifier
 
@@ -86,26 +86,6 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    _check(args)
-    text = _text(args.text)
-    if not text.strip():
-        raise ConfigError("the text is empty; give it as an argument, name a file, or pipe it in")
-    verifier = _open(args)
-    try:
-        with _Watch() as watch:
-            report = verifier(text, args.question, topic=args.topic, watch=watch)
-    except Unscored as error:
-        raise TooManyMasked(f"the text could not be checked: {error}") from error
-    written = _write(report, args)
-    if args.json:
-        say(json.dumps(_document(report, args.recall_at), indent=2))
-    elif report.failure is None and not report.floored:
-        _show("\n".join([str(report), *_recall(report, args.recall_at)]))
-    return _code(report, verifier, written)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """What is missing or cannot be written, before anything is read or paid for."""
     if not args.docs and args.index is None and args.web is None:
         raise ConfigError(
             "no evidence to check the text against; name files with --docs, an index with --index or a "
@@ -113,6 +93,26 @@ def _check(args: argparse.Namespace) -> None:
         )
     if args.html is not None:
         check_place("--html", Path(args.html))
+    text = _text(args.text)
+    if not text.strip():
+        raise ConfigError("the text is empty; give it as an argument, name a file, or pipe it in")
+    verifier = _open(args)
+    try:
+        with ExitStack() as stack:
+            report = verifier(text, args.question, topic=args.topic, watch=_watch(stack))
+    except Unscored as error:
+        raise TooManyMasked(f"the text could not be checked: {error}") from error
+    written, more = _write(report, args), _more(report, args.recall_at)
+    if args.json:
+        ends = {name: {"low": low, "high": high} for name, (low, high) in more.items()}
+        say(json.dumps({**report.to_json(), **ends}, indent=2))
+    elif report.failure is None and not report.floored:
+        lines = [
+            f"{name} = {low:.2f}" if low == high else f"{name} = between {low:.2f} and {high:.2f}"
+            for name, (low, high) in more.items()
+        ]
+        _show("\n".join([str(report), *lines]))
+    return _code(report, verifier, written)
 
 
 def _code(report: Report, verifier: Verifier, written: bool) -> int:
@@ -182,6 +182,8 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def _open(args: argparse.Namespace) -> Verifier:
+    from ..cache import Store
+    from ..models import cache_folder
     from ..verifier.presets import open_verifier
 
     verifier = open_verifier(
@@ -194,7 +196,7 @@ def _open(args: argparse.Namespace) -> Verifier:
         k=args.k,
         max_claims=args.max_claims,
         max_chars=args.max_chars,
-        store=None if args.no_cache else _store(),
+        store=None if args.no_cache else Store(cache_folder() / "verdicts.db"),
     )
     if verifier.judge.weak and args.judge != "weak":
         tell(_NO_MODEL)
@@ -219,31 +221,18 @@ def _server(spec: str) -> OpenAICompatible:
     return llm
 
 
-def _store() -> Store:
-    from ..cache import Store
-    from ..models import cache_folder
-
-    return Store(cache_folder() / "verdicts.db")
-
-
-class _Watch:
+def _watch(stack: ExitStack) -> Callable[[int, int], None]:
     """A progress bar on stderr, once checking takes longer than a moment."""
+    started = time.monotonic()
+    bars: list[Progress] = []
 
-    def __init__(self) -> None:
-        self._stack, self._started = ExitStack(), time.monotonic()
-        self._bar: Progress | None = None
+    def watch(done: int, total: int) -> None:
+        if not bars and done < total and time.monotonic() - started > _QUIET:
+            bars.append(stack.enter_context(Progress("verify", total)))
+        for bar in bars:
+            bar.advance(done - bar.done)
 
-    def __enter__(self) -> _Watch:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._bar is None and done < total and time.monotonic() - self._started > _QUIET:
-            self._bar = self._stack.enter_context(Progress("verify", total))
-        if self._bar is not None:
-            self._bar.advance(done - self._bar.done)
+    return watch
 
 
 # What comes of it
@@ -269,21 +258,6 @@ def _more(report: Report, k: int | None) -> dict[str, tuple[float, float]]:
     if k is None or report.failure is not None or not report.claims:
         return {}
     return {f"{name}@{k}": report.bounds(score, k) for name, score in (("recall", "recall"), ("F1", "f1"))}
-
-
-def _document(report: Report, k: int | None) -> dict[str, Any]:
-    more = _more(report, k).items()
-    return {
-        **report.to_json(),
-        **{name: dict(zip(("low", "high"), ends, strict=True)) for name, ends in more},
-    }
-
-
-def _recall(report: Report, k: int | None) -> list[str]:
-    return [
-        f"{name} = {low:.2f}" if low == high else f"{name} = between {low:.2f} and {high:.2f}"
-        for name, (low, high) in _more(report, k).items()
-    ]
 
 
 def _show(text: str) -> None:

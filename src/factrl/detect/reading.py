@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..abstention import abstains
 from ..answers import is_contentless
-from ..extract import ClauseClaims
+from ..extract import SentenceClaims
 from ..guards import coverage, relevant, repeats
 from ..text import clean, tag
 from ..types import Example, Result
@@ -66,7 +66,7 @@ class Reading:
     unextracted: float | None = None
 
 
-_extract = ClauseClaims()
+_extract = SentenceClaims()
 
 
 def read(example: Example, text: str, result: Result, prefill: str = "", *, claims: bool = True) -> Reading:

@@ -1,8 +1,8 @@
 """Extractors: from a text to the claims that it makes, each with the stretch of the text that makes it.
 
-An extractor is anything that can be called with a text.  Here are three: `SentenceClaims` (a sentence is a
-claim), `ClauseClaims` (atomic claims by rule) and `LLMClaims` (atomic claims by a language model).  What they
-return is marked: a claim with `skip` is in the text but not to be judged (`factrl.extract.marks`).
+An extractor is anything that can be called with a text.  Here are two: `SentenceClaims` (a sentence is a
+claim) and `LLMClaims` (atomic claims by a language model).  What they return is marked: a claim with `skip`
+is in the text but not to be judged (`factrl.extract.marks`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from factrl.extract.clauses import ClauseClaims
 from factrl.extract.llm import LLMClaims
 from factrl.extract.whole import SentenceClaims
 from factrl.types import Claim
 
-__all__ = ["ClauseClaims", "Extractor", "LLMClaims", "SentenceClaims"]
+__all__ = ["Extractor", "LLMClaims", "SentenceClaims"]
 
 
 class Extractor(Protocol):

@@ -18,15 +18,18 @@ from functools import lru_cache
 
 from factrl.abstention import stance
 from factrl.answers import is_contentless
-from factrl.extract.verbs import AUXILIARY, LEMMA, PAST, THIRD
 from factrl.extract.words import (
     ARTICLES,
+    AUXILIARY,
     DETERMINERS,
     IMPERATIVES,
     INTENSIFIERS,
+    LEMMA,
     OBJECTS,
     OPINIONS,
+    PAST,
     STOPWORDS,
+    THIRD,
     word_set,
 )
 from factrl.quoting import forges

@@ -6,14 +6,15 @@ claim counts only when its words are in the text (reliability, C1 rule 4).
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from factrl.extract.marks import content_words
 from factrl.extract.statements import Statement
-from factrl.extract.tokens import tokens
 from factrl.types import Claim
 
+_WORD = re.compile(r"\d[\w.,:%°'’–/-]*|[^\W\d_][\w.'’/&-]*|\S")
 _PLACES = 100  # units in which a word is looked for; one that stands in more tells no place from another
 _SHARE = 0.5
 """Share of the content words of a claim that must stand in the text or in what was asked."""
@@ -75,7 +76,9 @@ class Places:
 def _first_to_last(text: str) -> dict[str, tuple[int, int]]:
     """For each content word where it first begins and where it last ends."""
     spans: dict[str, tuple[int, int]] = {}
-    for token in tokens(text):
-        for word in content_words(token.text):
-            spans[word] = spans.get(word, (token.start,))[0], token.end
+    for match in _WORD.finditer(text):
+        token = match[0].rstrip(".,:;'’–-/&") or match[0]
+        start, end = match.start(), match.start() + len(token)
+        for word in content_words(token):
+            spans[word] = spans.get(word, (start,))[0], end
     return spans

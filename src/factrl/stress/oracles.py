@@ -20,7 +20,7 @@ from typing import Any
 
 from ..answers import final_answer, normalize_answer
 from ..checklist import Checklist, Item
-from ..extract import ClauseClaims
+from ..extract import SentenceClaims
 from ..extract.attribution import unwrapped
 from ..extract.marks import content_words, normalised
 from ..grading import Grader, reasoning_judge
@@ -92,7 +92,7 @@ class FactTable:
         return [(c.text, self.label(c.text)) for c in claims if c.skip in (None, "question")]
 
     def _claims(self, statements: Any) -> frozenset[str]:
-        extract = ClauseClaims()
+        extract = SentenceClaims()
         found: set[str] = set()
         for text, p in statements:
             question, topic = (p.question, p.Topic) if p is not None else ("", "")
@@ -136,13 +136,13 @@ def fact_table() -> FactTable:
 
 
 def read_claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
-    """The claims of `ClauseClaims`, found once for the judges and raters that look at one text in turn."""
+    """The sentences of a text, found once for the judges and raters that look at one text in turn."""
     return list(_found(text, question, topic))
 
 
 @lru_cache(maxsize=256)
 def _found(text: str, question: str, topic: str) -> tuple[Claim, ...]:
-    return tuple(ClauseClaims()(text, question, topic))
+    return tuple(SentenceClaims()(text, question, topic))
 
 
 class OracleJudge:

@@ -18,7 +18,7 @@ from typing import Any
 from ..cache import Store
 from ..cached_llm import CachedLLM
 from ..errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
-from ..extract import ClauseClaims, Extractor, LLMClaims, SentenceClaims
+from ..extract import Extractor, LLMClaims, SentenceClaims
 from ..extract.replies import read_facts
 from ..judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from ..llm import LLM, Reply, connect
@@ -170,7 +170,7 @@ def _local(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
     if llm is not None:
         judge = asked.judge_or(lambda: LLMJudge(llm, controls=asked.controls))
         return asked.claims(llm, "factscore"), judge, {}
-    return ClauseClaims(), asked.judge_or(_best_here), {}
+    return SentenceClaims(), asked.judge_or(_best_here), {}
 
 
 def _factscore(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
