@@ -51,8 +51,6 @@ wheel: ## the wheel, in dist/; and a text checked with it in a new environment w
 
 bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/step.py 2
-	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/overlap.py --rounds 2
-	$(VENV)/bin/python benchmarks/scaling.py
 	$(VENV)/bin/python benchmarks/engine.py --rounds 2 --veriscore-venv $(VENV)-veriscore
 	$(VENV)/bin/python benchmarks/savings.py --rounds 1 --claims 0
 	$(VENV)/bin/python benchmarks/lab.py

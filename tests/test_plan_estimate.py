@@ -10,8 +10,7 @@ import pytest
 
 from factrl.cli import main
 from factrl.plan import Plan, make_plan, run_settings
-from factrl.plan_estimate import Measured, estimate
-from factrl.spending import Spent
+from factrl.plan_estimate import estimate
 
 QWEN = {
     "model_type": "qwen2",
@@ -25,7 +24,6 @@ QWEN = {
 }
 PRICES = ["judge.price_in=1.0", "judge.price_out=2.0"]
 SERVER = "judge.url=http://localhost:1/v1#judge"
-BATCH = Measured("a machine", 9.0, 6.0, 2.0, 8, 1, 800, 400, Spent(4, 2000, 100), None)
 
 
 @pytest.fixture(autouse=True)
@@ -57,51 +55,30 @@ def test_both_sets_are_read_in_the_subset_that_is_named(monkeypatch: pytest.Monk
     assert asked == [(name, "train", subset), (name, "test", subset)]
 
 
-def test_without_a_measurement_the_recipe_bounds_what_it_can() -> None:
+def test_the_recipe_bounds_what_it_can() -> None:
     held_out = ["data.eval=q.jsonl", "train.eval_steps=2"]
     lines = estimate(plan(SERVER, *PRICES, *held_out))
     # 40 completions, and 3 x 10 answers that the evaluation grades and the reward scores
-    assert lines["calls"] == "100 of the judge [recipe, at most]"
-    assert "about 170 read, at most 2,000 written [recipe]" in lines["tokens"]
-    assert "51,200 written [recipe, at most]" in lines["tokens"]  # 100 replies of 512 tokens
-    assert lines["cost"].endswith("for the judge [recipe, at most]")
+    assert lines["calls"] == "100 of the judge, at most"
+    assert "about 170 read, at most 2,000 written" in lines["tokens"]
+    assert "51,200 written, at most" in lines["tokens"]  # 100 replies of 512 tokens
     read = int(lines["tokens"].split("judge: ")[1].split()[0].replace(",", ""))
-    assert lines["cost"].startswith(f"${(read + 2 * 51_200) / 1e6:.4g} ")
-    assert "on each GPU [formula, " in lines["memory"]
+    assert lines["cost"] == f"${(read + 2 * 51_200) / 1e6:.4g} for the judge, at most"
+    assert "on each GPU (" in lines["memory"]
     assert "weights 1.98 GB, gradients 1.98 GB, optimizer 3.95 GB" in lines["memory"]
-    assert lines["hours"].startswith("unknown: add --measure")
-
-
-def test_a_measurement_is_scaled_to_the_run() -> None:
-    lines = estimate(plan(SERVER, *PRICES, "run.max_cost=3"), BATCH)
-    assert lines["calls"] == "20 of the judge [measured on 8 completions]"
-    policy, _, judge = lines["tokens"].partition("; judge: ")
-    assert policy == "policy: 4,000 read, 2,000 written, 50 a completion [measured on 8]"
-    assert judge == "10,000 read, 500 written [measured on 8 completions]"
-    assert lines["cost"] == (
-        "$0.011 for the judge [measured on 8 completions]; the run stops before $3 [recipe]"
-    )
-    assert lines["hours"].startswith("0.0125 for 5 batches of 9 s")
-    assert "generating 6 s, rewards 2 s" in lines["hours"]
-    assert "1 of 8 masked" in lines["hours"]
-
-
-def test_steps_that_share_a_batch_are_counted_once() -> None:
-    assert "for 5 batches of 9 s" in estimate(plan(SERVER, "train.num_iterations=2"), BATCH)["hours"]
 
 
 def test_no_price_is_invented() -> None:
-    for measured in (None, BATCH):
-        lines = estimate(plan(SERVER), measured)
-        assert lines["cost"].startswith("no price set: judge.price_in and judge.price_out")
-        assert "judge: " in lines["tokens"]
+    lines = estimate(plan(SERVER))
+    assert lines["cost"].startswith("no price set: judge.price_in and judge.price_out")
+    assert "judge: " in lines["tokens"]
 
 
 @pytest.mark.parametrize(
     ("words", "calls", "cost"),
     [
-        ([], "0 of a server: the judge is none [recipe]", "$0 for the judge [recipe]"),
-        (["judge.url=local"], "0 of a server: the judge is in this process [recipe]", "$0 for the judge"),
+        ([], "0 of a server: the judge is none", "$0 for the judge"),
+        (["judge.url=local"], "0 of a server: the judge is in this process", "$0 for the judge"),
     ],
 )
 def test_a_judge_that_is_no_server_costs_nothing(words: list[str], calls: str, cost: str) -> None:
@@ -110,27 +87,12 @@ def test_a_judge_that_is_no_server_costs_nothing(words: list[str], calls: str, c
     assert lines["cost"].startswith(cost)
 
 
-def test_what_only_claims_decide_is_unknown_and_says_what_tells() -> None:
-    batch = ["train.micro_batch_size=8", "train.steps=5"]
-    lines = estimate(plan(SERVER, *PRICES, *batch, paper="knowrl"))
-    assert lines["calls"].startswith("unknown: as many as the completions make claims; --measure")
+def test_what_only_claims_or_the_model_decide_is_unknown() -> None:
+    model = ["model.name=no-such/model", "train.micro_batch_size=8", "train.steps=5"]
+    lines = estimate(plan(SERVER, *PRICES, *model, paper="knowrl"))
+    assert lines["calls"] == lines["cost"] == "unknown: as many as the completions make claims"
     assert "judge: unknown" in lines["tokens"]
-    assert lines["cost"].startswith("unknown: --measure")
-    assert "20 of the judge [measured" in estimate(plan(SERVER, *batch, paper="knowrl"), BATCH)["calls"]
-
-
-def test_why_nothing_was_measured_is_told() -> None:
-    lines = estimate(plan("model.name=no-such/model"), why_not="the model cannot be loaded")
-    assert lines["hours"] == "unknown: the model cannot be loaded"
     assert lines["memory"] == "unknown: no-such/model is not on this machine, so its size is not known"
-
-
-def test_a_peak_that_was_measured_stands_beside_the_formula() -> None:
-    from dataclasses import replace
-
-    told = estimate(plan(), replace(BATCH, peak=12_300_000_000))["memory"]
-    assert told.startswith("12.3 GB at most [measured]; ")
-    assert "[formula" in told
 
 
 def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,8 +101,8 @@ def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.Cap
     assert main(["train", *words, *PRICES, "--max-cost", "2.5", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     told = dict(line.split(maxsplit=1) for line in err.splitlines())
-    assert {"calls", "tokens", "cost", "memory", "hours"} < told.keys()
-    assert told["cost"].endswith("the run stops before $2.5 [recipe]")
+    assert {"calls", "tokens", "cost", "memory"} < told.keys()
+    assert told["cost"].endswith("the run stops before $2.5")
     Path("again.toml").write_text(out, encoding="utf-8")
     assert run_settings("again.toml", []).run.max_cost == 2.5
     Path("again.toml").unlink()
@@ -150,16 +112,14 @@ def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.Cap
 def test_verls_dry_run_has_what_it_can_tell(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["truthrl", "--model", "model", "--data", "q.jsonl", "train.prompts_per_step=2", SERVER]
     assert main(["train", *words, "--engine", "verl", "--dry-run"]) == 0
-    assert "calls     80 of the judge [recipe, at most]\n" in capsys.readouterr().err
+    assert "calls     80 of the judge, at most\n" in capsys.readouterr().err
     assert main(["train", *words, *PRICES, "--engine", "verl", "--dry-run", "--max-cost", "1"]) == 2
     assert "run.max_cost = 1.0 has no counterpart in verl" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--measure"], ["--measure", "--dry-run", "--engine", "verl"]])
-def test_a_measurement_belongs_to_a_dry_run(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["truthrl", "--model", "model", "--data", "q.jsonl", "train.prompts_per_step=2"]
-    assert main(["train", *told, *words]) == 2
-    assert "--measure needs --dry-run, and --engine trl" in capsys.readouterr().err
+def test_measuring_is_gone_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "truthrl", "--model", "model", "--data", "q.jsonl", "--dry-run", "--measure"]) == 2
+    assert "--measure is gone since 0.2: one step of a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", ["colocate", "server"])
@@ -186,4 +146,4 @@ def test_where_the_vllm_server_is_needs_a_server(capsys: pytest.CaptureFixture[s
     assert main(["train", *words, url, "train.use_vllm=true"]) == 2
     assert "train.vllm_server_base_url is asked only with" in capsys.readouterr().err
     assert main(["train", *words, url, "train.use_vllm=true", "train.vllm_mode=server"]) == 0
-    assert ", vLLM elsewhere [formula" in capsys.readouterr().err
+    assert ", vLLM elsewhere (" in capsys.readouterr().err

@@ -1,8 +1,7 @@
-"""A run that stops before its judge costs too much, goes on when it may, and is measured without a trace."""
+"""A run that stops before its judge costs too much, and goes on when it may."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,36 +99,3 @@ def test_without_a_cap_the_account_is_kept_all_the_same(
 ) -> None:
     assert train("--steps", "2") == 0
     assert read_account(only_run()).total.calls == len(judge.requests)
-
-
-def test_a_measurement_counts_what_a_run_asks_and_leaves_no_trace(
-    train: Callable[..., int],
-    judge: FaultServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    assert train("--steps", "10", "--dry-run", "--measure") == 0
-    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().err.splitlines() if " " in line)
-    asked = len(judge.requests) - 1  # one of them is whether it is there
-    assert asked > 0
-    assert told["calls"] == f"{10 * asked:,} of the judge [measured on 4 completions]"
-    assert told["cost"] == f"${30 * asked:,.4g} for the judge [measured on 4 completions]"
-    assert "written" in told["tokens"]
-    assert "for 10 batches of " in told["hours"]
-    assert "[measured on CPU" in told["hours"]
-    assert list(scratch.iterdir()) == []
-    assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
-
-
-def test_where_the_model_cannot_be_had_the_recipe_is_what_there_is(
-    train: Callable[..., int], judge: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train("--dry-run", "--measure", "--model", "no-such/model") == 0
-    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().err.splitlines() if " " in line)
-    assert told["hours"].startswith("unknown: model.name = 'no-such/model' cannot be loaded")
-    assert told["calls"] == "16 of the judge [recipe, at most]"
-    assert judge.requests == []

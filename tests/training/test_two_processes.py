@@ -93,7 +93,6 @@ def run(model: str, folder: Path, loss: str, processes: int) -> dict[str, Any]:
         disable_tqdm=True,
         chat=False,
         shuffle_dataset=False,
-        overlap=processes > 1,  # alone, advantages would be known only when a micro-batch asks for them
     )
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     examples = [Example(f"where is {name} from ?") for name in ("ada", "bo", "cleo", "dan", "eve", "fay")]

@@ -57,6 +57,12 @@ _VERBS = (
 )
 
 
+# What 0.1 had, and what to do instead; CHANGELOG.md has the whole list, and commit 1b92e7e the code.
+GONE = {
+    "--measure": "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and spent.json",
+}
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong usage as any other mistake: one line, with the way to help."""
 
@@ -143,6 +149,8 @@ def _parse(
         raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
     if unknown or verb.startswith("-"):
         option = (unknown or words)[0].partition("=")[0]
+        if option in GONE:
+            raise ConfigError(f"{option} is gone since 0.2: {GONE[option]}")
         known = re.findall(r"--[a-z-]+", chosen.format_usage())
         chosen.error(f"unknown option {option!r}{nearest(option, known)}")
     return args

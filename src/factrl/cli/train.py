@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 from ..config import dump_toml
-from ..errors import ConfigError, MissingExtra, ModelError, SetupError, nearest
+from ..errors import ConfigError, SetupError, nearest
 from ..escape import one_line
 from ..plan import Plan, make_plan, run_settings
 from ..plan_estimate import estimate
@@ -44,7 +44,7 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
             "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
-            "  factrl train recipe.toml --dry-run --measure\n"
+            "  factrl train recipe.toml --dry-run\n"
             "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
             "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
             "  factrl train --resume runs/truthrl-20260101-120000\n"
@@ -92,11 +92,6 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         help="print the resolved settings, the plan and what it will take; train nothing, ask nobody",
     )
     parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="with --dry-run: train one batch in a scratch folder and estimate from it; the judge is asked",
-    )
-    parser.add_argument(
         "--max-cost",
         metavar="USD",
         help="stop, with a checkpoint, before the judge has cost more; needs judge.price_in and price_out",
@@ -105,15 +100,13 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
 
 def _train(args: argparse.Namespace) -> int:
     settings = run_settings(*_layers(args))
-    if args.measure and not (args.dry_run and args.engine == "trl"):
-        raise ConfigError("--measure needs --dry-run, and --engine trl")
     if args.engine == "verl":
         return train_with_verl(settings, dry_run=args.dry_run, words=args.verl)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
     plan = make_plan(settings, only_show=args.dry_run)
     if args.dry_run:
-        tell(_described(plan, measure=args.measure))
+        tell(_described(plan))
         say(dump_toml(plan.settings).rstrip())
         return 0
     needs_extra("train.quiet", "train").quiet_libraries()
@@ -176,7 +169,7 @@ def _settings_of_run(run: Path) -> Path:
     return run / "config.toml"
 
 
-def _described(plan: Plan, *, measure: bool = False) -> str:
+def _described(plan: Plan) -> str:
     told = plan.settings.train
     rules = "none: rules alone compare answers, so a paraphrase counts as wrong"
     judge = plan.settings.judge.url or (rules if "grade" in plan.reward.missing else "none")
@@ -193,18 +186,8 @@ def _described(plan: Plan, *, measure: bool = False) -> str:
     }
     if "verify" in plan.reward.missing:
         lines["claims"] = f"verifier {told_of.preset}, evidence: {source}"
-    lines |= _estimated(plan) if measure else estimate(plan)
+    lines |= estimate(plan)
     return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
-
-
-def _estimated(plan: Plan) -> dict[str, str]:
-    """The estimate from one batch, or, where the model cannot be had, from the recipe with the reason."""
-    try:
-        needs_extra("train.quiet", "train").quiet_libraries()
-        _check_vllm(plan.settings.train)
-        return estimate(plan, needs_extra("train.measure", "train").measure(plan))
-    except (ModelError, MissingExtra) as error:
-        return estimate(plan, why_not=str(error))
 
 
 def _what_next(folder: Path, settings: RunSettings) -> str:

@@ -2,19 +2,19 @@
 
 What it adds: one composite reward with `None` for masked samples, which then take no part in the
 update; advantages from `factrl.train.advantages`, of shape (B,) or, for step-wise credit, (B, T);
-REINFORCE++; term, state and cause metrics and one row per completion in the run folder; exact shortcuts
-(`shortcuts`); and rewards that are worked out beside generation and training (`overlap`).  Losses, clipping,
-KL, optimizer, PEFT, distributed training, vLLM, checkpoints and trackers stay TRL's.
+REINFORCE++; term, state and cause metrics and one row per completion in the run folder; and exact shortcuts
+(`shortcuts`).  Losses, clipping, KL, optimizer, PEFT, distributed training, vLLM, checkpoints and trackers
+stay TRL's.
 
 Two private methods of TRL carry this, `_calculate_rewards` and `_generate_and_score_completions`, and four
-more the shortcuts and the overlap; the dependency is pinned to the minor version they were tested with.
+more the shortcuts; the dependency is pinned to the minor version they were tested with.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -33,9 +33,10 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .certainty import self_certainty
 from .credit import TokenOffsets
 from .metrics import reward_metrics
-from .overlap import MEANS_OF_ROWS, OverlappedTrainer, replace_newest
 from .prompts import encode
+from .shortcuts import ShortcutTrainer
 
+MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -55,9 +56,6 @@ class FactualGRPOConfig(GRPOConfig):
     shortcuts: bool = field(
         default=True, metadata={"help": "Share prompts and skip wasted work where TRL has no fast path."}
     )
-    overlap: bool = field(
-        default=True, metadata={"help": "Judge completions beside generation and training."}
-    )
     sort_by_length: bool = field(
         default=True, metadata={"help": "Micro-batches of completions of one length, cut to it."}
     )
@@ -65,7 +63,7 @@ class FactualGRPOConfig(GRPOConfig):
     prefill: str = field(default="", metadata={"help": "Text that every prompt ends with, e.g. <think>."})
 
 
-class FactualGRPOTrainer(OverlappedTrainer):
+class FactualGRPOTrainer(ShortcutTrainer):
     """GRPO with a factrl reward.
 
     Args:
@@ -105,7 +103,6 @@ class FactualGRPOTrainer(OverlappedTrainer):
         self.steps_over_limit = 0
         self._results: list[Result] = []
         self._texts: list[tuple[int, str]] = []
-        self._credited: list[torch.Tensor] = []  # of `_credit`, until it is logged
         self._token_ids: list[list[int]] = []
         self._rewards = torch.empty(0)
         _quiet_none_warning()
@@ -137,13 +134,9 @@ class FactualGRPOTrainer(OverlappedTrainer):
         **_: Any,
     ) -> list[float | None]:
         """The one reward function TRL sees: None where the sample is masked."""
-        if self._judging is not None:
-            self._results = self._judging.results(range(len(completions)))
-            self._judging.close()
-        else:
-            certain = self._certainties(prompts, completion_ids)
-            written = list(map(self._completion, completions, completion_ids, certain))
-            self._results = self.reward.batch([self.examples[i] for i in example], written)
+        certain = self._certainties(prompts, completion_ids)
+        written = list(map(self._completion, completions, completion_ids, certain))
+        self._results = self.reward.batch([self.examples[i] for i in example], written)
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
             log_metric(name, value)
@@ -171,10 +164,6 @@ class FactualGRPOTrainer(OverlappedTrainer):
     ) -> torch.Tensor:
         self._texts = [(row["example"], text) for row, text in zip(inputs, completions, strict=True)]
         self._token_ids = completion_ids_list
-        if self._late:  # TRL goes on with zeros, which `_settle` corrects
-            nothing = torch.zeros(len(inputs), device=self.accelerator.device)
-            self._results, self._rewards = [], nothing + torch.nan
-            return nothing.unsqueeze(1)
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards = rewards[:, 0]  # of all processes
         return rewards
@@ -182,12 +171,8 @@ class FactualGRPOTrainer(OverlappedTrainer):
     # --- advantages --------------------------------------------------------------------------------
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self._begin(inputs)
         batch = super()._generate_and_score_completions(inputs)
         batch["row"] = torch.arange(len(inputs), device=batch["completion_ids"].device)
-        self._cut_into_parts(batch, inputs)
-        if self._late:
-            return batch
         lengths = self.accelerator.gather(batch["completion_mask"].sum(dim=1))
         if self.args.advantage_estimator == "reinforce++":
             everyone = reinforce_pp_advantages(self._rewards, lengths)
@@ -200,10 +185,9 @@ class FactualGRPOTrainer(OverlappedTrainer):
         mine = everyone[start : start + len(inputs)]
         self._leave_out_masked(batch, lengths)
         batch["advantages"] = self._credit(mine, self._results, batch)
-        self._log_credit()
         if self.model.training:
             self._keep(mine)
-        replace_newest(self._logs["advantages"], everyone)
+        _replace_newest(self._logs["advantages"], everyone)
         return batch
 
     def _credit(
@@ -214,35 +198,30 @@ class FactualGRPOTrainer(OverlappedTrainer):
         Args:
             advantages: (B,) of this process.
             results: the B results, with their spans.
-            batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T), and `row` says
-                which completions of the generation batch they are.
+            batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T).
 
         Returns:
             (B, T) when the reward of any completion, of whatever process, has spans, else (B,).
         """
         signs = advantages.new_zeros(batch["completion_ids"].shape)
-        for at, (row, result) in enumerate(zip(batch["row"].tolist(), results, strict=True)):
+        for row, result in enumerate(results):
             if result.spans:
                 ids = self._token_ids[row]
                 found = self._offsets.signs(ids, self._texts[row][1], result.spans)
-                signs[at, : len(ids)] = torch.from_numpy(found).to(signs)
+                signs[row, : len(ids)] = torch.from_numpy(found).to(signs)
         kept = batch["completion_mask"].bool()
         flipped = signs * advantages.unsqueeze(1) < 0
         counts = [(part & kept).sum() for part in (signs > 0, signs < 0, flipped, kept)]
         spans = torch.tensor(sum(len(result.spans) for result in results), device=kept.device)
         everyone = self.accelerator.gather(torch.stack([*counts, spans])).view(-1, 5).sum(dim=0)
-        self._credited.append(everyone)
-        return flip_advantages(advantages, signs) if everyone[-1] else advantages
-
-    def _log_credit(self) -> None:
-        *shares, tokens, total = sum(map(torch.Tensor.cpu, self._credited), start=torch.zeros(5)).tolist()
-        self._credited.clear()
+        *shares, tokens, total = everyone.tolist()
         if not total:
-            return
+            return advantages
         for name, share in zip(("supported", "contradicted", "flipped"), shares, strict=True):
             self._metrics["train" if self.model.training else "eval"][f"credit/{name}"].append(
                 share / max(tokens, 1)
             )
+        return flip_advantages(advantages, signs)
 
     @functools.cached_property
     def _offsets(self) -> TokenOffsets:
@@ -313,6 +292,13 @@ class _EpochOrder(RepeatSampler):
         if self.shuffle:
             self.generator.manual_seed((self.seed or 0) + self.epoch)
         yield from super().__iter__()
+
+
+def _replace_newest(logged: deque[float], values: torch.Tensor) -> None:
+    """In place of what TRL logged; it keeps one training batch, which an evaluation's may exceed."""
+    for _ in range(min(len(values), len(logged))):
+        logged.pop()
+    logged.extend(values.tolist())
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ from ..rewards import Reward
 from ..run import Run
 from ..run_card import write_training_card
 from ..run_page import write_run_page
-from ..settings import LOCAL, RunSettings
+from ..settings import RunSettings
 from ..spending import OverBudget, Spending, judge_meter, read_account
 from ..types import Example
 from .answering import evaluator, extraction
@@ -243,7 +243,6 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         vllm_server_base_url=told.vllm_server_base_url,
         max_masked_share=told.max_masked_share,
         # A judge in this process would take the cores from the policy; rules alone have nothing to wait for.
-        overlap=settings.judge.url not in (None, LOCAL),
         chat=settings.data.chat,
         prefill=settings.data.prefill,
         save_strategy="steps",

@@ -8,7 +8,7 @@ model's own: temperature and top-p only, no other logits processing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ def sample(
     eos_ids: Sequence[int],
     batch_size: int = 128,
     uniforms: torch.Tensor | None = None,
-    on_end: Callable[[int, list[int]], None] | None = None,
 ) -> list[list[list[int]]]:
     """Sample `num_samples` completions for every prompt.
 
@@ -42,7 +41,6 @@ def sample(
         batch_size: completions in flight at once.
         uniforms: numbers in [0, 1), (prompts, num_samples, max_new_tokens), that choose the tokens in place
             of torch's generator: a completion then depends on its own numbers, not on its neighbours'.
-        on_end: called with each completion when it ends, and its number: prompt * num_samples + sample.
 
     Returns:
         For every prompt, its completions as token ids.
@@ -56,9 +54,8 @@ def sample(
     for start in range(0, len(by_length), prompts_at_once):
         chunk = by_length[start : start + prompts_at_once]
         choose = _Choice(temperature, top_p, None if uniforms is None else uniforms[chunk].flatten(0, 1))
-        ended = None if on_end is None else _numbered(on_end, chunk, num_samples)
         rows = _sample_chunk(
-            decoder, [prompts[i] for i in chunk], num_samples, max_new_tokens, choose, set(eos_ids), ended
+            decoder, [prompts[i] for i in chunk], num_samples, max_new_tokens, choose, set(eos_ids)
         )
         for position, index in enumerate(chunk):
             results[index] = rows[position * num_samples : (position + 1) * num_samples]
@@ -72,7 +69,6 @@ def _sample_chunk(
     max_new_tokens: int,
     choose: _Choice,
     eos_ids: set[int],
-    on_end: Callable[[int, list[int]], None] | None,
 ) -> list[list[int]]:
     device = next(model.parameters()).device
     width = max(map(len, prompts))
@@ -86,14 +82,12 @@ def _sample_chunk(
     alive = list(range(len(completions)))
     for position in range(max_new_tokens):
         tokens = choose(model.get_output_embeddings()(hidden).float(), alive, position)
-        going, last = [], position == max_new_tokens - 1
+        going = []
         for row, token in enumerate(tokens.tolist()):
             completions[alive[row]].append(token)
-            if token not in eos_ids and not last:
+            if token not in eos_ids:
                 going.append(row)
-            elif on_end is not None:
-                on_end(alive[row], completions[alive[row]])
-        if not going:
+        if not going or position == max_new_tokens - 1:
             break
         if len(going) < len(alive):
             kept = torch.tensor(going, device=device)
@@ -103,17 +97,6 @@ def _sample_chunk(
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
         hidden = _last_hidden(model, tokens.unsqueeze(1), mask, cache)
     return completions
-
-
-def _numbered(
-    on_end: Callable[[int, list[int]], None], chunk: Sequence[int], num_samples: int
-) -> Callable[[int, list[int]], None]:
-    """`on_end` for the rows of a chunk, whose prompts have these numbers."""
-
-    def ended(row: int, ids: list[int]) -> None:
-        on_end(chunk[row // num_samples] * num_samples + row % num_samples, ids)
-
-    return ended
 
 
 def _last_hidden(model: Any, ids: torch.Tensor, mask: torch.Tensor, cache: DynamicCache) -> torch.Tensor:

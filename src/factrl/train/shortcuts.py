@@ -1,11 +1,13 @@
 """TRL's GRPO trainer with wasted work left out; what it computes stays the same.
 
 On a CPU a prompt is run once for all its samples (`sampling`) and once for all their log-probabilities
-(`packed`).  Rows whose advantage is 0 are not run on any device.
+(`packed`).  On any device rows whose advantage is 0 are not run, and a micro-batch holds completions of like
+lengths and is cut to the longest of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +15,50 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from .packed import use_packed_logprobs
 from .sampling import sample
+
+Batch = dict[str, Any]
+"""What TRL trains on: tensors with a first axis of B rows, and scalars."""
+
+
+def by_length(parts: Sequence[Batch], samples: int) -> list[Batch]:
+    """The rows of these micro-batches in as many others, prompts with short completions first.
+
+    Args:
+        parts: with `completion_mask` (B, T) and `row`, the number of each row in the generation batch.
+        samples: completions of a prompt, which stay together.
+    """
+    rows = torch.cat([part["row"] for part in parts]).argsort()
+
+    def is_rows(value: Any) -> bool:
+        return torch.is_tensor(value) and value.dim() > 0
+
+    whole = {
+        name: torch.cat([part[name] for part in parts])[rows] if is_rows(value) else value
+        for name, value in parts[0].items()
+    }
+    lengths = whole["completion_mask"].sum(dim=1).tolist()
+    rank = {row: at for at, row in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__))}
+    rows_of = range(len(lengths))
+    groups = [rows_of[start : start + samples] for start in rows_of[::samples]]
+    groups.sort(key=lambda group: max(rank[row] for row in group))
+    order = torch.tensor([row for group in groups for row in group]).chunk(len(parts))
+    return [
+        _cut({name: value[chosen] if is_rows(value) else value for name, value in whole.items()})
+        for chosen in order
+    ]
+
+
+def _cut(part: Batch) -> Batch:
+    """A micro-batch without the columns behind its longest completion."""
+    width = part["completion_mask"].size(1)
+    used = part["completion_mask"].any(dim=0).nonzero()
+    longest = int(used[-1]) + 1 if len(used) else 1
+
+    def is_wide(name: str, value: Any) -> bool:
+        wide = torch.is_tensor(value) and value.dim() == 2 and value.size(1) == width
+        return wide and not name.startswith("prompt")
+
+    return {name: value[:, :longest] if is_wide(name, value) else value for name, value in part.items()}
 
 
 class ShortcutTrainer(GRPOTrainer):
@@ -28,6 +74,7 @@ class ShortcutTrainer(GRPOTrainer):
     model: Any
     max_completion_length: int
     eos_token_ids: list[int]
+    num_generations: int
     _shortcuts = False
     _flat_rows: torch.Tensor | None = None
 
@@ -37,8 +84,25 @@ class ShortcutTrainer(GRPOTrainer):
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
         return self.accelerator.device.type == "cpu" and use_packed_logprobs(inner, self.temperature)
 
-    def _ended(self, row: int, ids: list[int]) -> None:
-        """A completion has ended while others have not."""
+    def _any_order(self) -> bool:
+        """Whether the optimizer step is the same for every way to cut it into micro-batches."""
+        return (
+            self.args.sort_by_length
+            and self.args.steps_per_generation == self.args.gradient_accumulation_steps
+            and self.loss_type != "bnpo"
+            and not self._entropy_bonus_enabled
+            and self.top_entropy_quantile == 1.0
+            and not self.aux_loss_enabled
+        )
+
+    def _prepare_inputs(self, generation_batch: Any) -> Batch:
+        before: Any = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        parts: Any = self._buffered_inputs
+        if not self.model.training or parts is before or not self._any_order():
+            return inputs
+        self._buffered_inputs = by_length(parts, self.num_generations)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _generate_single_turn(
         self,
@@ -65,7 +129,6 @@ class ShortcutTrainer(GRPOTrainer):
                 temperature=self.temperature,
                 top_p=self.top_p,
                 eos_ids=self.eos_token_ids,
-                on_end=self._ended,
             )
         model.train(training)
         return [ids for group in groups for ids in group], None

@@ -1,9 +1,8 @@
-"""Rewards beside generation and training: the same step, and judged early."""
+"""Micro-batches in another order, cut to their longest completion, without idle rows: the same step."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from factrl.errors import LLMError, RewardBug
+from factrl.errors import LLMError
 from factrl.rewards import Reward, reward
 from factrl.run import Run
 from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer
-from factrl.train.overlap import cut
-from factrl.train.sampling import sample
+from factrl.train.shortcuts import by_length
 from factrl.types import Completion, Example, Score, Span
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SIZE, PATIENCE = 4, 60.0
+SIZE = 4
 QUESTIONS = ("where is ada from ?", "where is bo from ?")
 TEXTS = (  # of two prompts; the first prompt's end later
     *("rome . oslo . lima . cairo", "oslo", "i don ' t know .", "rome"),
@@ -129,8 +127,6 @@ def test_losses_and_weights_equal_stock_trls(
     told = {"loss_type": loss, "beta": beta, "num_iterations": iterations}
     mine = ours(plain, advantage_epsilon=1e-4, **told)  # TRL's own epsilon
     mine.train()
-    assert mine._late
-    assert mine._parts.order != sorted(mine._parts.order)
 
     async def answer(completions: list[str], **_: Any) -> list[float]:
         return [value(text) for text in completions]
@@ -153,47 +149,29 @@ def test_losses_and_weights_equal_stock_trls(
 
 @pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo"])
 @pytest.mark.parametrize("iterations", [1, 2])
-def test_masked_rows_known_only_at_the_end_change_nothing(
+def test_the_order_of_micro_batches_changes_nothing(
     ours: Make, tmp_path: Path, loss: str, iterations: int
 ) -> None:
-    """Their share divides micro-batches that were trained on before they were known."""
+    """Masked rows, spans and all."""
     found = []
-    for overlap in (True, False):
-        with Run.create(tmp_path, f"overlap-{overlap}", "") as run:
-            made = ours(
-                partly_down,
-                run=run,
-                loss_type=loss,
-                num_iterations=iterations,
-                overlap=overlap,
-                sort_by_length=overlap,
-            )
+    for sort in (True, False):
+        with Run.create(tmp_path, f"sorted-{sort}", "") as run:
+            made = ours(partly_down, run=run, loss_type=loss, num_iterations=iterations, sort_by_length=sort)
             torch.manual_seed(0)  # TRL's shuffle, which is what bnpo's mean depends on
             made.train()
-        assert made._late is (overlap and loss != "bnpo")
-        skipped = (
-            "entropy",
-            "clip_ratio",
-            "step_time",
-            "runtime",
-            "per_second",
-            "flos",
-            "epoch",
-            "train_loss",
-        )
         logs = [
-            {name: number for name, number in entry.items() if not any(part in name for part in skipped)}
+            {name: number for name, number in entry.items() if not any(part in name for part in OF_PARTS)}
             for entry in made.state.log_history
         ]
         found.append((logs, weights(made), dict(made.masked_causes), list(made._logs["advantages"])))
-    (logs, late, causes, advantages), (other_logs, early, other_causes, other_advantages) = found
+    (logs, ordered, causes, advantages), (other_logs, as_trl, other_causes, other_advantages) = found
     assert causes == other_causes
     assert causes["connection"]
     assert any("credit/flipped" in entry for entry in logs)
     for entry, other in zip(logs, other_logs, strict=True):
         assert entry == pytest.approx(other, abs=1e-4, nan_ok=True)
     assert advantages == pytest.approx(other_advantages, abs=1e-6)
-    torch.testing.assert_close(late, early, atol=2e-4, rtol=0)
+    torch.testing.assert_close(ordered, as_trl, atol=2e-4, rtol=0)
 
 
 def test_rows_without_advantage_are_not_run_without_packing_either(
@@ -226,124 +204,20 @@ def test_rows_without_advantage_are_not_run_without_packing_either(
     assert sorted(fast_rows) == [1] * 6 + [2] * 6
 
 
-def test_a_micro_batch_is_cut_to_its_longest_completion() -> None:
-    mask = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
-    wide = torch.arange(8).view(2, 4)
-    part = {"prompt_ids": wide, "completion_ids": wide, "completion_mask": mask, "advantages": wide[:, 0]}
-    found = cut(part | {"num_items_in_batch": torch.tensor(3), "importance": wide[:, :1]})
-    assert found["completion_ids"].tolist() == [[0, 1], [4, 5]]
-    assert found["completion_mask"].tolist() == [[1, 1], [1, 0]]
-    assert found["prompt_ids"].shape == (2, 4)
-    assert found["importance"].shape == (2, 1)
-    assert found["advantages"].tolist() == [0, 4]
-    assert cut({"completion_mask": mask * 0})["completion_mask"].shape == (2, 1)
-
-
-# --- early -------------------------------------------------------------------------------------------
-
-
-def test_a_completion_is_judged_before_the_others_are_written(ours: Make) -> None:
-    judged = threading.Event()
-
-    @reward
-    def watched(example: Example, completion: Completion) -> dict[str, float]:
-        judged.set()
-        return {"outcome": value(completion)}
-
-    class Waiting(FactualGRPOTrainer):
-        early = False
-
-        def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
-            made = super()._generate_single_turn(*args, **kwargs)
-            self.early = judged.wait(PATIENCE)  # nobody has seen what was made
-            return made
-
-    made = ours(watched, Waiting, max_steps=1)
-    made.train()
-    assert made.early
-
-
-def test_a_micro_batch_is_trained_on_while_another_prompt_is_judged(ours: Make) -> None:
-    trained = threading.Event()
-    waited: list[bool] = []
-
-    @reward
-    def slow(example: Example, completion: Completion) -> dict[str, float]:
-        if "ada" in example.question:  # the prompt with the longest completion
-            waited.append(trained.wait(PATIENCE))
-        return {"outcome": value(completion)}
-
-    class Watched(Ours):
-        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-            trained.set()
-            return super()._compute_loss(model, inputs)
-
-    ours(slow, Watched, max_steps=1).train()
-    assert waited == [True] * SIZE
-
-
-def test_old_and_reference_log_probabilities_run_while_the_judge_works(ours: Make) -> None:
-    run = threading.Event()
-    waited: list[bool] = []
-
-    @reward
-    def slow(example: Example, completion: Completion) -> dict[str, float]:
-        waited.append(run.wait(PATIENCE))
-        return {"outcome": value(completion)}
-
-    class Watched(Ours):
-        passes = 0
-
-        def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-            found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-            self.passes += 1
-            if self.passes == 2:  # the old policy's and the reference's
-                run.set()
-            return found
-
-    ours(slow, Watched, max_steps=1, beta=0.1, num_iterations=2).train()
-    assert waited == [True] * len(TEXTS)
-
-
-def test_a_resource_that_answers_together_gets_one_prompt_at_a_time(ours: Make) -> None:
-    asked: list[list[str]] = []
-
-    class Together:
-        def answer_together(self, calls: Sequence[Any]) -> list[float]:
-            asked.append([args[0] for args, _ in calls])
-            return [value(args[1]) for args, _ in calls]
-
-    @reward
-    def shared(example: Example, completion: Completion, *, verify: Any) -> dict[str, float]:
-        return {"outcome": verify(example.question, completion)}
-
-    ours(shared.with_(verify=Together()), max_steps=1).train()
-    assert sorted(asked) == [[question] * SIZE for question in QUESTIONS]
-
-
-def test_a_bug_in_a_reward_ends_the_run(ours: Make) -> None:
-    @reward
-    def broken(example: Example, completion: Completion) -> dict[str, float]:
-        return {"outcome": 1 / (len(completion.split()) - 1)}
-
-    with pytest.raises(RewardBug, match="ZeroDivisionError"):
-        ours(broken, max_steps=1).train()
-
-
-def test_each_completion_is_told_of_once_when_it_ends(tiny_model: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(tiny_model).eval()
-    torch.manual_seed(0)
-    told: dict[int, list[int]] = {}
-    ended: list[int] = []
-
-    def on_end(number: int, ids: list[int]) -> None:
-        assert number not in told
-        told[number] = list(ids)
-        ended.append(len(ids))
-
-    prompts = ([5, 6, 7], [8, 9], [5, 6, 7, 10])
-    limits: dict[str, Any] = {"max_new_tokens": 6, "temperature": 1.0, "eos_ids": range(2, 12)}
-    groups = sample(model, prompts, num_samples=3, batch_size=6, on_end=on_end, **limits)
-    assert [told[number] for number in range(9)] == [ids for group in groups for ids in group]
-    assert len(set(ended)) > 1
-    assert ended[:6] == sorted(ended[:6])
+def test_micro_batches_hold_like_lengths_whole_prompts_and_no_empty_columns() -> None:
+    mask = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]])
+    wide = torch.arange(16).view(4, 4)
+    whole = {"row": torch.arange(4), "completion_mask": mask, "completion_ids": wide, "prompt_ids": wide}
+    whole |= {"importance": wide[:, :1]}
+    shuffled = [{name: value[rows] for name, value in whole.items()} for rows in ([3, 0], [2, 1])]
+    short, long = by_length([part | {"num_items_in_batch": 7} for part in shuffled], samples=2)
+    assert short["row"].tolist() == [2, 3]
+    assert short["completion_ids"].tolist() == [[8, 9], [12, 13]]
+    assert short["completion_mask"].tolist() == [[1, 0], [1, 1]]
+    assert short["prompt_ids"].shape == (2, 4)
+    assert short["importance"].shape == (2, 1)
+    assert short["num_items_in_batch"] == long["num_items_in_batch"] == 7
+    assert long["row"].tolist() == [0, 1]
+    assert long["completion_ids"].shape == (2, 3)
+    masked = [part | {"completion_mask": part["completion_mask"] * 0} for part in shuffled]
+    assert [part["completion_mask"].shape for part in by_length(masked, samples=2)] == [(2, 1), (2, 1)]
