@@ -1,6 +1,6 @@
 """What each saving of the verification engine saves, and what it costs in agreement.
 
-    FACTRL_DATA=… python benchmarks/savings.py [--rounds 3] [--claims 40] [--scores FILE]
+    FACTRL_DATA=… python benchmarks/savings.py [--rounds 3] [--claims 40]
 
 The first table is a training step, 16 prompts x 8 responses, against the stub of `engine.py` on loopback.
 It begins without any saving and switches one more on in every row:
@@ -11,7 +11,6 @@ It begins without any saving and switches one more on in every row:
     five claims a call   of the judge instead of one
     equal claims         of the responses to one prompt, with equal evidence, are searched for and judged once
     shared evidence      one pool of passages for a prompt, as `Verifier(share=True)` has it
-    cascade              the weak judge with potion decides what it is 80 % sure of, the server the rest
 
 Calls, searches and tokens are what the stub counted, and the same in every round but for tokens, which move
 by a few; the rounds take turns, and wall time and CPU are medians.  The stub answers with its labels whatever
@@ -40,14 +39,13 @@ from stub_server import RunningStub, running_stub
 from workload import Response, Workload, data_folder
 
 from factrl.extract import LLMClaims
-from factrl.judges import Cascade, Judge, LLMJudge, WeakJudge
+from factrl.judges import Judge, LLMJudge
 from factrl.llm import connect
 from factrl.search.web import WebSearch
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
 
 PROMPTS, SIZE = 16, 8
-SURE = 0.8
 
 Run = dict[str, Any]
 
@@ -62,7 +60,6 @@ class Way:
     claims_per_call: int = 1
     groups: bool = False
     share: bool = False
-    cascade: bool = False
 
 
 def ways() -> list[Way]:
@@ -74,7 +71,6 @@ def ways() -> list[Way]:
         ("five claims a call", {"claims_per_call": 5}),
         ("equal claims", {"groups": True}),
         ("shared evidence", {"share": True}),
-        ("cascade", {"cascade": True}),
     ):
         found.append(replace(found[-1], name=f"+ {name}", **more))
     return found
@@ -125,10 +121,6 @@ def verifier(way: Way, url: str) -> tuple[Verifier, Stages | None]:
     search = WebSearch(url, "stub", max_concurrency=IN_FLIGHT)
     extract = LLMClaims(llm, "factscore", way.per)
     judge: Judge = LLMJudge(llm, claims_per_call=way.claims_per_call)
-    if way.cascade:
-        from factrl.local.embed import Potion
-
-        judge = Cascade(WeakJudge(Potion()), judge, SURE)
     if way.streaming:
         return Verifier(extract, search, judge, share=way.share), None
     stages = Stages(extract, search, judge)
@@ -156,10 +148,9 @@ def timed(way: Way, responses: Sequence[Response], warm_up: Response, url: str) 
     counted, checks = stub.stats(), [entry for report in reports for entry in report.checks]
     verdicts = [entry.verdict for entry in checks if entry.verdict]
     unjudged = sum(verdict.label == "unjudged" for verdict in verdicts)
-    first = sum(verdict.facts.get("decided_by") == "first" for verdict in verdicts)
     if unjudged or any(report.failure for report in reports):
         sys.stderr.write(f"{way.name}: {unjudged} claims unjudged\n")
-    return {"wall": wall, "cpu": cpu, "claims": len(checks), "first": first / len(verdicts), "stub": counted}
+    return {"wall": wall, "cpu": cpu, "claims": len(checks), "stub": counted}
 
 
 def table(runs: dict[str, list[Run]], count: int) -> str:
@@ -192,7 +183,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--claims", type=int, default=40, help="that the model in this process judges; or 0")
-    parser.add_argument("--scores", type=Path, default=Path("build/verifier.jsonl"), help="of verifier.py")
     options = parser.parse_args()
     work = Workload(data_folder())
     responses, warm_up = work.grouped(PROMPTS, SIZE), work.warm_up()
@@ -207,10 +197,9 @@ def main() -> None:
     say = sys.stdout.write
     say(f"{PROMPTS} x {SIZE} responses; calls, searches and tokens per response\n\n")
     say(table(runs, len(responses)))
-    decided = list(runs.values())[-1][0]["first"]
-    say(f"\nThe cascade's first judge decided {100 * decided:.0f} % of the claims.\n\n")
+    say("\n")
     sys.stdout.flush()
-    for part in agreement(data_folder(), options.scores, options.claims):
+    for part in agreement(data_folder(), options.claims):
         say(part + "\n")
         sys.stdout.flush()
 

@@ -11,8 +11,6 @@ costs needs a large model, and is not measured.
                          that nothing found so far covers.
     five claims a call   a language model that writes its verdicts, one claim and five claims of a document
                          in a call, one passage each (the annotators' stance towards that passage).
-    cascade              from the scores that `verifier.py` keeps, if they are there: the weak judge with
-                         potion first, then the local one.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from verifier import FILES, balanced, cell, fitted, fold, load, resampled, sample, score
+from verifier import balanced, cell, load, resampled, sample
 from workload import key_of
 
 from factrl.background import wait_for
@@ -36,10 +34,9 @@ from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
 
 SHOWN = 450  # characters of a passage that the writing judge sees, because every word costs time here
-SURE = (0.7, 0.8, 0.9)
 
 
-def agreement(data: Path, scores: Path, claims: int) -> Iterator[str]:
+def agreement(data: Path, claims: int) -> Iterator[str]:
     """The tables, in Markdown; `claims` of them by the model in this process."""
     from factrl.local.embed import Potion
 
@@ -54,8 +51,6 @@ def agreement(data: Path, scores: Path, claims: int) -> Iterator[str]:
     yield "\n".join([*lines, *(shared_row(*arm) for arm in arms)]) + "\n"
     if claims:
         yield "\n".join(in_one_call(data, claims)) + "\n"
-    if scores.exists():
-        yield "\n".join(cascaded(data, scores)) + "\n"
 
 
 # -- Shared evidence ----------------------------------------------------------------------------------
@@ -180,34 +175,6 @@ def in_one_call(data: Path, claims: int) -> list[str]:
         lines.append(
             f"| {count} | {len(items)} | {100 * balanced(truth, supported):.0f} | "
             f"{labels.count('unjudged')} | {100 * same:.0f} % |"
-        )
-    return lines
-
-
-# -- Cascade ------------------------------------------------------------------------------------------
-
-
-def cascaded(data: Path, scores: Path) -> list[str]:
-    """Two judges in a row on verifier.py's items, of which the second judges what the first leaves open."""
-    items = [item for name in FILES for item in sample(load(data, name), 100)]
-    score(items, scores, ())
-    known = {(row["judge"], row["id"]) for row in _rows(scores)}
-    items = [item for item in items if {("embedded", item.id), ("local", item.id)} <= known]
-    score(items, scores, ("embedded", "local"))
-    first, second = fitted(items, "embedded", None, fold), fitted(items, "local", None, fold)
-    truth = np.array([item.supported for item in items])
-    alone = 100 * balanced(truth, second.supported)
-    lines = [
-        f"| cascade, {len(items)} claims | asked of the second | agreement (second alone {alone:.1f}) | "
-        "same verdict as the second |",
-        "|---|--:|--:|--:|",
-    ]
-    for sure in SURE:
-        stands = np.maximum(first.p, 1 - first.p) >= sure
-        said = np.where(stands, first.supported, second.supported)
-        lines.append(
-            f"| sure from {sure:.0%} | {100 * (~stands).mean():.0f} % | {100 * balanced(truth, said):.1f} | "
-            f"{100 * (said == second.supported).mean():.0f} % |"
         )
     return lines
 

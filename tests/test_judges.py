@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import ConfigError, LLMError
-from factrl.judges import Cascade, Judge, LLMJudge
+from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM, Message
 from factrl.types import Claim, Passage, Verdict
 
@@ -324,96 +324,3 @@ def test_identity_names_what_changes_a_verdict() -> None:
 def test_settings_that_cannot_work(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         LLMJudge(FakeLLM([]), **settings)
-
-
-# ---------------------------------------------------------------- cascade
-
-
-class Scripted:
-    """A blocking judge with given verdicts."""
-
-    per_call = 7
-
-    def __init__(self, name: str, *verdicts: Verdict, weak: bool = False) -> None:
-        self.identity = name
-        self.weak = weak
-        self.verdicts = {
-            claim_.text: verdict for claim_, verdict in zip((BORN, YEAR, DIED), verdicts, strict=False)
-        }
-        self.asked: list[list[str]] = []
-
-    def judge(self, pairs: Sequence[Pair]) -> list[Verdict]:
-        self.asked.append([claim_.text for claim_, _ in pairs])
-        return [self.verdicts[claim_.text] for claim_, _ in pairs]
-
-
-PAIRS: list[Pair] = [(BORN, [CURIE]), (YEAR, [CURIE]), (DIED, [CURIE])]
-
-
-def test_the_second_judge_gets_what_the_first_is_not_sure_of() -> None:
-    first = Scripted(
-        "one",
-        Verdict("supported", "one", p=0.95),
-        Verdict("supported", "one", p=0.6),
-        Verdict("unknown", "one", p=0.05),
-    )
-    llm = saying(by_truth)
-    cascade = Cascade(first, LLMJudge(llm))
-    verdicts = run(cascade, PAIRS)
-    assert labels(verdicts) == ["supported", "refuted", "unknown"]
-    assert [verdict.facts["decided_by"] for verdict in verdicts] == ["first", "second", "first"]
-    assert [one["claim"] for one in data_of(llm.calls[0])["claims"]] == [YEAR.text]
-    assert {verdict.by for verdict in verdicts} == {cascade.identity}
-    assert verdicts[0].facts["judge"] == "one"
-    assert verdicts[0].p == 0.95
-
-
-def test_nothing_is_sure_without_a_probability_and_no_evidence_goes_no_further() -> None:
-    first = Scripted(
-        "one",
-        Verdict("supported", "one"),
-        Verdict("unknown", "one", cause="no_evidence"),
-        Verdict("unjudged", "one", p=0.99, cause="too_long"),
-    )
-    second = Scripted("two", *(Verdict("refuted", "two", p=0.1),) * 3)
-    verdicts = run(Cascade(first, second), PAIRS)
-    assert labels(verdicts) == ["refuted", "unknown", "refuted"]
-    assert second.asked == [[BORN.text, DIED.text]]
-
-
-def test_the_second_judge_is_not_asked_for_nothing() -> None:
-    first = Scripted("one", *(Verdict("supported", "one", p=1.0),) * 3)
-    second = Scripted("two")
-    assert labels(run(Cascade(first, second, sure=1.0), PAIRS)) == ["supported"] * 3
-    assert second.asked == []
-
-
-def test_a_failure_of_the_second_judge_is_a_failure() -> None:
-    first = Scripted("one", *(Verdict("supported", "one", p=0.7),) * 3)
-    second = Scripted("two", *(Verdict("unjudged", "two", cause="timeout"),) * 3)
-    assert labels(run(Cascade(first, second), PAIRS)) == ["timeout"] * 3
-
-
-def test_a_cascade_with_a_weak_judge_says_so() -> None:
-    weak, strong = Scripted("weak words", weak=True), Scripted("strong")
-    mixed = Cascade(weak, strong)
-    assert mixed.weak
-    assert mixed.identity.startswith("weak")
-    assert "strong" in mixed.identity
-    assert mixed.per_call == strong.per_call
-    assert not Cascade(strong, strong).weak
-    assert Cascade(strong, strong, sure=0.8).identity != Cascade(strong, strong).identity
-
-
-@pytest.mark.parametrize("sure", [0.5, 0.0, 1.1])
-def test_sure_is_a_probability_over_one_half(sure: float) -> None:
-    with pytest.raises(ConfigError, match=f"not {sure}"):
-        Cascade(Scripted("a"), Scripted("b"), sure)
-
-
-def test_judges_have_the_shape_of_the_protocol() -> None:
-    def accepts(judge: Judge) -> str:
-        return judge.identity
-
-    assert accepts(LLMJudge(FakeLLM([])))
-    assert accepts(Cascade(Scripted("a"), Scripted("b")))

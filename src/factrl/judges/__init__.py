@@ -1,9 +1,8 @@
 """Judges: whether passages support a claim.
 
 `LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
-cross-encoder, `Cascade` puts two in a row, and `WeakJudge`
-compares words, for machines with nothing else; its verdicts are marked weak wherever they are shown.  Any
-object with the shape of `Judge` is a judge.
+cross-encoder, and `WeakJudge` compares words, for machines with nothing else; its verdicts are marked weak
+wherever they are shown.  Any object with the shape of `Judge` is a judge.
 
 Importing this loads no model; a judge that needs one loads it when it is made.
 """
@@ -14,7 +13,6 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from factrl.judges.calibration import Calibration, fit
-from factrl.judges.cascade import Cascade
 from factrl.judges.llm import LLMJudge
 from factrl.judges.local import LocalJudge
 from factrl.judges.nli import NLIJudge
@@ -23,7 +21,6 @@ from factrl.types import Claim, Passage, Verdict
 
 __all__ = [
     "Calibration",
-    "Cascade",
     "Judge",
     "LLMJudge",
     "LocalJudge",
