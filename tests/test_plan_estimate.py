@@ -64,8 +64,6 @@ def test_the_recipe_bounds_what_it_can() -> None:
     assert "51,200 written, at most" in lines["tokens"]  # 100 replies of 512 tokens
     read = int(lines["tokens"].split("judge: ")[1].split()[0].replace(",", ""))
     assert lines["cost"] == f"${(read + 2 * 51_200) / 1e6:.4g} for the judge, at most"
-    assert "on each GPU (" in lines["memory"]
-    assert "weights 1.98 GB, gradients 1.98 GB, optimizer 3.95 GB" in lines["memory"]
 
 
 def test_no_price_is_invented() -> None:
@@ -92,7 +90,6 @@ def test_what_only_claims_or_the_model_decide_is_unknown() -> None:
     lines = estimate(plan(SERVER, *PRICES, *model, paper="knowrl"))
     assert lines["calls"] == lines["cost"] == "unknown: as many as the completions make claims"
     assert "judge: unknown" in lines["tokens"]
-    assert lines["memory"] == "unknown: no-such/model is not on this machine, so its size is not known"
 
 
 def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +98,6 @@ def test_a_dry_run_prints_it_and_writes_nothing(folder: Path, capsys: pytest.Cap
     assert main(["train", *words, *PRICES, "--max-cost", "2.5", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     told = dict(line.split(maxsplit=1) for line in err.splitlines())
-    assert {"calls", "tokens", "cost", "memory"} < told.keys()
     assert told["cost"].endswith("the run stops before $2.5")
     Path("again.toml").write_text(out, encoding="utf-8")
     assert run_settings("again.toml", []).run.max_cost == 2.5

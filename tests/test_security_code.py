@@ -174,7 +174,7 @@ ONLINE = {
     "urllib.request": {"models/download.py", "connections.py"},  # connections.py: the proxy's settings alone
     "http.client": {"models/download.py", "local/llama.py"},  # llama.py: its own port on loopback
     "socket": {"run_lock.py", "cli/serve.py"},  # the host's name; whether a port can be had
-    "huggingface_hub": {"models/hub.py", "plan_memory.py"},
+    "huggingface_hub": {"models/hub.py"},
     **{name: set[str]() for name in NOT_USED},
 }
 

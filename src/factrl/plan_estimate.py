@@ -1,19 +1,15 @@
 """What a run will ask, write, cost and need: for `factrl train --dry-run`.
 
-Counted or bounded from the settings and the questions, text at four bytes a token; memory is computed from
-the model's shape (`factrl.plan_memory`).  What cannot be told is unknown, and says why.
+Counted or bounded from the settings and the questions, text at four bytes a token.  What cannot be told is
+unknown, and says why.
 """
 
 from __future__ import annotations
-
-import math
-import os
 
 from .data import render_prompt
 from .detect.held_out import FIRST
 from .grading import GRADE_PROMPT, REASONING_PROMPT
 from .plan import Plan
-from .plan_memory import find_shape, memory_of
 from .preference import RATING_PROMPT
 from .settings import LOCAL
 from .spending import Spent
@@ -39,7 +35,6 @@ def estimate(plan: Plan) -> dict[str, str]:
         "tokens": f"policy: about {read:,.0f} read, at most {most:,} written"
         + (f"; judge: {judge}" if spent is None or spent.calls else ""),
         "cost": _cost(plan, spent) if asks else "$0 for the judge",
-        "memory": _memory(plan, max(sizes)),
     }
 
 
@@ -84,20 +79,3 @@ def _cost(plan: Plan, spent: Spent | None) -> str:
     stops = f"; the run stops before ${cap:g}" if cap is not None else ""
     found = _UNKNOWN if spent is None else f"${spent.cost(price):,.4g} for the judge, at most"
     return found + stops
-
-
-def _memory(plan: Plan, longest_bytes: int) -> str:
-    told = plan.settings
-    shape = find_shape(told.model)
-    if isinstance(shape, str):
-        return f"unknown: {shape}"
-    longest = math.ceil(longest_bytes / BYTES_PER_TOKEN)
-    prompt = min(longest, told.train.max_prompt_length or longest)
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    memory = memory_of(shape, told.model, told.train, prompt=prompt, processes=processes)
-    parts = ", ".join(f"{name} {size / 1e9:.3g} GB" for name, size in memory.parts().items())
-    where = {"colocate": " + vLLM's share", "server": ", vLLM elsewhere"}[told.train.vllm_mode]
-    return (
-        f"{memory.peak / 1e9:.3g} GB on each GPU{where if told.train.use_vllm else ''} "
-        f"(without fragments and CUDA's own): {parts}"
-    )
