@@ -122,21 +122,6 @@ class Comparison:
     differences: Mapping[str, Interval | None]
 
 
-@dataclass(frozen=True, slots=True)
-class FalseAbstention:
-    """How often the model declines what its base model knows.
-
-    Attributes:
-        n: known questions that were graded.
-        left_out: known questions that were masked, and questions whose knownness is undecided.
-        rate: abstained / n; None when n is 0.
-    """
-
-    n: int
-    left_out: int
-    rate: Interval | None
-
-
 def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
     """Wilson's score interval for k successes in n trials.
 
@@ -296,21 +281,6 @@ def known_mask(samples: Sequence[Sequence[Grade | None]], k: int, m: int) -> lis
         open_ = sum(grade is None for grade in grades)
         known.append(True if right >= k else None if right + open_ >= k else False)
     return known
-
-
-def false_abstention(
-    after: Sequence[Grade | None], known: Sequence[bool | None], confidence: float = 0.95
-) -> FalseAbstention:
-    """Share of abstentions among the questions the base model knows, from `known_mask`."""
-    if len(after) != len(known):
-        raise ValueError(f"false_abstention() needs the same questions, not {len(after)} and {len(known)}")
-    kept = [grade for grade, knows in zip(after, known, strict=True) if knows]
-    graded = [grade for grade in kept if grade is not None]
-    abstained = sum(grade.label == "abstained" for grade in graded)
-    left_out = len(kept) - len(graded) + sum(knows is None for knows in known)
-    return FalseAbstention(
-        len(graded), left_out, wilson(abstained, len(graded), confidence) if graded else None
-    )
 
 
 def outcome_statistics(weights: Weights) -> Mapping[str, Statistic]:
