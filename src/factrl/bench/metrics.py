@@ -27,6 +27,7 @@ Statistic = Callable[[Floats], Floats]
 """Maps column means `(R, d)`, one row per resample, to one number per resample `(R,)`."""
 
 _LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
+RESAMPLES = 10_000
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -139,16 +140,44 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(p, 0.0 if k == 0 else middle - half, 1.0 if k == n else middle + half)
 
 
+def resampled_means(rows: Floats, seed: int | tuple[int, ...] = 0, n: int = RESAMPLES) -> Floats:
+    """Column means of `n` samples of rows, each as large as `rows` and drawn with replacement.
+
+    Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
+
+    Args:
+        rows: `(N, d)`, one row per unit that is drawn as a whole, such as a prompt; N at least 1.
+
+    Returns:
+        `(n, d)`.
+    """
+    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    rng = np.random.default_rng(seed)
+    at_once = max(1, _CELLS_AT_ONCE // len(distinct))
+    parts = [
+        rng.multinomial(len(rows), counts / len(rows), size=min(at_once, n - start)) @ distinct / len(rows)
+        for start in range(0, n, at_once)
+    ]
+    return np.concatenate(parts)
+
+
+def summed(keys: Sequence[str], rows: Floats) -> tuple[list[str], Floats]:
+    """The rows of each key added up, in the order in which keys first occur: `(N, d)` to `(keys, d)`."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    sums = np.zeros((len(numbers), rows.shape[1]))
+    np.add.at(sums, [numbers[key] for key in keys], rows)
+    return list(numbers), sums
+
+
 def bootstrap(
     values: ArrayLike,
     statistic: Statistic | None = None,
     seed: int = 0,
-    n: int = 10_000,
+    n: int = RESAMPLES,
     confidence: float = 0.95,
 ) -> Interval | None:
     """Percentile bootstrap over questions of a function of column means.
 
-    Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
     Resamples in which the statistic is undefined are left out.  Values that are all equal give an interval
     without width: it says nothing about questions unlike those seen.
 
@@ -165,17 +194,10 @@ def bootstrap(
         raise ValueError(f"bootstrap needs at least one resample, not n={n!r}")
     rows = _table(values)
     chosen = statistic or _only_column
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
     value = float(chosen(rows.mean(axis=0, keepdims=True))[0])
     if math.isnan(value):
         return None
-    rng = np.random.default_rng(seed)
-    at_once = max(1, _CELLS_AT_ONCE // len(distinct))
-    parts: list[Floats] = []
-    for start in range(0, n, at_once):
-        drawn = rng.multinomial(len(rows), counts / len(rows), size=min(at_once, n - start))
-        parts.append(chosen(drawn @ distinct / len(rows)))
-    found = np.concatenate(parts)
+    found = chosen(resampled_means(rows, seed, n))
     tail = (1 - _checked(confidence)) / 2
     low, high = np.quantile(found[~np.isnan(found)], [tail, 1 - tail])
     return Interval(value, float(low), float(high))
@@ -186,7 +208,7 @@ def paired_bootstrap(
     after: ArrayLike,
     statistic: Statistic | None = None,
     seed: int = 0,
-    n: int = 10_000,
+    n: int = RESAMPLES,
     confidence: float = 0.95,
 ) -> Interval | None:
     """Percentile bootstrap of `statistic(after) - statistic(before)` on the same questions.

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from factrl.answers import is_contentless
-from factrl.bench.metrics import Interval, bootstrap
+from factrl.bench.metrics import Interval, bootstrap, summed
 from factrl.bench.prompts import final_part
-from factrl.bench.resampling import summed
 from factrl.bench.results import Output
 from factrl.bench.samples import Sample, by_question
 from factrl.cache import Store
