@@ -13,7 +13,6 @@ from factrl.bench.metrics import (
     Weights,
     bootstrap,
     compare,
-    false_abstention,
     known_mask,
     paired_bootstrap,
     short_form,
@@ -318,16 +317,3 @@ def test_known_needs_k_of_m(samples: list[Grade | None], expected: bool | None) 
 def test_known_mask_names_its_bounds(k: int, m: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         known_mask([[C, C, C]], k=k, m=m)
-
-
-def test_false_abstention_by_hand() -> None:
-    got = false_abstention([A, C, A, None, A, W], [True, True, False, True, None, True])
-    assert (got.n, got.left_out) == (3, 2)
-    assert got.rate == wilson(1, 3)
-
-
-def test_false_abstention_without_a_known_question_is_undefined() -> None:
-    assert false_abstention([A, A], [False, None]).rate is None
-    assert false_abstention([None], [True]).rate is None
-    with pytest.raises(ValueError, match="not 1 and 0"):
-        false_abstention([A], [])

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from factrl.bench.preferred import preferred, written_in_both
 from factrl.bench.results import Output, read_output
 from factrl.bench.samples import Sample, write_samples
-from factrl.bench.winrate import Duel, WinRate, duel, llm_preference, summarise_duels, win_rate
+from factrl.bench.winrate import (
+    Duel,
+    WinRate,
+    duel,
+    llm_preference,
+    preferred,
+    summarise_duels,
+    win_rate,
+    written_in_both,
+)
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM

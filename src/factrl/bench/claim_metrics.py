@@ -33,8 +33,7 @@ from typing import Literal
 
 import numpy as np
 
-from factrl.bench.metrics import Interval, ratio, wilson
-from factrl.bench.resampling import Floats, resampled_means, summed
+from factrl.bench.metrics import Floats, Interval, ratio, resampled_means, summed, wilson
 from factrl.errors import ConfigError
 from factrl.verifier.report import WIDTH
 

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from factrl.bench.labelled import Judged, Labelled, ask_judge
-from factrl.bench.metrics import Interval, bootstrap, wilson
-from factrl.bench.resampling import RESAMPLES, Floats, resampled_means, summed
+from factrl.bench.metrics import RESAMPLES, Floats, Interval, bootstrap, resampled_means, summed, wilson
 from factrl.errors import DataError
 from factrl.judges import Judge
 

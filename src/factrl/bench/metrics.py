@@ -27,6 +27,7 @@ Statistic = Callable[[Floats], Floats]
 """Maps column means `(R, d)`, one row per resample, to one number per resample `(R,)`."""
 
 _LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
+RESAMPLES = 10_000
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -122,21 +123,6 @@ class Comparison:
     differences: Mapping[str, Interval | None]
 
 
-@dataclass(frozen=True, slots=True)
-class FalseAbstention:
-    """How often the model declines what its base model knows.
-
-    Attributes:
-        n: known questions that were graded.
-        left_out: known questions that were masked, and questions whose knownness is undecided.
-        rate: abstained / n; None when n is 0.
-    """
-
-    n: int
-    left_out: int
-    rate: Interval | None
-
-
 def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
     """Wilson's score interval for k successes in n trials.
 
@@ -154,16 +140,44 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(p, 0.0 if k == 0 else middle - half, 1.0 if k == n else middle + half)
 
 
+def resampled_means(rows: Floats, seed: int | tuple[int, ...] = 0, n: int = RESAMPLES) -> Floats:
+    """Column means of `n` samples of rows, each as large as `rows` and drawn with replacement.
+
+    Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
+
+    Args:
+        rows: `(N, d)`, one row per unit that is drawn as a whole, such as a prompt; N at least 1.
+
+    Returns:
+        `(n, d)`.
+    """
+    distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    rng = np.random.default_rng(seed)
+    at_once = max(1, _CELLS_AT_ONCE // len(distinct))
+    parts = [
+        rng.multinomial(len(rows), counts / len(rows), size=min(at_once, n - start)) @ distinct / len(rows)
+        for start in range(0, n, at_once)
+    ]
+    return np.concatenate(parts)
+
+
+def summed(keys: Sequence[str], rows: Floats) -> tuple[list[str], Floats]:
+    """The rows of each key added up, in the order in which keys first occur: `(N, d)` to `(keys, d)`."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    sums = np.zeros((len(numbers), rows.shape[1]))
+    np.add.at(sums, [numbers[key] for key in keys], rows)
+    return list(numbers), sums
+
+
 def bootstrap(
     values: ArrayLike,
     statistic: Statistic | None = None,
     seed: int = 0,
-    n: int = 10_000,
+    n: int = RESAMPLES,
     confidence: float = 0.95,
 ) -> Interval | None:
     """Percentile bootstrap over questions of a function of column means.
 
-    Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
     Resamples in which the statistic is undefined are left out.  Values that are all equal give an interval
     without width: it says nothing about questions unlike those seen.
 
@@ -180,17 +194,10 @@ def bootstrap(
         raise ValueError(f"bootstrap needs at least one resample, not n={n!r}")
     rows = _table(values)
     chosen = statistic or _only_column
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
     value = float(chosen(rows.mean(axis=0, keepdims=True))[0])
     if math.isnan(value):
         return None
-    rng = np.random.default_rng(seed)
-    at_once = max(1, _CELLS_AT_ONCE // len(distinct))
-    parts: list[Floats] = []
-    for start in range(0, n, at_once):
-        drawn = rng.multinomial(len(rows), counts / len(rows), size=min(at_once, n - start))
-        parts.append(chosen(drawn @ distinct / len(rows)))
-    found = np.concatenate(parts)
+    found = chosen(resampled_means(rows, seed, n))
     tail = (1 - _checked(confidence)) / 2
     low, high = np.quantile(found[~np.isnan(found)], [tail, 1 - tail])
     return Interval(value, float(low), float(high))
@@ -201,7 +208,7 @@ def paired_bootstrap(
     after: ArrayLike,
     statistic: Statistic | None = None,
     seed: int = 0,
-    n: int = 10_000,
+    n: int = RESAMPLES,
     confidence: float = 0.95,
 ) -> Interval | None:
     """Percentile bootstrap of `statistic(after) - statistic(before)` on the same questions.
@@ -296,21 +303,6 @@ def known_mask(samples: Sequence[Sequence[Grade | None]], k: int, m: int) -> lis
         open_ = sum(grade is None for grade in grades)
         known.append(True if right >= k else None if right + open_ >= k else False)
     return known
-
-
-def false_abstention(
-    after: Sequence[Grade | None], known: Sequence[bool | None], confidence: float = 0.95
-) -> FalseAbstention:
-    """Share of abstentions among the questions the base model knows, from `known_mask`."""
-    if len(after) != len(known):
-        raise ValueError(f"false_abstention() needs the same questions, not {len(after)} and {len(known)}")
-    kept = [grade for grade, knows in zip(after, known, strict=True) if knows]
-    graded = [grade for grade in kept if grade is not None]
-    abstained = sum(grade.label == "abstained" for grade in graded)
-    left_out = len(kept) - len(graded) + sum(knows is None for knows in known)
-    return FalseAbstention(
-        len(graded), left_out, wilson(abstained, len(graded), confidence) if graded else None
-    )
 
 
 def outcome_statistics(weights: Weights) -> Mapping[str, Statistic]:

@@ -18,13 +18,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from factrl.answers import is_contentless
-from factrl.bench.metrics import Interval, bootstrap
-from factrl.bench.resampling import summed
+from factrl.bench.metrics import Interval, bootstrap, summed
+from factrl.bench.prompts import final_part
+from factrl.bench.results import Output
+from factrl.bench.samples import Sample, by_question
 from factrl.cache import Store
 from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, Unscored
@@ -34,7 +37,8 @@ from factrl.llm import LLM, Reply
 from factrl.preference import PAIR_PROMPT, guarded
 from factrl.quoting import forges, quoted_message
 from factrl.text import MAX_PAYLOAD
-from factrl.types import Example
+from factrl.types import Completion, Example
+from factrl.writers import digest_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,6 +51,7 @@ Raises `Unscored` when there is no verdict.  Called from several threads.
 
 _WORDS = {"second": 1.0, "first": 0.0}
 _FIRST, _SECOND = "first", "second"
+FOLDER = "preferences"  # of the later evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,57 @@ def duel(example: Example, first: str | None, second: str | None, prefer: Prefer
         return Duel(name, None, None, error.cause, error.detail)
     favoured = None if abs(given - turned) < 1.0 else _SECOND if given else _FIRST
     return Duel(name, (given + turned) / 2.0, favoured)
+
+
+def preferred(
+    name: str,
+    pairs: Sequence[tuple[Example, str, str]],
+    prefer: Prefer,
+    judge: str,
+    folder: Path,
+    *,
+    workers: int = 16,
+    on_done: Callable[[int], None] = lambda count: None,
+) -> WinRate:
+    """The win rate of the later evaluation's first answers over the earlier one's, without their reasoning.
+
+    Every verdict is kept in `preferences/` of the later evaluation, in a file for these answers and this
+    judge, and not asked for again.  What had no verdict is masked, and tried again by the next call.
+
+    Args:
+        name: the benchmark.
+        pairs: of `written_in_both`, at least one.
+        prefer: compares two answers; called from several threads.
+        judge: its identity, under which verdicts are kept.
+        folder: of the later evaluation.
+        on_done: called with 1 after each question, in this thread.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    about = {"benchmark": name, "judge": judge, "answers": digest_of(pairs)}
+    path = folder / FOLDER / f"{name}.{digest_of(about)}.jsonl"
+    examples, first, second = zip(*pairs, strict=True)
+    with Journal(path, about) as journal:
+        return win_rate(examples, first, second, prefer, kept=journal, workers=workers, on_done=on_done)
+
+
+def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:
+    """The questions with a text in both, and what each says after reasoning; nothing, if that has no end."""
+    sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
+    found = []
+    for key, group in sides[0].items():
+        first, second = (_text(side.get(key, ())) for side in sides)
+        if first is not None and second is not None:
+            example = Example(group[0].question, tuple(group[0].answers), group[0].id)
+            found.append((example, final_part(first) or "", final_part(second) or ""))
+    return found
+
+
+def _text(group: Sequence[Sample]) -> Completion | None:
+    if not group or group[0].completion is None:
+        return None
+    return Completion(group[0].completion, prefill=group[0].marks.get("prefill", ""))
 
 
 def summarise_duels(duels: Sequence[Duel], *, confidence: float = 0.95, seed: int = 0) -> WinRate:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from ..bench.metrics import Interval
 from ..bench.paired import Paired, compare_outputs
 from ..bench.paired_page import side_names, write_paired_page
-from ..bench.preferred import preferred, written_in_both
 from ..bench.results import PAGE as EVALUATION_PAGE
 from ..bench.results import Output, is_output, read_output
-from ..bench.winrate import WinRate, llm_preference
+from ..bench.winrate import WinRate, llm_preference, preferred, written_in_both
 from ..cache import Store
 from ..errors import ConfigError
 from ..escape import one_line
