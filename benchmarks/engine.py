@@ -253,7 +253,7 @@ def _printed(script: str, *told: str) -> Run:
 
 def _splitting(python: Path, responses: Sequence[Response], job: Path) -> Run:
     """Sentence splitting of the same texts: VeriScore's spaCy pipeline against factrl's own, milliseconds."""
-    from factrl.sentences import sentences
+    from factrl.text.sentences import sentences
 
     spacy = split_with_spacy(python, responses, job)
     sentences(responses[0].text)
@@ -268,7 +268,7 @@ def _splitting(python: Path, responses: Sequence[Response], job: Path) -> Run:
     counts = [sum(map(len, spacy["sentences"])), total, alike]
     lines = [
         f"sentences of {len(responses)} responses: spaCy en_core_web_sm {theirs:.1f} ms per response "
-        f"({counts[0]} sentences), factrl.sentences {ours:.3f} ms ({total}, {alike} of them the same): "
+        f"({counts[0]} sentences), factrl.text.sentences {ours:.3f} ms ({total}, {alike} of them the same): "
         f"{theirs / ours:.0f} x"
     ]
     return {"spacy_ms": theirs, "factrl_ms": ours, "sentences": counts, "lines": lines}

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from factrl.abstention import abstains
-from factrl.answers import matches, normalize_answer
 from factrl.grading import Grader
 from factrl.rows import read_rows
+from factrl.text.abstention import abstains
+from factrl.text.answers import matches, normalize_answer
 
 Row = Mapping[str, Any]
 GRADED = {

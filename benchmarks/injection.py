@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.answers import is_contentless
 from factrl.bench.metrics import wilson
 from factrl.errors import Unscored
 from factrl.grading import Grader
@@ -42,6 +41,7 @@ from factrl.local.llama import LlamaModel
 from factrl.quoting import broken
 from factrl.small_judge import BRIEF_PROMPT
 from factrl.stress.prompts import Prompt, prompts
+from factrl.text.answers import is_contentless
 from factrl.types import Passage
 from factrl.verifier import Verifier
 from factrl.verifier.presets import open_verifier

@@ -32,10 +32,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from factrl.answers import normalize_answer
 from factrl.rows import read_rows
 from factrl.search import Index, fusion
 from factrl.search.words import words
+from factrl.text.answers import normalize_answer
 
 SETS = {
     "hotpotqa_2wiki_eval": "eval.jsonl",

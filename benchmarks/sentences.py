@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from factrl.rows import read_rows
-from factrl.sentences import sentences
+from factrl.text.sentences import sentences
 
 ROUNDS = 5
 Splitter = Callable[[str], list[int]]  # a text -> where its sentences end

@@ -33,7 +33,7 @@ from factscore_inside import fill
 from search import corpus, numbered, with_packages
 
 from factrl.search import Index
-from factrl.sentences import sentences
+from factrl.text.sentences import sentences
 
 LEAST = 6  # passages of a document
 Find = Callable[[str, str], list[str]]  # query and title -> texts

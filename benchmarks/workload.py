@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.rows import json_lines, read_rows
-from factrl.sentences import sentences
+from factrl.text.sentences import sentences
 
 Fact = tuple[str, bool]
 _CITED = re.compile(r"\[ ?\d+\]")  # quoted in a prompt it has a space inside

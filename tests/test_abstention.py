@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from factrl.abstention import abstains, abstains_released, asserted, says_invalid_question, stance
-from factrl.answers import final_answer, is_contentless, matches
 from factrl.grading import Grader
 from factrl.llm import FakeLLM
-from factrl.refusals import SPELLINGS, refusals
 from factrl.text import MAX_PAYLOAD, clean
+from factrl.text.abstention import abstains, abstains_released, asserted, says_invalid_question, stance
+from factrl.text.answers import final_answer, is_contentless, matches
+from factrl.text.refusals import SPELLINGS, refusals
 
 FIXTURES = Path(__file__).parent / "fixtures" / "abstention.jsonl"
 # Lines the rules get wrong; a change that repairs one takes it out of here.
@@ -99,7 +99,7 @@ def test_the_quick_look_changes_nothing(opener: str, monkeypatch: pytest.MonkeyP
     texts = [opener + row["text"] for row in fixtures()]
     texts += [opener + phrase for phrase in (*refusals().phrases["declines"], *refusals().bare, *SPELLINGS)]
     quick = [abstains(text) for text in texts]
-    monkeypatch.setattr("factrl.abstention._cues", _EveryWord)
+    monkeypatch.setattr("factrl.text.abstention._cues", _EveryWord)
     assert quick == [abstains(text) for text in texts]
 
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.answers import (
+from factrl.text import clean
+from factrl.text.answers import (
     MASTER_KEYS,
     final_answer,
     is_contentless,
@@ -23,7 +24,6 @@ from factrl.answers import (
     parse_number,
     same_answer,
 )
-from factrl.text import clean
 
 # -- Normalising --------------------------------------------------------------------------------------
 

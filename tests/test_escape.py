@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from factrl.escape import attribute, cell, markdown, markup, one_line, visible
+from factrl.text.escape import attribute, cell, markdown, markup, one_line, visible
 
 TEXTS = st.text(st.characters(), max_size=60)  # lone surrogates included
 

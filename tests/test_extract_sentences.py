@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from factrl.extract import SentenceClaims
 from factrl.extract.marks import content_words
 from factrl.extract.statements import shown
-from factrl.sentences import Sentence
+from factrl.text.sentences import Sentence
 
 
 def said(text: str) -> list[str]:

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from factrl.abstention import abstains
-from factrl.answers import normalize_answer, unaccented
 from factrl.grading import Grader
 from factrl.llm import Message, Reply
-from factrl.naming import is_asked, is_known, words_in, words_of
 from factrl.papers import load_reward
 from factrl.stress import oracle_setup, run_battery
 from factrl.stress.families import AnswerForm, families
 from factrl.stress.prompts import prompts
+from factrl.text.abstention import abstains
+from factrl.text.answers import normalize_answer, unaccented
+from factrl.text.naming import is_asked, is_known, words_in, words_of
 
 
 @dataclass(frozen=True)

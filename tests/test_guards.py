@@ -8,11 +8,11 @@ import pytest
 
 import factrl as fx
 from factrl import guards
-from factrl.abstention import abstains
 from factrl.errors import Unscored
 from factrl.extract import SentenceClaims
 from factrl.stress import oracle_setup, run_battery
 from factrl.text import think_answer
+from factrl.text.abstention import abstains
 from factrl.types import Claim, Completion, Score
 from factrl.verifier.report import Check, Report
 

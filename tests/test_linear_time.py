@@ -16,8 +16,20 @@ import pytest
 import text_readers
 from text_readers import Reader, called
 
-from factrl import abstention, answers, mentions, text, words
-from factrl.text import MAX_PAYLOAD, boxed, boxed_released, clean, tag, think_answer, unwrap_latex
+from factrl import text
+from factrl.text import (
+    MAX_PAYLOAD,
+    abstention,
+    answers,
+    boxed,
+    boxed_released,
+    clean,
+    mentions,
+    tag,
+    think_answer,
+    unwrap_latex,
+    words,
+)
 
 # -- Time ---------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from factrl.errors import SetupError
 from factrl.grading import Grader
 from factrl.llm import FakeLLM
-from factrl.mentions import MAX_MENTIONS, mentions
-from factrl.words import read, stem
+from factrl.text.mentions import MAX_MENTIONS, mentions
+from factrl.text.words import read, stem
 
 # ---------------------------------------------------------------- words
 

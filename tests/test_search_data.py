@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("tantivy")
 
-from factrl.answers import normalize_answer
 from factrl.search import Given, Index
+from factrl.text.answers import normalize_answer
 from factrl.types import Passage
 
 pytestmark = [

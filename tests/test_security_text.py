@@ -21,7 +21,6 @@ from test_text import INVISIBLE, MALFORMED
 
 import factrl
 from factrl import Example, Grader, load_reward
-from factrl.answers import parse_number
 from factrl.bench.choice import chosen
 from factrl.bench.lm_eval import as_yaml
 from factrl.bench.reasoning import final_result
@@ -30,7 +29,6 @@ from factrl.cli import main
 from factrl.config import dump_toml, load_settings
 from factrl.cove import read_questions
 from factrl.errors import Unscored
-from factrl.escape import attribute, cell, linked, markup, one_line, visible
 from factrl.extract import SentenceClaims
 from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM
@@ -39,6 +37,8 @@ from factrl.search.web import without_secrets
 from factrl.settings import RunSettings
 from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of, prompts
+from factrl.text.answers import parse_number
+from factrl.text.escape import attribute, cell, linked, markup, one_line, visible
 from factrl.types import Claim, Passage
 from factrl.verifier import Verifier
 

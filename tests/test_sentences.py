@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from test_linear_time import HOSTILE, slowdown, unbounded_pairs
 
 from factrl import extract
-from factrl import sentences as module
 from factrl.extract import (
     SentenceClaims,
     attribution,
@@ -20,7 +19,8 @@ from factrl.extract import (
     spans,
     statements,
 )
-from factrl.sentences import Sentence, sentences
+from factrl.text import sentences as module
+from factrl.text.sentences import Sentence, sentences
 
 
 def split(text: str) -> list[str]:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from factrl import grading, quoting
-from factrl.abstention import abstains
 from factrl.errors import LLMError
 from factrl.extract import whole
 from factrl.grading import Grader
@@ -25,6 +24,7 @@ from factrl.rewards import Reward
 from factrl.stress import Outcome, Setup, oracle_setup, run_battery
 from factrl.stress.oracles import OracleLLM
 from factrl.text import Blocks, Slice, tag
+from factrl.text.abstention import abstains
 from factrl.types import Completion, Grade
 
 Off = Callable[[pytest.MonkeyPatch, Reward], Reward]

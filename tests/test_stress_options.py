@@ -10,13 +10,13 @@ import pytest
 
 from factrl.errors import Unscored
 from factrl.papers import load_reward
-from factrl.refusals import refusals
 from factrl.rewards import Reward
 from factrl.stress import check, oracle_setup, run_battery
 from factrl.stress.families import AnswerForm, families, parts
 from factrl.stress.options import Honest, Option, Tried
 from factrl.stress.page import write_page
 from factrl.stress.prompts import prompts
+from factrl.text.refusals import refusals
 from factrl.types import Grade
 from stressing import run
 

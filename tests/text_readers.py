@@ -15,24 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import factrl
-from factrl import (
-    Example,
-    Grader,
-    Verifier,
-    abstention,
-    answers,
-    escape,
-    guards,
-    ignorance,
-    measures,
-    mentions,
-    naming,
-    preference,
-    quoting,
-    retractions,
-    small_judge,
-    text,
-)
+from factrl import Example, Grader, Verifier, guards, preference, quoting, small_judge, text
 from factrl.bench import choice, outcomes, prompts, readers, reasoning, shortqa
 from factrl.bodies import excerpt
 from factrl.card_head import shown
@@ -54,15 +37,16 @@ from factrl.prepare import prompts as new_prompts
 from factrl.resources import written_certainty
 from factrl.search import given, passages, pool, web, wikipedia
 from factrl.search import words as search_words
-from factrl.sentences import sentences
 from factrl.server.service import _without_ending
 from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of
 from factrl.stress.prompts import prompts as stress_prompts
+from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
+from factrl.text.sentences import sentences
+from factrl.text.words import fold, read, stem
 from factrl.truthfulness import shown_claim
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier.marked import Mark, marked
-from factrl.words import fold, read, stem
 
 Reader = Callable[[str], object]
 PACKAGE = Path(factrl.__file__).parent

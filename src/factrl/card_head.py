@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.text.escape import markdown, one_line
+
 from . import __version__, models
 from .config import flat
 from .errors import ConfigError
-from .escape import markdown, one_line
 from .papers import load_paper, split_spec
 from .plan import run_settings
 from .run import redact

@@ -12,7 +12,7 @@ from typing import Literal
 
 from factrl import charts
 from factrl.bench.metrics import TRUTHRL, Interval, Weights, compare, short_form
-from factrl.escape import markup
+from factrl.text.escape import markup
 from factrl.types import Grade, Label
 
 # One letter, one word and one colour each: never colour alone.

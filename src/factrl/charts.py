@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from factrl.bench.metrics import Interval
-from factrl.escape import attribute
 from factrl.plots import (
     OUTCOMES,
     Curves,
@@ -22,6 +21,7 @@ from factrl.plots import (
     spread,
     starts_of,
 )
+from factrl.text.escape import attribute
 
 _WIDTH, _HEIGHT = 400.0, 320.0
 _TOP, _BOTTOM, _LEFT = 30.0, 42.0, 34.0

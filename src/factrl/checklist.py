@@ -16,7 +16,6 @@ import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from factrl.answers import is_contentless
 from factrl.background import wait_for
 from factrl.cache import Store
 from factrl.cached_llm import kept, readable
@@ -27,6 +26,7 @@ from factrl.llm import LLM, Reply
 from factrl.quoting import forges, quoted_message
 from factrl.search.given import Given
 from factrl.search.passages import cut
+from factrl.text.answers import is_contentless
 from factrl.types import Claim, Finding, Passage, Verdict
 
 Item = Literal["consistent", "contradictory", "missing"]

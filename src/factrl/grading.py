@@ -17,17 +17,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from factrl.abstention import says_invalid_question, stance
-from factrl.answers import equals, final_answer, is_contentless, matches
 from factrl.blame import judged_here
 from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
-from factrl.ignorance import BARE, names_nothing
 from factrl.llm import LLM, Reply
-from factrl.measures import same_amount
-from factrl.mentions import MAX_MENTIONS, mentions
-from factrl.naming import words_of
 from factrl.quoting import forges, quoted_message
 from factrl.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
+from factrl.text.abstention import says_invalid_question, stance
+from factrl.text.answers import equals, final_answer, is_contentless, matches
+from factrl.text.ignorance import BARE, names_nothing
+from factrl.text.measures import same_amount
+from factrl.text.mentions import MAX_MENTIONS, mentions
+from factrl.text.naming import words_of
 from factrl.types import Grade, Label
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
@@ -126,7 +126,7 @@ class Grader:
         form: "short" expects a bare answer and accepts by rule only what equals an accepted one, which is
             what a reward needs.  "sentence" is for measuring models that answer in sentences: what declines
             is taken out, and the rest is `correct` by rule when it gives an accepted answer by
-            `factrl.mentions.mentions`.  Do not reward by it; naming much is then worth something.
+            `factrl.text.mentions.mentions`.  Do not reward by it; naming much is then worth something.
         max_answer_chars: the longest answer shown to the judge, in characters, by default 200 for "short"
             and 4,000 for "sentence"; an accepted answer that is longer raises the limit for its question.
         probe: what a small judge needs.  It is asked only about an answer that shares a word or a number

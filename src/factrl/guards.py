@@ -13,7 +13,7 @@
 | joint coherence: true parts, a false whole | `contradictions`; `WholeText` with a `Verifier` |
 | semantic de-duplication, with a check of numbers, names and negations | `repeats` |
 | reasoning and answer both verified | `think_and_answer` |
-| contentless text, forged verdicts | `factrl.answers.is_contentless`, `factrl.quoting` |
+| contentless text, forged verdicts | `factrl.text.answers.is_contentless`, `factrl.quoting` |
 | strict tags | `factrl.text.think_answer` |
 
 The word rules are cheap filters for English, not an understanding: a text that knows them passes them.
@@ -29,9 +29,10 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from .abstention import abstains
+from factrl.text.abstention import abstains
+from factrl.text.sentences import sentences
+
 from .extract.marks import content_words, mark
-from .sentences import sentences
 from .text import Blocks, clean
 from .types import Claim, Passage
 from .verifier.report import Report

@@ -1,7 +1,7 @@
 """What the majority of k answers comes to, for growing k (TruthRL, arXiv 2509.25760, Figure 2).
 
 The figure's code is not released, so the vote is defined here.  Answers vote together when they are certainly
-the same one (`factrl.answers.same_answer`), and "I don't know" is one more candidate.  Which of several
+the same one (`factrl.text.answers.same_answer`), and "I don't know" is one more candidate.  Which of several
 leaders wins is drawn, so a tie counts for each of them in equal parts.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from factrl.answers import final_answer, normalize_answer, same_answer
 from factrl.probe import Probed, ProbeSample
+from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.types import Label
 
 DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more

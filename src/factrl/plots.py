@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import MissingExtra
-from factrl.escape import cell, one_line
+from factrl.text.escape import cell, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from factrl.answers import is_contentless
 from factrl.cache import Store
 from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, LLMError, Unscored
@@ -26,6 +25,7 @@ from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
 from factrl.quoting import forges, quoted_message
 from factrl.text import MAX_PAYLOAD
+from factrl.text.answers import is_contentless
 
 Order = Literal["given", "swapped", "both"]
 

@@ -1,7 +1,7 @@
 """A training run as one HTML file: what changed, how sure that is, and what the model says now.
 
 The file needs no network and runs no script: its policy allows nothing but its own styles, and every
-text in it, whoever wrote it, is escaped by `factrl.escape`.  The same input gives the same bytes.
+text in it, whoever wrote it, is escaped by `factrl.text.escape`.  The same input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from factrl import charts
 from factrl.changes import BADGES, MetricRow, as_points, changes_table, fill, overview
-from factrl.escape import attribute, linked, markup
 from factrl.plots import OUTCOMES, Curves
+from factrl.text.escape import attribute, linked, markup
 from factrl.types import Label
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.text.escape import markdown
+
 from .bench.metrics import Interval, short_form
 from .card_head import card_head, shown, shown_spec, table
 from .detect.alarms import read_alarms
-from .escape import markdown
 from .papers import load_reward, split_spec
 from .plan import Plan
 from .run import count_states, read_metrics

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from factrl.answers import is_contentless
 from factrl.detect import RULES, HeldOut, read_alarms
 from factrl.errors import ConfigError
 from factrl.llm import FakeLLM
 from factrl.plan import Plan, make_plan, run_settings
 from factrl.run import read_metrics
 from factrl.settings import JudgeSettings
+from factrl.text.answers import is_contentless
 from factrl.train import online
 from factrl.train.grpo import FactualGRPOTrainer
 from test_metric_glossary import glossary

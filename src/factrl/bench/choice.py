@@ -20,8 +20,8 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from factrl.abstention import abstains
-from factrl.answers import normalize_answer
+from factrl.text.abstention import abstains
+from factrl.text.answers import normalize_answer
 from factrl.types import Example, Grade
 
 _NOT = r"(?!\s+(?:is|was)\s+(?:wrong|incorrect|not|false)|\s+isn['’]t)"

@@ -16,8 +16,8 @@ from factrl.bench.results import PAGE, Output
 from factrl.bench.samples import Sample
 from factrl.changes import BADGES, as_points, fill
 from factrl.errors import ConfigError
-from factrl.escape import attribute, markup
 from factrl.report import facts_list, html_page
+from factrl.text.escape import attribute, markup
 from factrl.types import Label
 
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from factrl.answers import final_answer, normalize_answer, same_answer
 from factrl.bench.metrics import (
     TRUTHRL,
     Floats,
@@ -25,6 +24,7 @@ from factrl.bench.metrics import (
     wilson,
 )
 from factrl.bench.samples import Sample, by_question
+from factrl.text.answers import final_answer, normalize_answer, same_answer
 
 Better = Literal["higher", "lower", "neither"]
 _LABELS = ("correct", "abstained", "incorrect")

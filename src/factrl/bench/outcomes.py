@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from factrl.abstention import abstains, says_invalid_question
 from factrl.bench.benchmark import Benchmark
 from factrl.bench.choice import by_letter, by_likelihood
 from factrl.bench.prompts import final_part, stated_confidence
@@ -22,6 +21,7 @@ from factrl.bench.samples import Sample
 from factrl.bench.shortqa import Extract, GradeAnswer, find_answer
 from factrl.errors import Unscored
 from factrl.journal import Journal
+from factrl.text.abstention import abstains, says_invalid_question
 from factrl.types import Completion, Example, Grade
 from factrl.writers import Written, digest_of
 

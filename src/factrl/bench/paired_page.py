@@ -17,8 +17,8 @@ from factrl.bench.samples import Sample
 from factrl.bench.winrate import WinRate
 from factrl.changes import BADGES
 from factrl.errors import ConfigError
-from factrl.escape import markup
 from factrl.report import facts_list, html_page
+from factrl.text.escape import markup
 
 _SHOWN = 12  # changed answers of a benchmark
 _COUNTED = ("detail", "claims")

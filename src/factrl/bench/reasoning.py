@@ -18,9 +18,9 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from factrl.answers import parse_number
 from factrl.errors import MissingExtra, Unscored
 from factrl.text import boxed
+from factrl.text.answers import parse_number
 from factrl.types import Grade
 
 MAX_FORMULA = 2_000  # characters of an answer that are compared

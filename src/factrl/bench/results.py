@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from factrl.bench.numbers import Number
 from factrl.bench.samples import Sample, read_samples, write_samples
 from factrl.errors import ConfigError, DataError
-from factrl.escape import one_line
+from factrl.text.escape import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -19,8 +19,8 @@ from factrl.bench.metrics import TRUTHRL, Interval, ShortForm, Weights, short_fo
 from factrl.bench.prompts import final_part
 from factrl.data import ColumnName, load_examples
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
-from factrl.escape import one_line
 from factrl.text import Slice, boxed, tag
+from factrl.text.escape import one_line
 from factrl.types import Example, Grade
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factrl.answers import is_contentless
 from factrl.bench.metrics import Interval, bootstrap, summed
 from factrl.bench.prompts import final_part
 from factrl.bench.results import Output
@@ -37,6 +36,7 @@ from factrl.llm import LLM, Reply
 from factrl.preference import PAIR_PROMPT, guarded
 from factrl.quoting import forges, quoted_message
 from factrl.text import MAX_PAYLOAD
+from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example
 from factrl.writers import digest_of
 

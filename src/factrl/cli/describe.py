@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from ..abstention import abstains
-from ..answers import is_contentless
+from factrl.text.abstention import abstains
+from factrl.text.answers import is_contentless
+from factrl.text.escape import one_line
+
 from ..errors import RewardBug
-from ..escape import one_line
 from ..extract import SentenceClaims
 from ..papers import load_paper, load_reward, rewards_of, split_spec
 from ..plan import run_settings

@@ -14,9 +14,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from factrl.text.escape import one_line
+
 from .. import __version__
 from ..errors import SetupError
-from ..escape import one_line
 from ..llm import connect, preflight
 from ..models import cache_folder, cached, known
 from .options import Verbs, add_verb

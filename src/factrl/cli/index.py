@@ -6,8 +6,9 @@ import argparse
 import time
 from pathlib import Path
 
+from factrl.text.escape import one_line
+
 from ..errors import ConfigError
-from ..escape import one_line
 from .options import Verbs, add_verb, needs_extra
 from .terminal import say
 

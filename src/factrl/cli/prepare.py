@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.text.escape import one_line
+
 from ..config import load_settings
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
-from ..escape import one_line
 from ..prepare.contamination import Policy, Sieve
 from ..prepare.convert import Target, convert
 from ..settings import LOCAL, AskSettings, RunSettings

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.text.escape import one_line
+
 from .. import __version__
 from ..bench.shortqa import Extract, check_gradable
 from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
-from ..escape import one_line
 from ..journal import Journal
 from ..llm import LLM, preflight
 from ..majority import Majority, majority_curve

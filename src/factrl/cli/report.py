@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.text.escape import one_line
+
 from ..bench.metrics import Interval
 from ..bench.paired import Paired, compare_outputs
 from ..bench.paired_page import side_names, write_paired_page
@@ -16,7 +18,6 @@ from ..bench.results import Output, is_output, read_output
 from ..bench.winrate import WinRate, llm_preference, preferred, written_in_both
 from ..cache import Store
 from ..errors import ConfigError
-from ..escape import one_line
 from ..llm import preflight
 from ..models import cache_folder
 from ..plan import open_judge

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import tomli_w
 
+from factrl.text.escape import one_line
+
 from ..config import settable
 from ..errors import ConfigError
-from ..escape import one_line
 from ..papers import (
     check_gold,
     gold_of,

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ..escape import one_line, visible
+from factrl.text.escape import one_line, visible
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,9 +8,10 @@ import re
 import shlex
 from pathlib import Path
 
+from factrl.text.escape import one_line
+
 from ..config import dump_toml
 from ..errors import ConfigError, SetupError, nearest
-from ..escape import one_line
 from ..plan import Plan, make_plan, run_settings
 from ..plan_estimate import estimate
 from ..run_page import PAGE

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from factrl.text.escape import one_line
+
 from ..config import dump_toml
 from ..errors import ConfigError, nearest
-from ..escape import one_line
 from ..tuning.plan import TunePlan, plan_tuning
 from ..tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
 from . import tune_claims

@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from factrl.text.escape import one_line
+
 from ..bench.metrics import Interval
 from ..changes import MetricRow, metric_rows
-from ..escape import one_line
 from ..plots import hallucination_vs_abstention
 from ..progress import clock
 from ..report import Answer, SideBySide, write_training_report

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..escape import markup
+from factrl.text.escape import markup
+
 from ..rows import whole_lines
 from ..run import Run, read_metrics
 from ..whole_file import write_whole

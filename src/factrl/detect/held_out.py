@@ -16,9 +16,10 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from factrl.text.escape import one_line
+
 from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
 from ..errors import RewardBug
-from ..escape import one_line
 from ..grading import Grader
 from ..rewards import Reward
 from ..types import Completion, Example, Grade, Result

@@ -10,8 +10,9 @@ import re
 import zlib
 from dataclasses import dataclass, replace
 
-from ..abstention import abstains
-from ..answers import is_contentless
+from factrl.text.abstention import abstains
+from factrl.text.answers import is_contentless
+
 from ..extract import SentenceClaims
 from ..guards import coverage, relevant, repeats
 from ..text import clean, tag

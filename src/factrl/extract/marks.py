@@ -16,8 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from factrl.abstention import stance
-from factrl.answers import is_contentless
 from factrl.extract.words import (
     ARTICLES,
     AUXILIARY,
@@ -34,6 +32,8 @@ from factrl.extract.words import (
 )
 from factrl.quoting import forges
 from factrl.text import MAX_PAYLOAD, clean
+from factrl.text.abstention import stance
+from factrl.text.answers import is_contentless
 from factrl.types import Claim, Skip
 
 # -- One spelling -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from factrl.sentences import Kind, Sentence, sentences
+from factrl.text.sentences import Kind, Sentence, sentences
 
 # In the order in which they are tried at a position: a link keeps its words, the rest is dropped.
 _MARKUP = re.compile(

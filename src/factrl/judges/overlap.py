@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from factrl.sentences import sentences
+from factrl.text.sentences import sentences
 from factrl.types import Passage
 
 MAX_EVIDENCE = 100_000

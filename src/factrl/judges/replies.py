@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factrl.abstention import stance
 from factrl.errors import Unscored
+from factrl.text.abstention import stance
 from factrl.types import Finding
 
 MAX_REPLY = 65_536

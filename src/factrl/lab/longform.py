@@ -23,11 +23,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from ..abstention import abstains
+from factrl.text.abstention import abstains
+from factrl.text.sentences import sentences
+
 from ..checklist import Item
 from ..errors import ConfigError
 from ..forms import Form
-from ..sentences import sentences
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report
 from .names import invented, pairs

@@ -1,7 +1,7 @@
 """A lab run as one HTML file, in the style of `factrl.report`.
 
 The file needs no network and runs no script: its policy allows nothing but its own styles and the picture
-that it carries, and every text in it is escaped by `factrl.escape`.
+that it carries, and every text in it is escaped by `factrl.text.escape`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from ..escape import attribute, markup
+from factrl.text.escape import attribute, markup
+
 from .outcome import Outcome
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

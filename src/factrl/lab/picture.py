@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factrl.text.escape import cell, one_line
+
 from ..errors import MissingExtra
-from ..escape import cell, one_line
 from ..plots import (
     FAINT,
     INK,

@@ -28,13 +28,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..answers import matches, normalize_released
+from factrl.text.answers import matches, normalize_released
+from factrl.text.sentences import sentences
+
 from ..blame import OWN
 from ..errors import ConfigError, DataError, Unscored
 from ..extract.marks import normalised
 from ..grading import Grader
 from ..rewards import reward
-from ..sentences import sentences
 from ..text import Slice, think_answer
 from ..types import Completion, Example, Finding, Grade, Passage, Score, Span
 from ..verifier.report import WIDTH, Report

@@ -44,8 +44,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..abstention import stance
-from ..answers import equals
+from factrl.text.abstention import stance
+from factrl.text.answers import equals
+
 from ..errors import ConfigError, Unscored
 from ..extract.marks import content_words
 from ..grading import Grader

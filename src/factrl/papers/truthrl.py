@@ -29,8 +29,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..abstention import abstains_released
-from ..answers import normalize_released
+from factrl.text.abstention import abstains_released
+from factrl.text.answers import normalize_released
+
 from ..blame import judged_here
 from ..errors import ConfigError, OwnDoing
 from ..grading import Grader

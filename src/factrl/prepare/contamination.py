@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..answers import normalize_answer
+from factrl.text.answers import normalize_answer
+from factrl.text.escape import one_line
+
 from ..data import to_example
 from ..errors import DataError
-from ..escape import one_line
 from ..rows import read_rows
 from ..text import clean
 from ..types import Example

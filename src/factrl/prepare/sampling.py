@@ -9,10 +9,11 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+from factrl.text.sentences import sentences
+
 from ..data import load_examples, render_prompt
 from ..errors import DataError
 from ..judges.replies import after_thinking
-from ..sentences import sentences
 from ..types import Completion, Example
 
 ZERO_SHOT = (

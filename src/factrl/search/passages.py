@@ -13,7 +13,7 @@ from pathlib import Path
 
 from factrl.errors import DataError
 from factrl.search.sources import Document, find_sources
-from factrl.sentences import sentences
+from factrl.text.sentences import sentences
 from factrl.types import Passage
 
 MAX_WORDS = 120

@@ -2,8 +2,9 @@
 
 A policy in training finds *free options* by itself: a form of words that is right when its guess is right,
 and an abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so
-these are generated: what declines comes from `factrl.refusals` in all its languages, joints, wrappers and
-frames from `families.json`.  Values of a part are dealt like cards, so that a long sample holds all of them.
+these are generated: what declines comes from `factrl.text.refusals` in all its languages, joints, wrappers
+and frames from `families.json`.  Values of a part are dealt like cards, so that a long sample holds all of
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..refusals import refusals
+from factrl.text.refusals import refusals
+
 from .policies import picked
 
 _ASKED = re.compile(
@@ -146,7 +148,8 @@ def _data() -> Mapping[str, list]:
 
 
 def _declining() -> Sequence[str]:
-    """Every way in which `factrl.refusals` knows that a text declines, as it is written and contracted."""
+    """Every way in which `factrl.text.refusals` knows that a text declines, as it is written and
+    contracted."""
     known = refusals()
     phrases, spaceless = known.phrases, known.spaceless
     plain = [*phrases["declines"], *sorted(known.bare), *phrases["asks_back"]]

@@ -18,7 +18,9 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
-from ..answers import final_answer, normalize_answer
+from factrl.text.answers import final_answer, normalize_answer
+from factrl.text.sentences import sentences
+
 from ..checklist import Checklist, Item
 from ..extract import SentenceClaims
 from ..extract.attribution import unwrapped
@@ -26,7 +28,6 @@ from ..extract.marks import content_words, normalised
 from ..grading import Grader, reasoning_judge
 from ..llm import Message, Reply
 from ..preference import SelfReference, rating_judge
-from ..sentences import sentences
 from ..types import Claim, Finding, Passage, Verdict
 from ..verifier.presets import open_verifier
 from .families import parts

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..escape import markup, one_line
+from factrl.text.escape import markup, one_line
+
 from ..report import facts_list, html_page
 from .attacks import Attack
 from .options import HONESTY, in_words

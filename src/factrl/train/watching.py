@@ -16,9 +16,10 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from factrl.text.escape import one_line
+
 from ..detect import HeldOut, Sample, Watch, append_alarms, signals
 from ..detect.step import source_of
-from ..escape import one_line
 from ..run import Run
 from .grpo import FactualGRPOTrainer
 

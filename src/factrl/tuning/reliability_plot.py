@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import MissingExtra
-from factrl.escape import cell, one_line
 from factrl.plots import FAINT, INK, arm_style, style_axes, write_label
+from factrl.text.escape import cell, one_line
 from factrl.tuning.reliability import Reliability
 
 if TYPE_CHECKING:

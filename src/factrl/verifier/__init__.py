@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..abstention import abstains
+from factrl.text.abstention import abstains
+
 from ..background import wait_for
 from ..cache import Store
 from ..errors import ConfigError

@@ -23,14 +23,15 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ..abstention import abstains
+from factrl.text.abstention import abstains
+from factrl.text.sentences import sentences
+
 from ..blame import LENGTH, REPLY, judged
 from ..cache import Store, digest
 from ..errors import OwnDoing, Unscored
 from ..extract.marks import normalised
 from ..search import Search
 from ..search.pool import EvidencePool
-from ..sentences import sentences
 from ..types import Claim, Passage, Verdict
 from .report import Check
 

@@ -1,7 +1,7 @@
 """A checked text as one HTML file: its claims underlined by verdict, the evidence beside them, the score.
 
 The file needs no network and runs no script.  Its policy allows nothing but the style sheet it carries, and
-every text in it, whoever wrote it, is escaped by `factrl.escape`.  The same report gives the same bytes.
+every text in it, whoever wrote it, is escaped by `factrl.text.escape`.  The same report gives the same bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ..escape import attribute, markup
+from factrl.text.escape import attribute, markup
+
 from .marked import KINDS, badge
 from .report import Report, is_narrow
 from .rows import Rows

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..escape import markup
+from factrl.text.escape import markup
 
 # Verdict -> the letter and the words for it, the gravest first; a skipped claim has no verdict.
 KINDS: Mapping[str, tuple[str, str]] = {

@@ -6,7 +6,8 @@ lines tell the verdicts apart, and the colours are those of the notebook, light 
 
 from __future__ import annotations
 
-from ..escape import attribute
+from factrl.text.escape import attribute
+
 from .html import headline
 from .marked import KINDS
 from .report import Check, Report

@@ -17,8 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from factrl.text.escape import one_line
+
 from ..errors import ConfigError, Unscored
-from ..escape import one_line
 from ..types import Claim, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number

@@ -5,7 +5,8 @@ Everything here is for `factrl.verifier.html`, whose style sheet it relies on.
 
 from __future__ import annotations
 
-from ..escape import linked, markup
+from factrl.text.escape import linked, markup
+
 from ..types import Passage
 from .marked import Mark, badge, marked
 from .report import Check, Report

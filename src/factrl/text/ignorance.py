@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from factrl.naming import (
+from factrl.text import clean, unwrap_latex
+from factrl.text.naming import (
     DASH,
     LINE,
     SCRIPT,
@@ -21,7 +22,6 @@ from factrl.naming import (
     unexplained,
     words_in,
 )
-from factrl.text import clean, unwrap_latex
 
 BARE = 200
 """Characters of the longest text that is read strictly."""
@@ -83,7 +83,7 @@ def declines_in_own_words(text: str, asked: frozenset[str], *, strict: bool) -> 
     """Whether a text denies, speaks of its writer or sources, guesses nothing and names nothing.
 
     Args:
-        asked: the question's words (`factrl.naming.words_of`).
+        asked: the question's words (`factrl.text.naming.words_of`).
         strict: no word of a text up to `BARE` characters may be new.
     """
     said = visible(text)
@@ -145,7 +145,7 @@ def names_nothing(text: str, asked: frozenset[str], *, strict: bool) -> bool:
     """Whether a text names no candidate answer.
 
     Args:
-        asked: the question's words (`factrl.naming.words_of`).
+        asked: the question's words (`factrl.text.naming.words_of`).
         strict: any new word is a candidate; otherwise names, dates, numbers and quotations are.
     """
     if not strict:

@@ -12,8 +12,8 @@ import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
 
-from factrl.answers import MONTHS, SCALES, parse_number
 from factrl.text import clean, few_marks
+from factrl.text.answers import MONTHS, SCALES, parse_number
 
 Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from factrl.answers import MONTHS, unaccented
-from factrl.refusals import refusals
+from factrl.text.answers import MONTHS, unaccented
+from factrl.text.refusals import refusals
 
 _LONGEST = 24  # letters of a stem
 SHORT_RUN = 6

@@ -8,10 +8,10 @@ place of a missing one (`North Korea` for `South Korea`), when it is denied, whe
 several candidates, or when the text is too long to be an answer.
 
 These rules agree with people far more often than equality does, but they can be played: a policy that is
-rewarded by them learns to name much.  They are for measuring; rewards grade with `factrl.answers.matches`.
-The share of an answer's words is recall as in SQuAD's F1 (arXiv 1606.05250, section 5), which agrees with
-people better than F1 on long answers (arXiv 2307.16877, section 4); leaving out the question's words, and
-what is said of numbers, dates and names, is ours.
+rewarded by them learns to name much.  They are for measuring; rewards grade with
+`factrl.text.answers.matches`. The share of an answer's words is recall as in SQuAD's F1 (arXiv 1606.05250,
+section 5), which agrees with people better than F1 on long answers (arXiv 2307.16877, section 4); leaving
+out the question's words, and what is said of numbers, dates and names, is ours.
 """
 
 from __future__ import annotations
@@ -20,22 +20,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from factrl.answers import matches
-from factrl.measures import unit_asked
-from factrl.retractions import alternatives, given, lists_candidates
 from factrl.text import clean
-from factrl.words import (
-    STOP_WORDS,
-    Amount,
-    Day,
-    Reading,
-    beside,
-    fold,
-    initials,
-    is_date,
-    read,
-    stem,
-)
+from factrl.text.answers import matches
+from factrl.text.measures import unit_asked
+from factrl.text.retractions import alternatives, given, lists_candidates
+from factrl.text.words import STOP_WORDS, Amount, Day, Reading, beside, fold, initials, is_date, read, stem
 
 MAX_MENTIONS = 4_000
 """Characters of the longest text that the rules read; a longer one gives no answer."""

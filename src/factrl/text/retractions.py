@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from factrl.text import boxed, unwrap_latex
-from factrl.words import STOP_WORDS, Reading, read, stem
+from factrl.text.words import STOP_WORDS, Reading, read, stem
 
 _MONTHS = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
 _DATE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from factrl.words import UNITS, Reading, read
+from factrl.text.words import UNITS, Reading, read
 
 _SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
 _MAX_ANSWER = 1_024  # characters that are read
