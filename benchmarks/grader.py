@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from factrl.grading import Grader
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.text.abstention import abstains
 from factrl.text.answers import matches, normalize_answer
 

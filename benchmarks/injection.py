@@ -34,11 +34,11 @@ from typing import Any
 from factrl.bench.metrics import wilson
 from factrl.errors import Unscored
 from factrl.grading import Grader
-from factrl.journal import Journal
 from factrl.judges import LocalJudge
 from factrl.llm import LLM
 from factrl.local.llama import LlamaModel
 from factrl.quoting import broken
+from factrl.runs.journal import Journal
 from factrl.small_judge import BRIEF_PROMPT
 from factrl.stress.prompts import Prompt, prompts
 from factrl.text.answers import is_contentless

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-from factrl.rows import json_lines
+from factrl.runs.rows import json_lines
 
 Decisions = str | None  # "110…", one letter per fact
 _UNUSED = ("torch", "transformers", "openai", "spacy", "nltk", "nltk.tokenize", "rank_bm25")

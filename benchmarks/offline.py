@@ -24,7 +24,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from factrl.rows import json_lines
+from factrl.runs.rows import json_lines
 
 SETS = {"webquestions": "trainmodel", "triviaqa_1k": "test", "popqa_1k": "test"}
 MODEL = "SmolLM2-135M-Instruct"

@@ -29,7 +29,7 @@ from workload import key_of
 from factrl.background import wait_for
 from factrl.cache import Store
 from factrl.judges import Judge, LLMJudge, LocalJudge, WeakJudge
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
 

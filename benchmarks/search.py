@@ -32,7 +32,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.search import Index, fusion
 from factrl.search.words import words
 from factrl.text.answers import normalize_answer

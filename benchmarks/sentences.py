@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.text.sentences import sentences
 
 ROUNDS = 5

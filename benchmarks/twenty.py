@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from factrl.cli.terminal import say
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.types import Passage
 from factrl.verifier import Report
 from factrl.verifier.presets import open_verifier

@@ -34,7 +34,7 @@ from factrl.judges.calibration import Line, Row, Truth
 from factrl.judges.local import prompt_digest
 from factrl.judges.weak import lacks
 from factrl.local.llama import JUDGE
-from factrl.rows import json_lines, read_rows
+from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from workload import Response
 
-from factrl.rows import json_lines
+from factrl.runs.rows import json_lines
 
 # What the numbers in docs/results.md were measured with; veriscore itself pins nothing.
 PINS = (

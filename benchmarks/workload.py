@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from factrl.rows import json_lines, read_rows
+from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 
 Fact = tuple[str, bool]

@@ -24,7 +24,7 @@ def main() -> None:
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    from factrl.settings import ModelSettings
+    from factrl.runs.settings import ModelSettings
     from factrl.train.model import load_policy
 
     rows = [{"prompt": PROMPT.format(q), "question": q, "answers": a} for q, a in QUESTIONS.items()]

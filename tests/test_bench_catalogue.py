@@ -18,9 +18,9 @@ from factrl.bench.choice import by_likelihood
 from factrl.bench.loading import load_questions, reply_to
 from factrl.bench.outcomes import Tools, score_text
 from factrl.bench.reasoning import Mathematician
-from factrl.data import render_prompt
 from factrl.errors import ConfigError, DataError
 from factrl.grading import Grader
+from factrl.runs.data import render_prompt
 from factrl.types import Example
 
 ROWS = json.loads((Path(__file__).parent / "fixtures" / "upstream_rows.json").read_text("utf-8"))

@@ -29,10 +29,10 @@ from factrl.bench.results import Output
 from factrl.bench.samples import Sample, read_samples, write_samples
 from factrl.bench.stored import known_questions, stored_texts
 from factrl.cli import report
-from factrl.config import load_settings
 from factrl.grading import Grader
-from factrl.journal import Journal
-from factrl.settings import AskSettings
+from factrl.runs.config import load_settings
+from factrl.runs.journal import Journal
+from factrl.runs.settings import AskSettings
 from factrl.types import Completion, Example
 
 SIMPLE, MATH, LONG = BENCHMARKS["simpleqa"], BENCHMARKS["gsm8k"], BENCHMARKS["factscore"]

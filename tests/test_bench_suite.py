@@ -29,10 +29,10 @@ from factrl.bench.stored import known_questions, stored_texts
 from factrl.bench.suite import How, Result, evaluate
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
-from factrl.config import load_settings
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
 from factrl.grading import Grader
-from factrl.settings import AskSettings
+from factrl.runs.config import load_settings
+from factrl.runs.settings import AskSettings
 from factrl.types import Completion, Example
 
 Say = Callable[[Example, int], str | Unscored]

@@ -18,11 +18,11 @@ import pytest
 import factrl
 from factrl.cli import main
 from factrl.cli.describe import knob_help
-from factrl.config import dump_toml, settable
 from factrl.errors import TooManyMasked
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.plan import Plan, make_plan, run_settings
-from factrl.settings import RunSettings, TrainSettings
+from factrl.runs.config import dump_toml, settable
+from factrl.runs.settings import RunSettings, TrainSettings
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = [

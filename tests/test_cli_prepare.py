@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from factrl.cli import prepare
-from factrl.data import load_examples
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.prepare import importance
+from factrl.runs.data import load_examples
 from factrl.search import Index
 from fault_server import FaultServer, Handler, completion
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from factrl.config import check_knobs, dump_toml, load_settings, peek, settable
 from factrl.errors import ConfigError
-from factrl.settings import RunSettings
+from factrl.runs.config import check_knobs, dump_toml, load_settings, peek, settable
+from factrl.runs.settings import RunSettings
 
 NEEDED = ["paper=truthrl", "model.name=tiny", "data.train=questions.jsonl"]
 KNOBS = {

@@ -13,7 +13,7 @@ from factrl import cove
 from factrl.cove import CoVeWriter, Steps, open_cove, read_questions
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
-from factrl.settings import AskSettings, DataSettings
+from factrl.runs.settings import AskSettings, DataSettings
 from factrl.types import Completion, Example
 from factrl.writers import ServerWriter
 

@@ -14,8 +14,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from factrl.data import load_examples, render_prompt, template_names, to_example
 from factrl.errors import ConfigError, DataError, MissingExtra
+from factrl.runs.data import load_examples, render_prompt, template_names, to_example
 from factrl.types import Example, Passage
 
 ROW = {"question": "Who wrote Ulysses?", "answers": ["James Joyce"]}

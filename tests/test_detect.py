@@ -13,7 +13,7 @@ from factrl.detect import RULES, Alarm, Rule, Sample, Signals, Watch, append_ala
 from factrl.detect.alarms import FILE, alarms_section
 from factrl.detect.reading import has_invisible, read, split
 from factrl.detect.step import signals
-from factrl.run import Run
+from factrl.runs.folder import Run
 from factrl.stress.forms import write
 from factrl.stress.policies import battery
 from factrl.stress.prompts import example_of, prompts

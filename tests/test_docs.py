@@ -30,10 +30,10 @@ import pytest
 
 import factrl as fx
 from factrl.cli import _parse, _parsers, main
-from factrl.config import settable
 from factrl.errors import ConfigError, SetupError
 from factrl.papers import load_reward
-from factrl.settings import AskSettings, RunSettings
+from factrl.runs.config import settable
+from factrl.runs.settings import AskSettings, RunSettings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

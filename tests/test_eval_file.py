@@ -21,7 +21,7 @@ from factrl.cache import Store
 from factrl.cli import main
 from factrl.llm import Reply
 from factrl.resources import Supplier
-from factrl.settings import JudgeSettings, VerifierSettings
+from factrl.runs.settings import JudgeSettings, VerifierSettings
 from fault_server import FaultServer, says
 
 CITIES = ["Bergen", "Molde", "Narvik", "Tromso", "Stavanger", "Trondheim"]

@@ -26,7 +26,7 @@ from factrl.llm import FakeLLM, Message
 from factrl.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 from factrl.rewards import Reward, reward
-from factrl.run import Rollout, Run
+from factrl.runs.folder import Rollout, Run
 from factrl.types import Completion, Example, Result, Score
 from fault_server import FaultServer, answers, says
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError, DataError
-from factrl.journal import Journal
+from factrl.runs.journal import Journal
 
 ABOUT = {"model": "m", "seed": 0, "sizes": (1, 2)}
 

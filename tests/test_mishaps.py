@@ -20,12 +20,12 @@ import factrl
 from factrl import cli
 from factrl.cli import main
 from factrl.cli.mishaps import mishap
-from factrl.config import load_settings, settable
-from factrl.data import load_examples, render_prompt
 from factrl.errors import ConfigError, DataError, RewardBug
-from factrl.journal import Journal
 from factrl.papers import load_reward
-from factrl.settings import AskSettings, RunSettings
+from factrl.runs.config import load_settings, settable
+from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.journal import Journal
+from factrl.runs.settings import AskSettings, RunSettings
 from fault_server import FaultServer, says
 
 ROW = {"question": "Capital of Norway?", "answers": ["Oslo"], "evidence": "Oslo is the capital of Norway."}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from factrl.data import render_prompt
 from factrl.errors import ConfigError
 from factrl.papers import (
     Gold,
@@ -20,6 +19,7 @@ from factrl.papers import (
 )
 from factrl.plan import run_settings
 from factrl.rewards import Reward
+from factrl.runs.data import render_prompt
 from factrl.types import Example, Passage
 
 CASES = [(name, *found) for name in paper_names() for found in gold_of(name)]

@@ -49,7 +49,7 @@ def test_both_sets_are_read_in_the_subset_that_is_named(monkeypatch: pytest.Monk
         asked.append((source, split, subset))
         yield from ({"question": f"Who wrote book {n}?", "answers": ["Ada"]} for n in range(10))
 
-    monkeypatch.setattr("factrl.data.read_rows", rows)
+    monkeypatch.setattr("factrl.runs.data.read_rows", rows)
     plan("data.train=mandarjoshi/trivia_qa", "data.eval=mandarjoshi/trivia_qa", "data.subset=rc.nocontext")
     name, subset = "mandarjoshi/trivia_qa", "rc.nocontext"
     assert asked == [(name, "train", subset), (name, "test", subset)]

@@ -11,12 +11,12 @@ import pytest
 
 from factrl.bridges.trl import to_trl
 from factrl.cli import prepare
-from factrl.data import load_examples, to_example
 from factrl.errors import ConfigError
 from factrl.prepare.convert import VERL_COLUMNS, Target, convert
 from factrl.rewards import reward
-from factrl.rows import read_rows
-from factrl.settings import DataSettings
+from factrl.runs.data import load_examples, to_example
+from factrl.runs.rows import read_rows
+from factrl.runs.settings import DataSettings
 from factrl.types import Completion, Example, Passage
 
 FULL = Example(

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from factrl.checklist import item_ids
-from factrl.data import load_examples
 from factrl.errors import LLMError, Unscored
 from factrl.extract import SentenceClaims
-from factrl.journal import Journal
 from factrl.llm import FakeLLM
 from factrl.prepare.asking import TOGETHER, Pace
 from factrl.prepare.dataset import write_dataset
@@ -22,7 +20,9 @@ from factrl.prepare.importance import Choice, Importance, read_choices
 from factrl.prepare.klcf import Parts, Preparation, Prepared
 from factrl.prepare.sampling import answer_part, few_shot
 from factrl.prepare.truths import truthfulness_rows
-from factrl.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
+from factrl.runs.data import load_examples
+from factrl.runs.journal import Journal
+from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Claim, Completion, Example, Passage, Verdict
 from factrl.verifier import Verifier
 
@@ -340,7 +340,7 @@ def test_equal_claims_are_one_row_and_contradictory_ones_none() -> None:
 
 def test_demonstrations_stand_before_the_question() -> None:
     shown = [Example("Who is {A}?", ("A {man}.",)), Example("Who is B?", ("B.",))]
-    from factrl.data import render_prompt
+    from factrl.runs.data import render_prompt
 
     template = few_shot("Question: {question}\nAnswer:", shown)
     assert render_prompt(Example("Who is C?"), template) == (

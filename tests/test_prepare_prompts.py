@@ -14,7 +14,7 @@ from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare.asking import TOGETHER
 from factrl.prepare.contamination import Sieve
 from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
-from factrl.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
+from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Completion, Example
 
 FACTUAL = [Example(f"Tell me the facts of {n}.", id=f"f{n}") for n in range(5)]

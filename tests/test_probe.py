@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from factrl.cli import probe as verb
-from factrl.data import load_examples
 from factrl.errors import ConfigError, TooManyMasked, Unscored
-from factrl.journal import Journal
 from factrl.majority import majority_curve
 from factrl.papers import load_reward
 from factrl.probe import Probed, ProbeSample, job, probe, summary, write_probed
+from factrl.runs.data import load_examples
+from factrl.runs.journal import Journal
 from factrl.stopping import Stopping, wrong_enough
 from factrl.types import Completion, Example, Grade, Label
 from factrl.writers import Written, seed_of
@@ -652,7 +652,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_probe import World, grade, questions, rates
 from factrl import probe as module
-from factrl.journal import Journal
+from factrl.runs.journal import Journal
 from factrl.stopping import Stopping
 
 module.AT_ONCE = 16

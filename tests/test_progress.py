@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from factrl import progress
-from factrl.progress import HEARTBEAT_SECONDS, Progress, clock
+from factrl.runs import progress
+from factrl.runs.progress import HEARTBEAT_SECONDS, Progress, clock
 
 
 class Clock:

@@ -12,12 +12,12 @@ import pytest
 
 from factrl import models
 from factrl.cli import main
-from factrl.config import load_settings
-from factrl.data import load_examples, render_prompt
 from factrl.errors import ConfigError
 from factrl.papers import load_reward, paper_names, settings_of
 from factrl.plan import make_plan, run_settings
-from factrl.settings import RunSettings
+from factrl.runs.config import load_settings
+from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.settings import RunSettings
 from factrl.types import Example
 
 ROOT = Path(__file__).parent.parent

@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import ConfigError, DataError
-from factrl.run import Rollout, Run, read_metrics, redact
+from factrl.runs.folder import Rollout, Run, read_metrics, redact
 from factrl.types import Result
 
 PROC = Path("/proc/self/stat").exists()
@@ -36,7 +36,7 @@ def in_another_process(code: str, *arguments: Any, **options: Any) -> subprocess
     program = [
         sys.executable,
         "-c",
-        f"import os, sys\nfrom factrl.run import Run\n{code}",
+        f"import os, sys\nfrom factrl.runs.folder import Run\n{code}",
         *map(str, arguments),
     ]
     return subprocess.Popen(program, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options)

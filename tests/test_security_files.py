@@ -16,16 +16,16 @@ import pytest
 from factrl.bench.results import RESULTS, SAMPLES, read_output
 from factrl.cache import Store
 from factrl.cli.evaluate_benchmarks import _quality
-from factrl.config import read_toml
-from factrl.data import load_examples, to_example
 from factrl.errors import DataError, SetupError
-from factrl.journal import Journal
 from factrl.judges import Calibration
 from factrl.models import path as model_path
 from factrl.models.hub import hub_name
-from factrl.run import Run, read_metrics
-from factrl.run_lock import read_lock
 from factrl.run_page import write_run_page
+from factrl.runs.config import read_toml
+from factrl.runs.data import load_examples, to_example
+from factrl.runs.folder import Run, read_metrics
+from factrl.runs.journal import Journal
+from factrl.runs.lock import read_lock
 from factrl.search.manifest import load_manifest
 from factrl.search.wikipedia import read_dump
 from factrl.tuned_truthfulness import CARD, read_card
@@ -205,7 +205,7 @@ def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    from factrl.run import Rollout
+    from factrl.runs.folder import Rollout
     from factrl.types import Result
     from test_report import Page
 

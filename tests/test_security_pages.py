@@ -23,8 +23,8 @@ from factrl.lab.page import write_page as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.papers import load_reward
 from factrl.report import write_training_report
-from factrl.run import Rollout, Run
 from factrl.run_page import write_run_page
+from factrl.runs.folder import Rollout, Run
 from factrl.stress import oracle_setup
 from factrl.stress.attacks import Attack
 from factrl.stress.order import Cell, Finding

@@ -26,15 +26,15 @@ from factrl.bench.lm_eval import as_yaml
 from factrl.bench.reasoning import final_result
 from factrl.bodies import excerpt as body_line
 from factrl.cli import main
-from factrl.config import dump_toml, load_settings
 from factrl.cove import read_questions
 from factrl.errors import Unscored
 from factrl.extract import SentenceClaims
 from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM
 from factrl.quoting import broken, forges, quoted_message
+from factrl.runs.config import dump_toml, load_settings
+from factrl.runs.settings import RunSettings
 from factrl.search.web import without_secrets
-from factrl.settings import RunSettings
 from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of, prompts
 from factrl.text.answers import parse_number
@@ -350,7 +350,7 @@ ALLOWED = {
     "factrl.cli.train._SETTING": "reads the command line",
     "factrl.cli.tune._SETTING": "reads the command line",
     "factrl.cli.tune_claims._SETTING": "reads the command line",
-    "factrl.run._SECRET": "reads the command line",
+    "factrl.runs.folder._SECRET": "reads the command line",
     "factrl.search.wikipedia._MARKERS": "the two repeat different characters; its time is tested",
     "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
 }

@@ -11,8 +11,8 @@ import pytest
 from factrl.errors import ConfigError
 from factrl.extract import SentenceClaims
 from factrl.forms import form_of, length_of
-from factrl.journal import Journal
 from factrl.papers import load_paper, load_reward
+from factrl.runs.journal import Journal
 from factrl.stress import cases, check, oracle_setup, run_battery
 from factrl.stress.attacks import search
 from factrl.stress.families import families

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from factrl.cli import tune as cli
-from factrl.config import dump_toml, load_settings
 from factrl.errors import ConfigError, DataError
-from factrl.settings import AskSettings, RunSettings
+from factrl.runs.config import dump_toml, load_settings
+from factrl.runs.settings import AskSettings, RunSettings
 from factrl.tuning.extraction import extract_of
 from factrl.tuning.outcome import Outcome
 from factrl.tuning.pairs import UNDECIDED, Sample

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from factrl.whole_file import whole_file, write_whole
+from factrl.runs.whole_file import whole_file, write_whole
 
 
 def test_a_reader_finds_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:

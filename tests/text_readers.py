@@ -21,7 +21,6 @@ from factrl.bodies import excerpt
 from factrl.card_head import shown
 from factrl.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.cove import read_questions
-from factrl.data import render_prompt
 from factrl.detect import reading
 from factrl.errors import Unscored
 from factrl.extract import LLMClaims, SentenceClaims, marks, replies, statements
@@ -35,6 +34,7 @@ from factrl.llm import FakeLLM
 from factrl.prepare import contamination, importance, sampling
 from factrl.prepare import prompts as new_prompts
 from factrl.resources import written_certainty
+from factrl.runs.data import render_prompt
 from factrl.search import given, passages, pool, web, wikipedia
 from factrl.search import words as search_words
 from factrl.server.service import _without_ending

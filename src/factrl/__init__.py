@@ -14,10 +14,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from factrl.runs.data import load_examples
+
     from .bench.metrics import compare, short_form
     from .bench.shortqa import evaluate_file, grade_completions
     from .bridges.trl import to_trl
-    from .data import load_examples
     from .errors import FactrlError, LLMError, SetupError, Unscored
     from .grading import Grader, reasoning_judge
     from .llm import LLM, FakeLLM, connect
@@ -57,7 +58,7 @@ _HOME = {
     "connect": "llm",
     "evaluate_file": "bench.shortqa",
     "grade_completions": "bench.shortqa",
-    "load_examples": "data",
+    "load_examples": "runs.data",
     "load_reward": "papers",
     "open_verifier": "verifier.presets",
     "paper_names": "papers",

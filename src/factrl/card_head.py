@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.config import flat
+from factrl.runs.folder import redact
+from factrl.runs.settings import RunSettings
 from factrl.text.escape import markdown, one_line
 
 from . import __version__, models
-from .config import flat
 from .errors import ConfigError
 from .papers import load_paper, split_spec
 from .plan import run_settings
-from .run import redact
-from .settings import RunSettings
 from .tuning.settings import TuneSettings, tune_settings
 from .types import Example
 from .writers import digest_of

@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from factrl.data import render_prompt
 from factrl.errors import ConfigError, Unscored
 from factrl.extract.replies import NONE
-from factrl.settings import LOCAL, DataSettings, RunSettings
+from factrl.runs.data import render_prompt
+from factrl.runs.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
 from factrl.writers import Writer, Written, digest_of, open_writer
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config import load_settings, peek
-from .data import load_examples, render_prompt
+from factrl.runs.config import load_settings, peek
+from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
+
 from .errors import ConfigError, DataError
 from .llm import connect
 from .papers import load_reward, settings_of
 from .resources import Supplier, check_resources, check_unjudged, supply
 from .rewards import Reward
-from .settings import LOCAL, JudgeSettings, RunSettings
 from .spending import Account, allowance, overdraft, read_account
 from .types import Example
 

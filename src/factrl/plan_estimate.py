@@ -6,12 +6,13 @@ unknown, and says why.
 
 from __future__ import annotations
 
-from .data import render_prompt
+from factrl.runs.data import render_prompt
+from factrl.runs.settings import LOCAL
+
 from .detect.held_out import FIRST
 from .grading import GRADE_PROMPT, REASONING_PROMPT
 from .plan import Plan
 from .preference import RATING_PROMPT
-from .settings import LOCAL
 from .spending import Spent
 from .usage import BYTES_PER_TOKEN
 

@@ -26,14 +26,14 @@ from factrl.bench.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.bench.shortqa import Row as Graded
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import graded_by
-from factrl.journal import Journal
 from factrl.llm import LLM
-from factrl.progress import Progress
-from factrl.rows import Row
-from factrl.settings import AskSettings, Positive, SamplingSettings, Section
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.rows import Row
+from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
+from factrl.runs.whole_file import whole_file
 from factrl.stopping import Outage, Stop, Stopping, is_ours
 from factrl.types import Example, Label
-from factrl.whole_file import whole_file
 from factrl.writers import Writer, Written, digest_of
 
 _Kept = Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
+
 from .background import wait_for
 from .errors import ConfigError, Unscored
 from .grading import Form, Grader, has_grade, has_rating, reasoning_judge
 from .llm import LLM, Reply
 from .rewards import Reward
-from .settings import LOCAL, JudgeSettings, VerifierSettings
 from .types import Claim, Completion
 
 

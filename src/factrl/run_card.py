@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.folder import count_states, read_metrics
+from factrl.runs.settings import LOCAL, RunSettings
+from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markdown
 
 from .bench.metrics import Interval, short_form
@@ -20,8 +23,6 @@ from .card_head import card_head, shown, shown_spec, table
 from .detect.alarms import read_alarms
 from .papers import load_reward, split_spec
 from .plan import Plan
-from .run import count_states, read_metrics
-from .settings import LOCAL, RunSettings
 from .spending import Spent, read_account
 from .stress.policies import battery
 from .stress.setup import known_failures
@@ -29,7 +30,6 @@ from .tuning.outcome import Outcome
 from .tuning.plan import TunePlan
 from .types import Grade, Label
 from .usage import Price
-from .whole_file import write_whole
 
 CARD = "README.md"
 _LABELS: Mapping[str, Label] = {

@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.whole_file import write_whole
+
 from .errors import DataError, FactrlError
 from .usage import Meter, Price
-from .whole_file import write_whole
 
 FILE = "spent.json"
 

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from factrl.data import render_prompt
 from factrl.errors import ConfigError, LLMError, MissingExtra, Unscored
 from factrl.llm import LLM, Message, connect, preflight
-from factrl.settings import LOCAL, AskSettings, DataSettings, RunSettings
+from factrl.runs.data import render_prompt
+from factrl.runs.settings import LOCAL, AskSettings, DataSettings, RunSettings
 from factrl.types import Completion, Example
 
 Written = Completion | Unscored

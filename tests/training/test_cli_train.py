@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import main
-from factrl.run import read_metrics
+from factrl.runs.folder import read_metrics
 from fault_server import closed_port
 
 Train = Callable[..., int]

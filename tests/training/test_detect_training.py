@@ -11,8 +11,8 @@ from factrl.detect import RULES, HeldOut, read_alarms
 from factrl.errors import ConfigError
 from factrl.llm import FakeLLM
 from factrl.plan import Plan, make_plan, run_settings
-from factrl.run import read_metrics
-from factrl.settings import JudgeSettings
+from factrl.runs.folder import read_metrics
+from factrl.runs.settings import JudgeSettings
 from factrl.text.answers import is_contentless
 from factrl.train import online
 from factrl.train.grpo import FactualGRPOTrainer

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from factrl.config import load_settings
 from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
-from factrl.run import Run, read_metrics
-from factrl.settings import RunSettings
+from factrl.runs.config import load_settings
+from factrl.runs.folder import Run, read_metrics
+from factrl.runs.settings import RunSettings
 from factrl.train import grpo
 from factrl.train.callbacks import LogToRun
 from factrl.train.grpo import FactualGRPOTrainer

@@ -13,8 +13,8 @@ from factrl.errors import ConfigError
 from factrl.papers import load_reward
 from factrl.plan import make_plan, run_settings
 from factrl.resources import supply
-from factrl.run import read_metrics
-from factrl.settings import ModelSettings
+from factrl.runs.folder import read_metrics
+from factrl.runs.settings import ModelSettings
 from factrl.train.certainty import certainty_of, self_certainty
 from factrl.train.model import load_policy
 from factrl.train.online import train

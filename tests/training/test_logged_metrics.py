@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
 from factrl.plan import make_plan, run_settings
-from factrl.run import read_metrics
+from factrl.runs.folder import read_metrics
 from factrl.train.online import train
 from test_metric_glossary import glossary
 

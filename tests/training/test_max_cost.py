@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import main
-from factrl.run import read_metrics
+from factrl.runs.folder import read_metrics
 from factrl.spending import read_account
 from factrl.train.callbacks import last_checkpoint
 from fault_server import FaultServer, answers, completion

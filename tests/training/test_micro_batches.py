@@ -15,7 +15,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from factrl.errors import LLMError
 from factrl.rewards import Reward, reward
-from factrl.run import Run
+from factrl.runs.folder import Run
 from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer
 from factrl.train.shortcuts import by_length
 from factrl.types import Completion, Example, Score, Span

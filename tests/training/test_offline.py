@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from factrl.errors import DataError, TooManyMasked
-from factrl.run import read_metrics
-from factrl.settings import ModelSettings
+from factrl.runs.folder import read_metrics
+from factrl.runs.settings import ModelSettings
 from factrl.train import offline_trl
 from factrl.train.model import load_policy
 from factrl.train.offline import make_rows, tune

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from factrl import progress
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.plan import Plan, make_plan, run_settings
-from factrl.run import read_metrics
+from factrl.runs import progress
+from factrl.runs.folder import read_metrics
 from factrl.train.callbacks import last_checkpoint
 from factrl.train.online import Interrupted, train
 

@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from factrl.errors import ConfigError, ModelError
-from factrl.settings import DataSettings, ModelSettings
+from factrl.runs.settings import DataSettings, ModelSettings
 from factrl.train.model import check_model, load_policy
 from factrl.train.prompts import encode, render_prompts
 from factrl.types import Example

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from factrl.config import load_settings
-from factrl.settings import AskSettings
+from factrl.runs.config import load_settings
+from factrl.runs.settings import AskSettings
 from factrl.train.scoring import PolicyScorer
 from factrl.train.writing import PolicyWriter
 from factrl.types import Example

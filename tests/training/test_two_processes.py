@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 from factrl.errors import LLMError  # noqa: E402
 from factrl.rewards import reward  # noqa: E402
-from factrl.run import read_metrics  # noqa: E402
+from factrl.runs.folder import read_metrics  # noqa: E402
 from factrl.train.advantages import flip_advantages, group_advantages  # noqa: E402
 from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer  # noqa: E402
 from factrl.types import Example, Score, Span  # noqa: E402

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from factrl.plan import make_plan, run_settings
-from factrl.run import read_metrics
+from factrl.runs.folder import read_metrics
 from factrl.train.online import grpo_config, train
 from fault_server import FaultServer, Handler, answers
 

@@ -11,9 +11,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from factrl.bench.model import NamedModel
-from factrl.data import load_examples
 from factrl.errors import ConfigError, ModelError
-from factrl.settings import AskSettings
+from factrl.runs.data import load_examples
+from factrl.runs.settings import AskSettings
 from factrl.writers import open_writer, seed_of
 
 

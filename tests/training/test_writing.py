@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from factrl.data import load_examples
 from factrl.errors import ConfigError
-from factrl.settings import AskSettings
+from factrl.runs.data import load_examples
+from factrl.runs.settings import AskSettings
 from factrl.train import writing
 from factrl.train.sampling import _Choice, sample
 from factrl.train.writing import PolicyWriter, _fingerprint

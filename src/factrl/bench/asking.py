@@ -12,7 +12,7 @@ from typing import Any
 
 from factrl.bench.choice import Scorer
 from factrl.errors import Unscored
-from factrl.journal import Journal
+from factrl.runs.journal import Journal
 from factrl.types import Completion, Example
 from factrl.writers import Writer, Written, digest_of
 

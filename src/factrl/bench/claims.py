@@ -15,7 +15,7 @@ from factrl.bench.outcomes import OF, grade_digest, sample_of
 from factrl.bench.prompts import final_part
 from factrl.bench.samples import Sample
 from factrl.errors import Unscored
-from factrl.journal import Journal
+from factrl.runs.journal import Journal
 from factrl.types import Example
 from factrl.writers import Written
 

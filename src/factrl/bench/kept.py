@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from factrl.bench.shortqa import GradeAnswer
 from factrl.errors import LLMError
-from factrl.journal import Journal
 from factrl.llm import LLM
+from factrl.runs.journal import Journal
 from factrl.types import Grade
 from factrl.writers import digest_of
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from factrl.bench.benchmark import Benchmark, Source
 from factrl.bench.readers import with_meta
-from factrl.data import documents
 from factrl.errors import ConfigError, DataError
-from factrl.rows import read_rows
+from factrl.runs.data import documents
+from factrl.runs.rows import read_rows
 from factrl.types import Example
 
 VARIABLE = "FACTRL_DATA"

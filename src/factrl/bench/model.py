@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from factrl.bench.choice import Scorer
-from factrl.settings import LOCAL, AskSettings
+from factrl.runs.settings import LOCAL, AskSettings
 from factrl.writers import Writer, open_writer, writes_with_vllm
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from factrl.data import render_prompt
+from factrl.runs.data import render_prompt
 from factrl.types import Completion, Example
 
 BARE = "{question}"

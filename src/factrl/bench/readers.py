@@ -17,9 +17,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from factrl.data import ColumnName, to_example
 from factrl.errors import DataError
-from factrl.rows import Row
+from factrl.runs.data import ColumnName, to_example
+from factrl.runs.rows import Row
 from factrl.types import Example, Passage
 
 Reader = Callable[[Row], Example]

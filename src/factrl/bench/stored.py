@@ -9,7 +9,7 @@ from typing import Any
 from factrl.bench.asking import Texts
 from factrl.bench.benchmark import Benchmark
 from factrl.errors import DataError, Unscored, nearest
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.types import Completion, Example
 
 _COLUMNS = ("completion", "response", "prediction", "output")

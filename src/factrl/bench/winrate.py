@@ -31,10 +31,10 @@ from factrl.cache import Store
 from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import read_verdict
-from factrl.journal import Journal
 from factrl.llm import LLM, Reply
 from factrl.preference import PAIR_PROMPT, guarded
 from factrl.quoting import forges, quoted_message
+from factrl.runs.journal import Journal
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example

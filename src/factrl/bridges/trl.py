@@ -23,7 +23,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..data import ColumnName, to_example
+from factrl.runs.data import ColumnName, to_example
+
 from ..errors import ConfigError, nearest
 from ..papers import load_paper, paper_names, rewards_of
 from ..plan import run_settings, supplied_reward
@@ -40,9 +41,9 @@ def to_trl(
 ) -> RewardFunction:
     """A reward function for `trl.GRPOTrainer(reward_funcs=...)`; its `__name__` is the reward's.
 
-    The columns of the dataset become the example, under the names that `factrl.data` recognises: `question`,
-    `answers`, `evidence`, `topic`, `ook` and so on.  Without a question column it is the prompt, of a
-    conversation the last thing that the user says.
+    The columns of the dataset become the example, under the names that `factrl.runs.data` recognises:
+    `question`, `answers`, `evidence`, `topic`, `ook` and so on.  Without a question column it is the prompt,
+    of a conversation the last thing that the user says.
 
     It logs the metrics of docs/metrics.md about terms, states and causes, and beside each completion its
     state, cause, terms and facts.

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
-from ..data import ColumnName, to_example
+from factrl.runs.data import ColumnName, to_example
+
 from ..errors import ConfigError
 from ..papers import gold_of
 from ..plan import run_settings, supplied_reward

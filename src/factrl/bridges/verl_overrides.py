@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.settings import RunSettings, TrainSettings
+
 from ..errors import ConfigError
 from ..papers import split_spec
-from ..settings import RunSettings, TrainSettings
 
 REWARD_WORKERS = 8  # verl's default
 PLUGIN = "factrl.bridges.verl_plugin"

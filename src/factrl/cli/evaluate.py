@@ -14,6 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from factrl.runs.data import load_examples
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
+from factrl.runs.whole_file import write_whole
+
 from .. import __version__
 from ..bench.asking import ask
 from ..bench.catalogue import BENCHMARKS, GROUPS, find
@@ -29,18 +35,13 @@ from ..bench.shortqa import (
     load_completions,
     summarise,
 )
-from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
 from ..grading import Form, graded_by
-from ..journal import Journal
 from ..llm import preflight
 from ..plan import open_judge
-from ..progress import Progress
 from ..resources import Supplier
-from ..settings import AskSettings, JudgeSettings, VerifierSettings
 from ..tuning.extraction import extract_of
 from ..types import Example
-from ..whole_file import write_whole
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
 from .terminal import complain, say, show_table, tell
 

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.config import load_settings, peek
+from factrl.runs.settings import LOCAL, AskSettings
+
 from .. import __version__
 from ..bench.benchmark import Benchmark
 from ..bench.claims import ClaimChecker
@@ -22,14 +25,12 @@ from ..bench.results import output_table, write_output
 from ..bench.shortqa import Extract
 from ..bench.stored import known_questions, stored_texts
 from ..bench.suite import How, Result, evaluate
-from ..config import load_settings, peek
 from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from ..grading import Form, graded_by
 from ..llm import LLM, preflight
 from ..papers import settings_of
 from ..plan import open_judge, run_settings
 from ..resources import Supplier
-from ..settings import LOCAL, AskSettings
 from ..tuning.extraction import extract_of
 from ..writers import digest_of
 from .options import as_overrides, needs_extra

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..config import load_settings, peek
+from factrl.runs.config import load_settings, peek
+from factrl.runs.settings import AskSettings
+
 from ..errors import ConfigError, MissingExtra
 from ..papers import load_reward, settings_of
-from ..settings import AskSettings
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 A = TypeVar("A", bound=AskSettings)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.runs.config import load_settings
+from factrl.runs.data import load_examples
+from factrl.runs.settings import LOCAL, AskSettings, RunSettings
 from factrl.text.escape import one_line
 
-from ..config import load_settings
-from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
 from ..prepare.contamination import Policy, Sieve
 from ..prepare.convert import Target, convert
-from ..settings import LOCAL, AskSettings, RunSettings
 from ..types import Example
 from .options import (
     Verbs,
@@ -149,7 +149,8 @@ def _add_options(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], s
 
 
 def _klcf(args: argparse.Namespace) -> int:
-    from ..journal import Journal
+    from factrl.runs.journal import Journal
+
     from ..prepare import sampling
     from ..prepare.dataset import JOURNAL, write_dataset
     from ..prepare.klcf import Preparation

@@ -10,20 +10,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.runs.data import load_examples
+from factrl.runs.journal import Journal
+from factrl.runs.rows import read_rows
+from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
 
 from .. import __version__
 from ..bench.shortqa import Extract, check_gradable
-from ..data import load_examples
 from ..errors import ConfigError, TooManyMasked
-from ..journal import Journal
 from ..llm import LLM, preflight
 from ..majority import Majority, majority_curve
 from ..plan import open_judge
 from ..probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
 from ..resources import Supplier
-from ..rows import read_rows
-from ..settings import LOCAL
 from ..tuning.extraction import extract_of
 from ..writers import Writer, open_writer
 from .options import (

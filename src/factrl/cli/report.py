@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.runs.progress import Progress
+from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
 
 from ..bench.metrics import Interval
@@ -22,11 +24,9 @@ from ..llm import preflight
 from ..models import cache_folder
 from ..plan import open_judge
 from ..preference import PAIR_PROMPT
-from ..progress import Progress
 from ..run_comparison import PAGE as RUNS_PAGE
 from ..run_comparison import write_run_comparison
 from ..run_page import PAGE, write_run_page
-from ..settings import LOCAL, JudgeSettings
 from ..writers import digest_of
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell

@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
+from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
 
 from ..bench.shortqa import load_completions
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
 from ..plan import bare_reward, check_usable, run_settings, supplied_reward
-from ..progress import Progress
 from ..rewards import SUM, THREADS, Reward
 from ..types import Completion, Example, Result
 from ..verifier import Verifier

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import tomli_w
 
+from factrl.runs.config import settable
+from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 
-from ..config import settable
 from ..errors import ConfigError
 from ..papers import (
     check_gold,
@@ -27,7 +28,6 @@ from ..papers import (
     split_spec,
 )
 from ..rewards import Reward
-from ..settings import RunSettings
 from .describe import knob_help, show_rows, shown
 from .options import Verbs, add_verb
 from .terminal import say

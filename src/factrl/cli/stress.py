@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import LOCAL, RunSettings
+
 from .. import __version__
 from ..errors import ConfigError, TooManyMasked
-from ..journal import Journal
 from ..llm import preflight
 from ..papers import load_reward, split_spec
 from ..plan import run_settings, supplied_reward
-from ..progress import Progress
-from ..settings import LOCAL, RunSettings
 from .mishaps import writing
 from .options import (
     Verbs,

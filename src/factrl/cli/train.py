@@ -8,14 +8,14 @@ import re
 import shlex
 from pathlib import Path
 
+from factrl.runs.config import dump_toml
+from factrl.runs.settings import RunSettings, TrainSettings
 from factrl.text.escape import one_line
 
-from ..config import dump_toml
 from ..errors import ConfigError, SetupError, nearest
 from ..plan import Plan, make_plan, run_settings
 from ..plan_estimate import estimate
 from ..run_page import PAGE
-from ..settings import RunSettings, TrainSettings
 from ..spending import OverBudget
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import complain, say, tell

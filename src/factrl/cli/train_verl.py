@@ -15,12 +15,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from factrl.runs.config import dump_toml
+from factrl.runs.settings import RunSettings
+
 from ..bridges.verl_overrides import PLUGIN, VerlFiles, agent_loops, as_words, overrides, recipe_of_workers
-from ..config import dump_toml
 from ..errors import ConfigError, MissingExtra, SetupError
 from ..plan import Plan, make_plan, open_judge
 from ..plan_estimate import estimate
-from ..settings import RunSettings
 from .terminal import say, tell
 
 _MODULE = "verl.trainer.main_ppo"
@@ -147,7 +148,7 @@ def _gpus() -> int:
 
 def _longest(plan: Plan) -> int:
     """Tokens that hold any prompt: no tokenizer makes more of a text than it has bytes."""
-    from ..data import render_prompt
+    from factrl.runs.data import render_prompt
 
     data = plan.settings.data
     around = len(f"{data.system or ''}{data.prefill}".encode()) + _MARKUP

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from factrl.runs.config import dump_toml
 from factrl.text.escape import one_line
 
-from ..config import dump_toml
 from ..errors import ConfigError, nearest
 from ..tuning.plan import TunePlan, plan_tuning
 from ..tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from ..config import dump_toml, load_settings
+from factrl.runs.config import dump_toml, load_settings
+
 from ..errors import ConfigError
 from ..tuning.claim_settings import ClaimSettings, Head
 from .options import as_overrides, needs_extra

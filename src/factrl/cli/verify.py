@@ -14,9 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.runs.progress import Progress
+
 from ..errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
 from ..llm import connect, preflight
-from ..progress import Progress
 from .options import Verbs, add_verb, at_least_one, check_place
 from .terminal import complain, say, tell
 

@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.config import dump_toml
+from factrl.runs.folder import Run
+from factrl.runs.progress import Progress
+from factrl.runs.settings import RunSettings
+
 from ..bench.metrics import known_mask
 from ..bench.shortqa import Row, grade_completions
-from ..config import dump_toml
 from ..grading import Grader
 from ..papers import load_reward
 from ..plots import Point
-from ..progress import Progress
 from ..resources import supply
 from ..rewards import Reward
-from ..run import Run
-from ..settings import RunSettings
 from ..train.answering import answer, evaluator, greedy, rates
 from ..train.embedded import embedded_policy, is_embedded
 from ..train.model import load_policy, uses_bf16

@@ -7,9 +7,10 @@ from importlib.resources import files
 
 from pydantic import Field
 
-from ..config import load_settings
+from factrl.runs.config import load_settings
+from factrl.runs.settings import Positive, RunSettings, Section
+
 from ..papers import load_reward
-from ..settings import Positive, RunSettings, Section
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.folder import Run, read_metrics
+from factrl.runs.rows import whole_lines
+from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markup
 
-from ..rows import whole_lines
-from ..run import Run, read_metrics
-from ..whole_file import write_whole
 from .watch import Alarm, Watch
 
 FILE = "alarms.jsonl"

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from factrl.runs.whole_file import write_whole
 from factrl.text.escape import one_line
 
 from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
@@ -23,7 +24,6 @@ from ..errors import RewardBug
 from ..grading import Grader
 from ..rewards import Reward
 from ..types import Completion, Example, Grade, Result
-from ..whole_file import write_whole
 from .step import Sample, Signals, Values
 
 FIRST = 64

@@ -22,7 +22,7 @@ from factrl.errors import ConfigError, LLMError
 from factrl.judges.calibration import Calibration
 from factrl.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of
 from factrl.quoting import broken
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
+from factrl.runs.whole_file import whole_file
+
 from ..models import cache_folder
-from ..whole_file import whole_file
 from .world import World
 
 VERSION = 1  # of what a cached model depends on in this module

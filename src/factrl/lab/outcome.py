@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..progress import Progress
+from factrl.runs.progress import Progress
+
 from .tables import BASE, Column, Direction, Row, Table, direction_of, make_world
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from factrl.runs.progress import Progress
+
 from ..errors import ModelError
-from ..progress import Progress
 from .catalogue import File, Model, Package, Part
 
 _CHUNK = 1 << 20

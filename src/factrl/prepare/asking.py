@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ..settings import LOCAL, AskSettings
+from factrl.runs.settings import LOCAL, AskSettings
+
 from ..types import Example
 from ..writers import Writer, Written
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from factrl.runs.data import to_example
+from factrl.runs.rows import read_rows
 from factrl.text.answers import normalize_answer
 from factrl.text.escape import one_line
 
-from ..data import to_example
 from ..errors import DataError
-from ..rows import read_rows
 from ..text import clean
 from ..types import Example
 

@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..data import ColumnName, render_prompt
+from factrl.runs.data import ColumnName, render_prompt
+from factrl.runs.settings import DataSettings
+from factrl.runs.whole_file import whole_file
+
 from ..errors import ConfigError, DataError
-from ..settings import DataSettings
 from ..types import Example
-from ..whole_file import whole_file
 from .dataset import write_rows
 
 Target = Literal["trl", "verl", "openrlhf"]

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..whole_file import write_whole
+from factrl.runs.whole_file import write_whole
+
 from .klcf import Prepared
 from .truths import READ_AS, truthfulness_rows
 

@@ -27,12 +27,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..data import render_prompt
+from factrl.runs.data import render_prompt
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import AskSettings
+
 from ..errors import Unscored
 from ..extract.marks import normalised
-from ..journal import Journal
-from ..progress import Progress
-from ..settings import AskSettings
 from ..types import Completion, Example
 from ..verifier import Report, Verifier
 from ..writers import Writer, Written, digest_of

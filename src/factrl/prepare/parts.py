@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
+
 from .. import __version__
 from ..errors import ConfigError
 from ..llm import preflight
 from ..plan import open_judge
 from ..resources import Supplier
 from ..search.manifest import NAME as MANIFEST
-from ..settings import LOCAL, AskSettings, VerifierSettings
 from ..types import Example
 from ..writers import open_writer
 from .asking import pace_of

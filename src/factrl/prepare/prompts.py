@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import AskSettings
+
 from ..errors import DataError, TooManyMasked, Unscored
-from ..journal import Journal
-from ..progress import Progress
 from ..quoting import broken
-from ..settings import AskSettings
 from ..stopping import is_ours
 from ..types import Example
 from ..writers import Writer, Written, digest_of, seed_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+from factrl.runs.data import load_examples, render_prompt
 from factrl.text.sentences import sentences
 
-from ..data import load_examples, render_prompt
 from ..errors import DataError
 from ..judges.replies import after_thinking
 from ..types import Completion, Example

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, SetupError
-from factrl.progress import Progress
+from factrl.runs.progress import Progress
 from factrl.search import dense
 from factrl.search.bm25 import WordIndex, Writer
 from factrl.search.dense import Embedder

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import SetupError
-from factrl.whole_file import whole_file
+from factrl.runs.whole_file import whole_file
 
 FORMAT = 1
 NAME = "index.json"

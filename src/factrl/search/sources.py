@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from factrl.errors import DataError, nearest
-from factrl.rows import LONGEST_LINE, lines_of
+from factrl.runs.rows import LONGEST_LINE, lines_of
 from factrl.search.wikipedia import read_dump
 
 _TEXT = ("text", "contents", "passage")

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.settings import RunSettings
+
 from ..background import wait_for
 from ..cache import Store
 from ..errors import ConfigError, LLMError
@@ -18,7 +20,6 @@ from ..papers import split_spec
 from ..plan import bare_reward, open_judge, run_settings
 from ..resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
 from ..rewards import Reward
-from ..settings import RunSettings
 from .ledger import Ledger
 from .service import Service
 

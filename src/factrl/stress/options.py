@@ -18,7 +18,8 @@ from hashlib import sha256
 from math import inf
 from statistics import fmean
 
-from ..journal import Journal
+from factrl.runs.journal import Journal
+
 from .families import AnswerForm, Family
 from .forms import Written
 from .order import GRADED, PROMPTS_HELD, Finding, Verdict

@@ -15,7 +15,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from ..rows import read_rows
+from factrl.runs.rows import read_rows
+
 from ..types import Example, Passage
 
 _CHOICE = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")

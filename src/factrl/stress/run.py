@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..journal import Journal
+from factrl.runs.journal import Journal
+
 from .families import Family, families
 from .options import honest_pay, option_of
 from .order import STRICT, Cell, Finding, compare, ladder, scale_of

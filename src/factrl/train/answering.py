@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
+from factrl.runs.settings import RunSettings
+
 from .. import papers
 from ..bench.metrics import short_form
 from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
 from ..detect import HeldOut
 from ..rewards import Reward
-from ..settings import RunSettings
 from ..tuning.extraction import extract_of
 from ..types import Example
 from .model import uses_bf16

@@ -7,7 +7,8 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ..run import Run
+from factrl.runs.folder import Run
+
 from ..spending import Spending
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import integration_utils
 
+from factrl.runs.folder import Run
+from factrl.runs.progress import Progress
+
 from ..errors import ConfigError, nearest
-from ..progress import Progress
-from ..run import Run
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 

@@ -24,11 +24,12 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Prin
 from transformers.trainer_callback import ProgressCallback
 from transformers.training_args import TrainingArguments
 
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import ModelSettings, TrainSettings
+
 from .. import models
 from ..errors import DataError, ModelError, first_line
-from ..journal import Journal
-from ..progress import Progress
-from ..settings import ModelSettings, TrainSettings
 from ..truthfulness import TUNED_PROMPT
 from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split

@@ -26,8 +26,9 @@ from transformers import PreTrainedModel
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.utils import RepeatSampler
 
+from factrl.runs.folder import Rollout, Run
+
 from ..rewards import SUM, Reward
-from ..run import Rollout, Run
 from ..types import Completion, Example, Result
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .certainty import self_certainty

@@ -9,8 +9,9 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from factrl.runs.settings import ModelSettings, TrainSettings
+
 from ..errors import ModelError, first_line, nearest
-from ..settings import ModelSettings, TrainSettings
 from .embedded import embedded_policy, is_embedded
 
 

@@ -23,13 +23,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import dump_toml
+from factrl.runs.config import dump_toml
+from factrl.runs.folder import Run
+from factrl.runs.rows import json_lines
+from factrl.runs.settings import ModelSettings
+from factrl.runs.whole_file import write_whole
+
 from ..errors import ConfigError, DataError
 from ..llm import preflight
-from ..rows import json_lines
-from ..run import Run
 from ..run_card import write_tuning_cards
-from ..settings import ModelSettings
 from ..tuning.outcome import Outcome
 from ..tuning.pairs import Limits, Sample, rule_of
 from ..tuning.plan import TunePlan, demonstrated
@@ -37,7 +39,6 @@ from ..tuning.samples import check_masked, floored, grading, measure_samples, me
 from ..tuning.settings import TUNE
 from ..tuning.targets import SOURCES, Form
 from ..types import Example
-from ..whole_file import write_whole
 from .callbacks import check_trackers
 from .model import check_model
 from .offline_trl import TrainingRow, learn

@@ -24,9 +24,10 @@ from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-from ..progress import Progress
-from ..run import Run
-from ..settings import ModelSettings
+from factrl.runs.folder import Run
+from factrl.runs.progress import Progress
+from factrl.runs.settings import ModelSettings
+
 from ..tuning.settings import TuneSettings
 from .callbacks import (
     Interrupt,

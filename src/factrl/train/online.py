@@ -17,19 +17,20 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from transformers import PrinterCallback
 
-from ..config import dump_toml
+from factrl.runs.config import dump_toml
+from factrl.runs.folder import Run
+from factrl.runs.progress import Progress
+from factrl.runs.settings import RunSettings
+
 from ..detect import HeldOut, Watch, open_watch
 from ..errors import ConfigError, TooManyMasked
 from ..grading import Grader
 from ..llm import preflight
 from ..plan import Plan, check_enough, open_judge
-from ..progress import Progress
 from ..resources import Supplier
 from ..rewards import Reward
-from ..run import Run
 from ..run_card import write_training_card
 from ..run_page import write_run_page
-from ..settings import RunSettings
 from ..spending import OverBudget, Spending, judge_meter, read_account
 from ..types import Example
 from .answering import evaluator, extraction

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..data import render_prompt
+from factrl.runs.data import render_prompt
+from factrl.runs.settings import DataSettings
+
 from ..errors import ConfigError
-from ..settings import DataSettings
 from ..types import Example
 
 

@@ -22,6 +22,10 @@ from datasets import Dataset
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import ModelSettings, TrainSettings
+
 from .. import models
 from ..background import wait_for
 from ..bench.metrics import Interval, bootstrap, ratio
@@ -29,10 +33,7 @@ from ..checklist import Checklist, Item
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..extract import LLMClaims
 from ..extract.marks import normalised
-from ..journal import Journal
 from ..llm import Message, Reply
-from ..progress import Progress
-from ..settings import ModelSettings, TrainSettings
 from ..tuning.claim_rows import digest_of_rows, drawn, split_by_group
 from ..tuning.claim_settings import ClaimSettings
 from ..tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons

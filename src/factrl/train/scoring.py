@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from ..settings import RunSettings
+from factrl.runs.settings import RunSettings
+
 from ..types import Example
 from ..writers import digest_of
 from .certainty import head_logits

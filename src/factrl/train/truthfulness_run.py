@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.journal import Journal
+
 from .. import models
 from ..bench.metrics import Interval
-from ..journal import Journal
 from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
 from ..tuning.claim_settings import ClaimSettings

@@ -8,8 +8,9 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from factrl.runs.settings import RunSettings
+
 from ..errors import ConfigError, ModelError, first_line
-from ..settings import RunSettings
 from ..types import Completion, Example
 from ..writers import Written, check_numbers, digest_of, seed_of
 from .embedded import embedded_policy, is_embedded

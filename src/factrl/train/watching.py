@@ -16,11 +16,11 @@ import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from factrl.runs.folder import Run
 from factrl.text.escape import one_line
 
 from ..detect import HeldOut, Sample, Watch, append_alarms, signals
 from ..detect.step import source_of
-from ..run import Run
 from .grpo import FactualGRPOTrainer
 
 SOURCES = 16  # beyond so many a source is no group: a column may hold a URL for each question

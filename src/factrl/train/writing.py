@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..settings import RunSettings
+from factrl.runs.settings import RunSettings
+
 from ..types import Completion, Example
 from ..writers import Written, check_numbers, digest_of, seed_of
 from .answering import end_tokens

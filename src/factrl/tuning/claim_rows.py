@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from factrl.errors import DataError
 from factrl.extract.marks import normalised
 from factrl.quoting import broken
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.truthfulness import shown_claim
 
 POSITIVE, NEGATIVE = ("supported",), ("refuted", "unsupported")

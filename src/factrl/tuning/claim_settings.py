@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from factrl.settings import Positive, Section
+from factrl.runs.settings import Positive, Section
 from factrl.tuning.claim_rows import NEGATIVE, POSITIVE
 
 Method = Literal["truthfulness", "checklist-verifier", "extractor"]

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.rows import read_rows
+
 from ..bench.shortqa import check_gradable
-from ..data import load_examples, render_prompt
 from ..errors import ConfigError, DataError
 from ..llm import LLM
 from ..papers import load_reward
 from ..plan import bare_reward, check_usable, open_judge
 from ..resources import Supplier, check_unjudged
 from ..rewards import Reward
-from ..rows import read_rows
 from ..types import Completion, Example
 from .pairs import Sample
 from .settings import TuneSettings

@@ -23,7 +23,7 @@ from factrl.extract import LLMClaims
 from factrl.extract.marks import normalised
 from factrl.extract.replies import read_facts
 from factrl.llm import Message, Reply
-from factrl.rows import read_rows
+from factrl.runs.rows import read_rows
 from factrl.tuning.claim_rows import group_of, names_of
 
 Style = Literal["factscore", "veriscore"]

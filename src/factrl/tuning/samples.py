@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+
 from ..bench.shortqa import grade_completions
 from ..errors import TooManyMasked, Unscored
 from ..grading import graded_by
-from ..journal import Journal
-from ..progress import Progress
 from ..resources import supply
 from ..text import Slice, tag
 from ..types import Completion, Example

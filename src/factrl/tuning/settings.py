@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from factrl.bench.shortqa import Extract
-from factrl.config import dump_toml, load_settings, peek
-from factrl.data import template_names
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.forms import Form
 from factrl.papers import load_reward, settings_of, split_spec
-from factrl.settings import LOCAL, AskSettings, Positive, RunSettings, Section
+from factrl.runs.config import dump_toml, load_settings, peek
+from factrl.runs.data import template_names
+from factrl.runs.settings import LOCAL, AskSettings, Positive, RunSettings, Section
 from factrl.tuning.extraction import extract_of, form_with
 from factrl.tuning.pairs import Measure, rule_of
 from factrl.tuning.targets import SOURCES

@@ -1,6 +1,6 @@
 """Rows of a dataset: from .jsonl, .jsonl.gz, .json (a list) and .parquet files, folders of those, or the hub.
 
-A row is a mapping of columns; what the columns mean is not known here (`factrl.data`).
+A row is a mapping of columns; what the columns mean is not known here (`factrl.runs.data`).
 """
 
 from __future__ import annotations

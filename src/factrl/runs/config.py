@@ -2,7 +2,7 @@
 
 Layers, later ones win: the reward's knobs, the paper's settings, the file, the overrides.  Every
 problem of all layers is reported in one `ConfigError`, one line each, with the place it came from.
-The sections themselves are in `factrl.settings`.
+The sections themselves are in `factrl.runs.settings`.
 """
 
 from __future__ import annotations

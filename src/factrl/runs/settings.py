@@ -1,7 +1,7 @@
 """What `factrl train` can be told: one frozen model per section of a recipe.
 
 The string beneath a field is its help.  A name equals TRL's wherever TRL has the thing; a default
-that differs from TRL's says so.  Reading, merging and reporting problems is `factrl.config`.
+that differs from TRL's says so.  Reading, merging and reporting problems is `factrl.runs.config`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from factrl.data import ColumnName, template_names
+from factrl.runs.data import ColumnName, template_names
 
 LOCAL = "local"  # `judge.url` of the model in this process
 Positive = Annotated[int, Field(ge=1)]

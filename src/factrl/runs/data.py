@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
 
 from factrl.errors import ConfigError, DataError, nearest
-from factrl.rows import Row, read_rows
+from factrl.runs.rows import Row, read_rows
 from factrl.types import Example, Passage
 
 ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist"]
