@@ -28,10 +28,10 @@ from typing import Any
 
 import aiohttp
 
-from factrl.background import wait_for
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.background import wait_for
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
 
 AT_ONCE, ROUNDS, WARM = 32, 5, 200
 MESSAGES = [{"role": "user", "content": "x" * 2000}]

@@ -23,8 +23,8 @@ from search import peak_mb
 from stub_server import RunningStub
 from workload import Response, Workload, data_folder
 
-from factrl.cache import Store
 from factrl.llm import connect
+from factrl.llm.store import Store
 from factrl.search.web import WebSearch
 from factrl.verifier import Verifier
 from factrl.verifier.presets import open_verifier

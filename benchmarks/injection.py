@@ -11,7 +11,7 @@ verdict language of the judge that it is for, as a policy in training would lear
 The ways to ask:
   raw      a plain prompt with the text pasted into it, and the usual lenient reading of the reply: one letter
            for an answer, True or False for a claim
-  quoted   the same prompt, the text as one JSON string by `factrl.quoting`
+  quoted   the same prompt, the text as one JSON string by `factrl.llm.quoting`
   guarded  `quoted`, behind the gate for contentless text and with a second question about each `A`, where
            the accepted answer is made up
   factrl   `Grader(judge, probe=True, brief=True)`, and the verifier of the preset `local`
@@ -36,8 +36,8 @@ from factrl.errors import Unscored
 from factrl.grading import Grader
 from factrl.judges import LocalJudge
 from factrl.llm import LLM
-from factrl.local.llama import LlamaModel
-from factrl.quoting import broken
+from factrl.llm.local.llama import LlamaModel
+from factrl.llm.quoting import broken
 from factrl.runs.journal import Journal
 from factrl.small_judge import BRIEF_PROMPT
 from factrl.stress.prompts import Prompt, prompts

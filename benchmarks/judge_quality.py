@@ -83,7 +83,7 @@ def identity(judge: str) -> str:
         return LocalJudge().identity
     if judge == "weak":
         return WeakJudge().identity
-    from factrl.local.embed import Potion
+    from factrl.llm.local.embed import Potion
 
     return WeakJudge(Potion()).identity
 

@@ -26,9 +26,9 @@ import numpy as np
 from verifier import balanced, cell, load, resampled, sample
 from workload import key_of
 
-from factrl.background import wait_for
-from factrl.cache import Store
 from factrl.judges import Judge, LLMJudge, LocalJudge, WeakJudge
+from factrl.llm.background import wait_for
+from factrl.llm.store import Store
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
@@ -38,7 +38,7 @@ SHOWN = 450  # characters of a passage that the writing judge sees, because ever
 
 def agreement(data: Path, claims: int) -> Iterator[str]:
     """The tables, in Markdown; `claims` of them by the model in this process."""
-    from factrl.local.embed import Potion
+    from factrl.llm.local.embed import Potion
 
     documents = read(data)
     arms: list[tuple[str, Judge, Sequence[Document]]] = [("weak with potion", WeakJudge(Potion()), documents)]
@@ -156,7 +156,7 @@ def _first(documents: Sequence[Document], claims: int) -> list[Document]:
 
 def in_one_call(data: Path, claims: int) -> list[str]:
     """A model that writes its verdicts, with one and with five claims in a call."""
-    from factrl.local.llama import shared_model
+    from factrl.llm.local.llama import shared_model
 
     items = sorted(sample(load(data, "factcheck_gpt"), claims), key=lambda item: item.group)
     pairs = [(Claim(item.claim, 0, len(item.claim)), item.passages) for item in items]

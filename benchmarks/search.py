@@ -281,7 +281,7 @@ class Ours:
     """factrl's own index: tantivy with titles, checksums and a resumable build; with vectors where asked."""
 
     def __init__(self, how: str = "bm25", *, rerank: bool = False) -> None:
-        from factrl.local.embed import MiniLM, Potion
+        from factrl.llm.local.embed import MiniLM, Potion
 
         self.how: Any = how
         self.embedder = None if how == "bm25" else Potion()

@@ -33,7 +33,7 @@ from factrl.judges import Calibration, LocalJudge, WeakJudge, fit
 from factrl.judges.calibration import Line, Row, Truth
 from factrl.judges.local import prompt_digest
 from factrl.judges.weak import lacks
-from factrl.local.llama import JUDGE
+from factrl.llm.local.llama import JUDGE
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
@@ -180,7 +180,7 @@ def _blank() -> Calibration:
 
 
 def _potion() -> Any:
-    from factrl.local.embed import Potion
+    from factrl.llm.local.embed import Potion
 
     return Potion()
 

@@ -33,7 +33,7 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test's judge said is not kept for another's, whose server may get the same port."""
-    from factrl.cache import Store
+    from factrl.llm.store import Store
     from factrl.resources import Supplier
 
     def store(supplier: Supplier) -> Store | None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from factrl import Example, Grader, Score, Span, load_reward
-from factrl.cache import Store
+from factrl.llm.store import Store
 from factrl.rewards import Reward, reward
 from factrl.verifier.presets import open_verifier
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 
 from factrl import FakeLLM
-from factrl.background import wait_for
 from factrl.llm import Message, ask
+from factrl.llm.background import wait_for
 
 WHERE: ContextVar[str] = ContextVar("where", default="nowhere")
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from factrl.background import wait_for
 from factrl.blame import OWN, ROUNDS, judged_here
-from factrl.breaker import Trips
-from factrl.cache import Store
 from factrl.checklist import Checklist
 from factrl.errors import LLMError, OwnDoing, Unscored
 from factrl.extract import LLMClaims
@@ -21,7 +18,10 @@ from factrl.grading import Grader, reasoning_judge
 from factrl.judges import LLMJudge
 from factrl.judges.controls import _SEALED
 from factrl.llm import FakeLLM
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.background import wait_for
+from factrl.llm.breaker import Trips
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.preference import SelfReference, rating_judge
 from factrl.rewards import Reward

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from factrl import cache_file
-from factrl.cache import Store, digest
 from factrl.errors import ConfigError
+from factrl.llm import store_file as cache_file
+from factrl.llm.store import Store, digest
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 quiet_fork = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -245,7 +245,7 @@ def test_f21_a_folder_that_cannot_be_made_leaves_a_store_in_memory(
 
 FULL = """
 import logging, resource, signal, sys
-from factrl.cache import Store
+from factrl.llm.store import Store
 logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
 store = Store(sys.argv[1])
 store.put("before", 1)
@@ -290,7 +290,7 @@ def test_f21_sqlites_own_word_for_a_full_disk(path: Path, caplog: pytest.LogCapt
 
 
 def test_memory_has_an_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factrl.cache._IN_MEMORY", 10)
+    monkeypatch.setattr("factrl.llm.store._IN_MEMORY", 10)
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file" / "cache.sqlite")
     store.put_many({key: n for n, key in enumerate(keys(30))})
@@ -438,7 +438,7 @@ def test_s27_a_poisoned_row_is_data_and_nothing_more(path: Path, tmp_path: Path)
 
 WRITER = """
 import sys
-from factrl.cache import Store
+from factrl.llm.store import Store
 store, me = Store(sys.argv[1]), sys.argv[2]
 for n in range(0, 2000, 20):
     store.put_many({f"{me} {m}": {"me": me, "n": m} for m in range(n, n + 19)})
@@ -533,7 +533,7 @@ def test_f31_a_lock_does_not_outlive_its_owner_in_a_child(path: Path) -> None:
     script = f"""
 import os, signal, sys
 from pathlib import Path
-from factrl.cache import Store
+from factrl.llm.store import Store
 store = Store(Path({str(path)!r}))
 store.put("a", 1)
 with store._disk._file._alone():
@@ -558,7 +558,7 @@ with store._disk._file._alone():
 
 def test_a_process_ends_quietly_and_at_once(path: Path) -> None:
     script = f"""
-from factrl.cache import Store
+from factrl.llm.store import Store
 store = Store({str(path)!r})
 store.put("a", 1)
 other = Store({str(path)!r})

@@ -91,8 +91,8 @@ def test_a_damaged_index() -> None:
 def test_dense_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("safetensors", "safetensors.numpy"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr("factrl.models.get", lambda name: Path("potion"))
-    monkeypatch.setattr("factrl.models.identity", lambda folder: "potion-1")
+    monkeypatch.setattr("factrl.llm.models.get", lambda name: Path("potion"))
+    monkeypatch.setattr("factrl.llm.models.identity", lambda folder: "potion-1")
     with pytest.raises(
         MissingExtra, match=r"safetensors is not installed; run: pip install 'factrl\[local\]'"
     ):

@@ -11,7 +11,7 @@ import pytest
 
 from factrl.cli import models as verb
 from factrl.errors import ConfigError, ModelError
-from factrl.models import known
+from factrl.llm.models import known
 
 Run = Callable[..., int]
 

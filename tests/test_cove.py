@@ -13,9 +13,9 @@ from factrl import cove
 from factrl.cove import CoVeWriter, Steps, open_cove, read_questions
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
+from factrl.llm.writers import ServerWriter
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.types import Completion, Example
-from factrl.writers import ServerWriter
 
 DATA = DataSettings(train="unused")
 CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
@@ -168,7 +168,7 @@ def test_identity_names_prompts_and_model(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_it_opens_for_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = Scripted()
-    monkeypatch.setattr("factrl.local.llama.shared_model", lambda: llm)
+    monkeypatch.setattr("factrl.llm.local.llama.shared_model", lambda: llm)
     settings = AskSettings.model_validate(
         {
             "model": {"name": "local"},

@@ -165,8 +165,8 @@ def run_console(text: str) -> None:
 def can_run(needs: str) -> bool:
     """Whether what a block needs is here."""
     if needs == "model":
-        from factrl import models
-        from factrl.local.llama import JUDGE
+        from factrl.llm import models
+        from factrl.llm.local.llama import JUDGE
 
         return importlib.util.find_spec("xllamacpp") is not None and models.cached(JUDGE) is not None
     if needs == "without torch":

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from factrl import models
 from factrl.cli import doctor, main
 from factrl.cli.doctor import Finding, cache, extra_finding, megabytes, sqlite, variables
+from factrl.llm import models
 from fault_server import FaultServer, answers, closed_port, says
 
 REQUIRED = [

@@ -57,7 +57,7 @@ def test_an_example_is_short(name: str) -> None:
 def test_an_example_prints_what_a_person_wants_to_see(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from factrl import models
+    from factrl.llm import models
 
     model, packages = NEEDS.get(name, ("", ()))
     for package in packages:

@@ -25,14 +25,14 @@ from typing import Any
 import pytest
 
 import fault_server as fs
-from factrl.background import background_loop, wait_for
-from factrl.breaker import Trips
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
 from factrl.errors import ConfigError, LLMError
-from factrl.http import JSONClient, Unreadable
 from factrl.llm import FakeLLM, Message, Reply, preflight
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.background import background_loop, wait_for
+from factrl.llm.breaker import Trips
+from factrl.llm.client import JSONClient, Unreadable
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
 from fault_server import Fault, FaultServer, answers, completion, says
 
 PROBES = 0.05
@@ -503,7 +503,7 @@ def test_any_llm_can_be_cached_when_it_says_which_it_is(tmp_path: Path) -> None:
 def test_a_row_that_is_no_reply_is_a_miss(stored: Any, tmp_path: Path, monkeypatch: Any) -> None:
     store = Store(tmp_path / "cache.sqlite")
     llm = CachedLLM(FakeLLM(["asked"]), store, identity="fake")
-    monkeypatch.setattr("factrl.cached_llm.digest", lambda fields: "key")
+    monkeypatch.setattr("factrl.llm.stored.digest", lambda fields: "key")
     store.put("key", stored)
     assert llm.complete(question(0)).text == "asked"
 
@@ -664,10 +664,10 @@ def test_f31_a_forked_child_may_end_in_any_way_without_harm_to_its_parent(
     server = serve(fs.slowly(0.02, says()))
     script = f"""
 import os, sys
-from factrl.background import wait_for
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.background import wait_for
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
+from factrl.llm.openai_compatible import OpenAICompatible
 llm = OpenAICompatible({server.url!r}, "m", timeout_attempt=5)
 cached = CachedLLM(llm, Store({str(tmp_path / "cache.sqlite")!r}))
 ask = lambda who: cached.complete([{{"role": "user", "content": who}}]).text
@@ -691,7 +691,7 @@ print("well")
 def test_a_process_ends_quietly_with_connections_open(serve: Serve) -> None:
     server = serve(says())
     script = f"""
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.openai_compatible import OpenAICompatible
 llm = OpenAICompatible({server.url!r}, "m")
 print(llm.complete([{{"role": "user", "content": "hi"}}]).text)
 """

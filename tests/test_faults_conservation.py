@@ -17,13 +17,13 @@ import pyarrow.parquet
 import pytest
 
 import fault_server as fs
-from factrl.breaker import Trips
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
 from factrl.errors import LLMError
 from factrl.grading import Grader, has_grade, read_verdict
 from factrl.llm import FakeLLM, Message
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.breaker import Trips
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
 from factrl.papers import load_reward
 from factrl.rewards import Reward, reward
 from factrl.runs.folder import Rollout, Run

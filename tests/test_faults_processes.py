@@ -22,12 +22,12 @@ import pytest
 
 import fault_server as fs
 from factrl import Example, FakeLLM, remote
-from factrl.breaker import Trips
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
 from factrl.errors import LLMError
 from factrl.grading import Grader, has_grade
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.breaker import Trips
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
 from factrl.papers import load_reward
 from fault_server import FaultServer, answers, says
 from serving import PARIS, RIGHT, request, servers
@@ -69,10 +69,10 @@ SCORE = """
 import json, sys
 from dataclasses import asdict
 from factrl import Example
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
 from factrl.grading import Grader, has_grade
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 
 url, store, samples, at_once = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -266,7 +266,7 @@ def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, t
 FLOODED = """
 import resource, sys
 from factrl.errors import LLMError
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.openai_compatible import OpenAICompatible
 llm = OpenAICompatible(sys.argv[1], "m", max_attempts=2, backoff=0.001)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 print(llm.complete([{"role": "user", "content": "x"}]).text)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from factrl.cache import Store, digest
-from factrl.cache_file import CacheFile
 from factrl.errors import ConfigError
+from factrl.llm.store import Store, digest
+from factrl.llm.store_file import CacheFile
 
 NOBODY = 65534
 KILLS = 100
@@ -44,7 +44,7 @@ def keys(count: int) -> list[str]:
 KILLED = """
 import os, random, signal, sys, threading, time
 from factrl import cache_file
-from factrl.cache import Store
+from factrl.llm.store import Store
 
 def write(kill, tell):
     cache_file.CHECKPOINT_AT = 1 << (22 if kill % 3 else 16)  # so that kills hit checkpoints too
@@ -100,9 +100,9 @@ def test_a_hundred_kills_lose_nothing_that_was_acknowledged(
 READ_ONLY = f"""
 import logging, os, sys
 from pathlib import Path
-from factrl.background import background_loop
-from factrl.cache import Store
-from factrl.cached_llm import CachedLLM
+from factrl.llm.background import background_loop
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
 from factrl.llm import FakeLLM
 background_loop()
 logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
@@ -315,7 +315,7 @@ def test_whatever_happens_to_a_byte_no_value_is_ever_another(path: Path, end: st
 def test_of_processes_on_one_file_one_is_killed_and_the_others_go_on(path: Path) -> None:
     script = """
 import os, sys
-from factrl.cache import Store
+from factrl.llm.store import Store
 store, me = Store(sys.argv[1]), sys.argv[2]
 for n in range(10**9 if me == "killed" else 500):
     store.put(f"{me} {n}", n)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from factrl.grading import Grader
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 from factrl.types import Example
 from fault_server import completion

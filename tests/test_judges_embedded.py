@@ -575,8 +575,8 @@ def test_these_judges_have_the_shape_of_the_protocol() -> None:
 @pytest.mark.model
 def test_the_real_model_tells_the_three_apart() -> None:
     pytest.importorskip("xllamacpp")
-    from factrl import models
-    from factrl.local.llama import JUDGE, LlamaModel
+    from factrl.llm import models
+    from factrl.llm.local.llama import JUDGE, LlamaModel
 
     if models.cached(JUDGE) is None:
         pytest.skip(f"{JUDGE} is not downloaded")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from factrl.breaker import Breaker, Trips
 from factrl.errors import ConfigError
-from factrl.flights import Flights
-from factrl.limits import Bucket, Gate, Limits, PauseOver, Slots, Turn
-from factrl.usage import Meter
+from factrl.llm.breaker import Breaker, Trips
+from factrl.llm.flights import Flights
+from factrl.llm.limits import Bucket, Gate, Limits, PauseOver, Slots, Turn
+from factrl.llm.usage import Meter
 
 QUICK = Trips(share=0.5, calls=4, window=10.0, probe_every=0.05)
 
@@ -311,7 +311,7 @@ class Clock(selectors.DefaultSelector):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """The clock of the queue and of the event loop that the test runs."""
     clock = Clock()
-    monkeypatch.setattr("factrl.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("factrl.llm.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
     yield clock
     clock.close()
 

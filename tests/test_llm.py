@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 
 import fault_server as fs
-from factrl.background import wait_for
 from factrl.errors import ConfigError, LLMError, SetupError
 from factrl.llm import FakeLLM, connect, preflight
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.background import wait_for
+from factrl.llm.openai_compatible import OpenAICompatible
 from fault_server import Fault, FaultServer, answers, closed_port, completion, says
 
 KEY = "sk-canary-0123456789abcdef"

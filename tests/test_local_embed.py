@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factrl import models
 from factrl.errors import MissingExtra, ModelError
-from factrl.local.embed import MiniLM, Potion
+from factrl.llm import models
+from factrl.llm.local.embed import MiniLM, Potion
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "rome", "is", "old", "not", "a", "city"]
 Embedder = Callable[[], Potion | MiniLM]

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factrl import models
 from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
-from factrl.local import threads
-from factrl.local.llama import LlamaModel
+from factrl.llm import models
+from factrl.llm.local import threads
+from factrl.llm.local.llama import LlamaModel
 
 LETTERS = (" A", " B", " C")
 PREFIX = "".join(
@@ -212,7 +212,7 @@ def test_a_closed_model_says_so(weights: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_the_process_ends_by_itself(weights: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from factrl.local.llama import LlamaModel; m = LlamaModel(sys.argv[1], n_ctx=512)\n"
+        "import sys; from factrl.llm.local.llama import LlamaModel; m = LlamaModel(sys.argv[1], n_ctx=512)\n"
         "print(m.complete([{'role': 'user', 'content': 'Hello'}], max_tokens=200).finish_reason)"
     )
     environment = {**os.environ, "FACTRL_CACHE": str(tmp_path)}

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from factrl import models
 from factrl.errors import MissingExtra, ModelError
-from factrl.models import download
-from factrl.models.catalogue import MODELS, File, Model, Package, Part
-from factrl.models.hub import HubName, hub_name, in_snapshot
+from factrl.llm import models
+from factrl.llm.models import download
+from factrl.llm.models.catalogue import MODELS, File, Model, Package, Part
+from factrl.llm.models.hub import HubName, hub_name, in_snapshot
 
 ROOT = Path(__file__).parents[1]
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes, in three parts
@@ -504,6 +504,6 @@ def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nothing_heavy_is_imported() -> None:
-    code = "import factrl.models, sys; print(*sys.modules)"
+    code = "import factrl.llm.models, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"httpx", "huggingface_hub", "numpy", "rich"} & {*loaded.split()}

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from factrl.bodies import Unreadable, document_of
-from factrl.cache import Store
 from factrl.extract import SentenceClaims
 from factrl.extract.marks import mark
 from factrl.grading import Grader
 from factrl.llm import FakeLLM
+from factrl.llm.bodies import Unreadable, document_of
+from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier import Verifier

@@ -90,7 +90,7 @@ def test_a_named_cross_encoder_keeps_the_thresholds_of_its_preset(curie, nli):
 
 
 def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
-    from factrl.cache import Store
+    from factrl.llm.store import Store
 
     def reply(messages):
         data = json.loads(messages[0]["content"].rpartition("\nDATA ")[2].split("\n")[1])

@@ -18,14 +18,14 @@ import pytest
 
 from factrl.cli import probe as verb
 from factrl.errors import ConfigError, TooManyMasked, Unscored
+from factrl.llm.stopping import Stopping, wrong_enough
+from factrl.llm.writers import Written, seed_of
 from factrl.majority import majority_curve
 from factrl.papers import load_reward
 from factrl.probe import Probed, ProbeSample, job, probe, summary, write_probed
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
-from factrl.stopping import Stopping, wrong_enough
 from factrl.types import Completion, Example, Grade, Label
-from factrl.writers import Written, seed_of
 from fault_server import FaultServer, completion
 
 RIGHT, WRONG, IDK, ODD = "right", "wrong", "I don't know", "?"
@@ -653,7 +653,7 @@ sys.path.insert(0, {tests!r})
 from test_probe import World, grade, questions, rates
 from factrl import probe as module
 from factrl.runs.journal import Journal
-from factrl.stopping import Stopping
+from factrl.llm.stopping import Stopping
 
 module.AT_ONCE = 16
 asked = questions(80)

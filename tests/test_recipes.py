@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from factrl import models
 from factrl.cli import main
 from factrl.errors import ConfigError
+from factrl.llm import models
 from factrl.papers import load_reward, paper_names, settings_of
 from factrl.plan import make_plan, run_settings
 from factrl.runs.config import load_settings

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from factrl.background import wait_for
 from factrl.checklist import Checklist
 from factrl.errors import DataError
 from factrl.extract import LLMClaims
 from factrl.llm import FakeLLM
+from factrl.llm.background import wait_for
 from factrl.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 
 BODE: dict[str, Any] = {

@@ -15,11 +15,11 @@ from factrl import __version__
 from factrl.bench.metrics import wilson
 from factrl.detect.alarms import FILE as ALARMS
 from factrl.llm import connect
+from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward
 from factrl.plan import Plan, run_settings
 from factrl.run_card import write_training_card, write_tuning_cards
 from factrl.runs.folder import Rollout, Run
-from factrl.spending import FILE as SPENT
 from factrl.stress.policies import battery
 from factrl.stress.setup import known_failures
 from factrl.tuning.outcome import Outcome

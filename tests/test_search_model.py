@@ -16,8 +16,8 @@ from factrl.search import Index
 def test_meaning_finds_what_words_do_not(tmp_path: Path) -> None:
     for package in ("tokenizers", "safetensors"):
         pytest.importorskip(package, reason="needs the extra `local`")
-    from factrl import models
-    from factrl.local.embed import POTION, Potion
+    from factrl.llm import models
+    from factrl.llm.local.embed import POTION, Potion
 
     if models.cached(POTION) is None:
         pytest.skip(f"run: factrl models get {POTION}")

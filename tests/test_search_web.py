@@ -12,8 +12,8 @@ from fault_server import Fault, FaultServer, answers, closed_port, drip, flood, 
 
 pytest.importorskip("aiohttp")
 
-from factrl.background import wait_for
 from factrl.errors import Unscored
+from factrl.llm.background import wait_for
 from factrl.search import WebSearch
 from factrl.search.web import without_secrets
 from factrl.types import Passage

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from factrl.bench.results import RESULTS, SAMPLES, read_output
-from factrl.cache import Store
 from factrl.cli.evaluate_benchmarks import _quality
 from factrl.errors import DataError, SetupError
 from factrl.judges import Calibration
-from factrl.models import path as model_path
-from factrl.models.hub import hub_name
+from factrl.llm.models import path as model_path
+from factrl.llm.models.hub import hub_name
+from factrl.llm.store import Store
 from factrl.run_page import write_run_page
 from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples, to_example
@@ -182,7 +182,7 @@ def test_an_answer_that_begins_like_a_list_and_is_none_is_refused(text: str) -> 
 def test_a_poisoned_row_whose_checksum_is_right_is_data_or_nothing(tmp_path: Path) -> None:
     import sqlite3
 
-    from factrl.cache import _checksum
+    from factrl.llm.store import _checksum
 
     file = tmp_path / "store" / "verdicts.db"
     store = Store(file)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from factrl import Passage, remote
-from factrl.background import wait_for
-from factrl.cache import Store
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, SetupError, Unscored
-from factrl.http import JSONClient
-from factrl.models import path as model_path
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.background import wait_for
+from factrl.llm.client import JSONClient
+from factrl.llm.models import path as model_path
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.store import Store
 from factrl.resources import Supplier
 from factrl.search.web import WebSearch
 from factrl.verifier.presets import open_verifier

@@ -24,14 +24,14 @@ from factrl import Example, Grader, load_reward
 from factrl.bench.choice import chosen
 from factrl.bench.lm_eval import as_yaml
 from factrl.bench.reasoning import final_result
-from factrl.bodies import excerpt as body_line
 from factrl.cli import main
 from factrl.cove import read_questions
 from factrl.errors import Unscored
 from factrl.extract import SentenceClaims
 from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM
-from factrl.quoting import broken, forges, quoted_message
+from factrl.llm.bodies import excerpt as body_line
+from factrl.llm.quoting import broken, forges, quoted_message
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import RunSettings
 from factrl.search.web import without_secrets

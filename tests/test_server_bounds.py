@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from factrl import Example, FakeLLM, Passage, remote
-from factrl.cache import Store
 from factrl.cli import main
+from factrl.llm.store import Store
 from factrl.plan import run_settings
 from factrl.rewards import Reward, reward
 from factrl.server.ledger import LASTING, Ledger

@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from schemathesis.python import asgi
 
 from factrl import Grader, load_reward
-from factrl.cache import Store
+from factrl.llm.store import Store
 from factrl.server.app import make_api
 from factrl.server.service import Service
 from factrl.verifier.presets import open_verifier

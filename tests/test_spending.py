@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError, DataError
+from factrl.llm.spending import (
+    FILE,
+    Account,
+    Spending,
+    Spent,
+    allowance,
+    judge_meter,
+    overdraft,
+    read_account,
+)
+from factrl.llm.usage import Meter
 from factrl.plan import run_settings, supplied_reward
-from factrl.spending import FILE, Account, Spending, Spent, allowance, judge_meter, overdraft, read_account
-from factrl.usage import Meter
 
 PRICE = (1.0, 2.0)  # dollars for a million tokens
 MILLION = 1_000_000

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from factrl import grading, quoting
+from factrl import grading
 from factrl.errors import LLMError
 from factrl.extract import whole
 from factrl.grading import Grader
-from factrl.llm import Message, Reply
+from factrl.llm import Message, Reply, quoting
 from factrl.papers import load_reward, robust
 from factrl.rewards import Reward
 from factrl.stress import Outcome, Setup, oracle_setup, run_battery

@@ -11,7 +11,7 @@ import pytest
 
 import factrl as fx
 from factrl.errors import LLMError, RewardBug, Unscored
-from factrl.together import Call
+from factrl.llm.together import Call
 from factrl.types import Example
 
 
@@ -45,7 +45,7 @@ def batch(reward: fx.Reward, numbers: Sequence[int]) -> list[Any]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls wait for each other however busy the machine is."""
-    monkeypatch.setattr("factrl.together.PAUSE", 60.0)
+    monkeypatch.setattr("factrl.llm.together.PAUSE", 60.0)
 
 
 @pytest.mark.usefixtures("patient")

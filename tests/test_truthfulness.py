@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
-from factrl import models
 from factrl.errors import ConfigError, LLMError, ModelError
 from factrl.extract import SentenceClaims
-from factrl.local.llama import LlamaModel
+from factrl.llm import models
+from factrl.llm.local.llama import LlamaModel
 from factrl.papers import load_reward
 from factrl.truthfulness import LETTER_PROMPT, MAX_CLAIM, TUNED_PROMPT, LetterTruthfulness
 from factrl.types import Example

@@ -323,7 +323,7 @@ def test_evidence_that_is_one_text_is_refused_instead_of_read_letter_by_letter()
 
 
 def test_the_same_batch_in_another_order_gives_the_same_verdicts_and_a_store_answers_it(tmp_path):
-    from factrl.cache import Store
+    from factrl.llm.store import Store
 
     texts = [f"yes {number}\nno {number % 3}\nwhat {number}" for number in range(20)]
     questions = [f"q{number % 4}" for number in range(20)]
@@ -340,7 +340,7 @@ def test_the_same_batch_in_another_order_gives_the_same_verdicts_and_a_store_ans
 
 
 def test_failures_are_not_stored(tmp_path):
-    from factrl.cache import Store
+    from factrl.llm.store import Store
 
     class Recovers(Says):
         def judge(self, pairs):
@@ -387,7 +387,7 @@ def test_what_is_kept_of_a_report_is_short_and_has_the_evidence():
 
 
 def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_path):
-    from factrl.cache import Store
+    from factrl.llm.store import Store
 
     class Asks(Says):
         identity = "?"

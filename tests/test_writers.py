@@ -12,10 +12,10 @@ import pytest
 
 from factrl.errors import ConfigError, LLMError, MissingExtra, SetupError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
-from factrl.openai_compatible import OpenAICompatible
+from factrl.llm.openai_compatible import OpenAICompatible
+from factrl.llm.writers import ServerWriter, open_writer, seed_of
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.types import Completion, Example
-from factrl.writers import ServerWriter, open_writer, seed_of
 from fault_server import Fault, FaultServer, answers, closed_port, says
 
 DATA = DataSettings(train="unused")

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import factrl
-from factrl import Example, Grader, Verifier, guards, preference, quoting, small_judge, text
+from factrl import Example, Grader, Verifier, guards, preference, small_judge, text
 from factrl.bench import choice, outcomes, prompts, readers, reasoning, shortqa
-from factrl.bodies import excerpt
 from factrl.card_head import shown
 from factrl.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.cove import read_questions
@@ -30,7 +29,8 @@ from factrl.grading import read_verdict
 from factrl.judges import LLMJudge, overlap
 from factrl.judges import replies as verdicts
 from factrl.judges.weak import WeakJudge
-from factrl.llm import FakeLLM
+from factrl.llm import FakeLLM, quoting
+from factrl.llm.bodies import excerpt
 from factrl.prepare import contamination, importance, sampling
 from factrl.prepare import prompts as new_prompts
 from factrl.resources import written_certainty

@@ -14,18 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl import __version__
+from factrl.llm import models
+from factrl.llm.writers import digest_of
 from factrl.runs.config import flat
 from factrl.runs.folder import redact
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import markdown, one_line
 
-from . import __version__, models
 from .errors import ConfigError
 from .papers import load_paper, split_spec
 from .plan import run_settings
 from .tuning.settings import TuneSettings, tune_settings
 from .types import Example
-from .writers import digest_of
 
 # Said elsewhere in the card, of this machine alone, or where a server is.
 _LEFT_OUT = {

@@ -16,14 +16,14 @@ import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from factrl.background import wait_for
-from factrl.cache import Store
-from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.judges import Judge
 from factrl.judges.replies import after_thinking, item_ids, json_records, no_verdict
 from factrl.llm import LLM, Reply
-from factrl.quoting import forges, quoted_message
+from factrl.llm.background import wait_for
+from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.store import Store
+from factrl.llm.stored import kept, readable
 from factrl.search.given import Given
 from factrl.search.passages import cut
 from factrl.text.answers import is_contentless

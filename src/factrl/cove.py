@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, Unscored
 from factrl.extract.replies import NONE
+from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
-from factrl.writers import Writer, Written, digest_of, open_writer
 
 if TYPE_CHECKING:
     from factrl.train.writing import PolicyWriter

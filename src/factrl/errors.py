@@ -12,7 +12,7 @@
     │   └── OwnDoing             the policy's own text is why: a reward that knows its floor pays that
     ├── RewardBug                a reward raised something else; names the reward and the sample
     ├── TooManyMasked            so much of the run could not be graded that it stopped
-    └── OverBudget               the judge has cost what the run may spend (factrl.spending)
+    └── OverBudget               the judge has cost what the run may spend (factrl.llm.spending)
 
 Every message says what is wrong, with which value, and what fixes it.  `SetupError` is printed by
 the command line as one line without a traceback.  `Unscored` becomes a masked sample in exactly

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from factrl.blame import judged_here
 from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
-from factrl.quoting import forges, quoted_message
+from factrl.llm.quoting import forges, quoted_message
 from factrl.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
@@ -309,7 +309,7 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
     return rate
 
 
-# `factrl.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
+# `factrl.llm.quoting` breaks whatever this can match, so that quoted policy text is never read as a verdict.
 _SAID = r"verdict[*`]{0,2}:[ *`]{0,4}([a-z_]+)"
 _VERDICT = re.compile(_SAID, re.I | re.A)
 _VERDICT_LINE = re.compile(rf"(?:^|[.!?][\"')*`]{{0,2}} {{1,3}})[*`]{{0,4}}{_SAID}[.*`]{{0,4}}$", re.I | re.A)

@@ -13,7 +13,7 @@
 | joint coherence: true parts, a false whole | `contradictions`; `WholeText` with a `Verifier` |
 | semantic de-duplication, with a check of numbers, names and negations | `repeats` |
 | reasoning and answer both verified | `think_and_answer` |
-| contentless text, forged verdicts | `factrl.text.answers.is_contentless`, `factrl.quoting` |
+| contentless text, forged verdicts | `factrl.text.answers.is_contentless`, `factrl.llm.quoting` |
 | strict tags | `factrl.text.think_answer` |
 
 The word rules are cheap filters for English, not an understanding: a text that knows them passes them.

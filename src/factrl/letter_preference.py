@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from factrl.errors import Unscored
 from factrl.judges.local import LetterModel
 from factrl.llm import LLM
+from factrl.llm.quoting import broken
 from factrl.preference import Order, checked_order, guarded
-from factrl.quoting import broken
 
 MAX_BYTES = 3_000  # of an answer; a longer one does not win, as its end would not be read
 _OWN_TOKENS = 400
@@ -38,7 +38,7 @@ _SHORTLY = "Answer in at most four sentences."
 
 
 class AnswersAndLetters(LetterModel, LLM, Protocol):
-    """What `factrl.local.llama.LlamaModel` is: it writes, and it tells the odds of letters."""
+    """What `factrl.llm.local.llama.LlamaModel` is: it writes, and it tells the odds of letters."""
 
 
 class LetterReference:

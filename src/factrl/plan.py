@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.llm.spending import Account, allowance, overdraft, read_account
 from factrl.runs.config import load_settings, peek
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
@@ -22,12 +23,11 @@ from .llm import connect
 from .papers import load_reward, settings_of
 from .resources import Supplier, check_resources, check_unjudged, supply
 from .rewards import Reward
-from .spending import Account, allowance, overdraft, read_account
 from .types import Example
 
 if TYPE_CHECKING:
-    from .local.llama import LlamaModel
-    from .openai_compatible import OpenAICompatible
+    from factrl.llm.local.llama import LlamaModel
+    from factrl.llm.openai_compatible import OpenAICompatible
 
 
 _LIMITS = ("max_concurrency", "timeout_attempt", "timeout_call", "max_attempts")
@@ -207,7 +207,7 @@ def open_judge(
     if not settings.url:
         return None
     if settings.url == LOCAL:
-        from .local.llama import shared_model
+        from factrl.llm.local.llama import shared_model
 
         return shared_model()
     limits = settings.model_dump(include=set(_LIMITS))

@@ -6,6 +6,8 @@ unknown, and says why.
 
 from __future__ import annotations
 
+from factrl.llm.spending import Spent
+from factrl.llm.usage import BYTES_PER_TOKEN
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL
 
@@ -13,8 +15,6 @@ from .detect.held_out import FIRST
 from .grading import GRADE_PROMPT, REASONING_PROMPT
 from .plan import Plan
 from .preference import RATING_PROMPT
-from .spending import Spent
-from .usage import BYTES_PER_TOKEN
 
 _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # characters of a short answer that a grader is shown

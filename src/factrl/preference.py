@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from factrl.cache import Store
-from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
-from factrl.quoting import forges, quoted_message
+from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.store import Store
+from factrl.llm.stored import kept, readable
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 

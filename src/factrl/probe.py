@@ -27,14 +27,14 @@ from factrl.bench.shortqa import Row as Graded
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import graded_by
 from factrl.llm import LLM
+from factrl.llm.stopping import Outage, Stop, Stopping, is_ours
+from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
 from factrl.runs.whole_file import whole_file
-from factrl.stopping import Outage, Stop, Stopping, is_ours
 from factrl.types import Example, Label
-from factrl.writers import Writer, Written, digest_of
 
 _Kept = Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]
 _Part = Mapping[str, Mapping[str, Any]]

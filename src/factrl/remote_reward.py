@@ -16,12 +16,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .background import wait_for
-from .bodies import Unreadable
+from factrl.llm.background import wait_for
+from factrl.llm.bodies import Unreadable
+from factrl.llm.client import JSONClient
+from factrl.llm.together import Call
+
 from .errors import LLMError, Unscored
-from .http import JSONClient
 from .rewards import SUM, Reward, reward
-from .together import Call
 from .types import Completion, Example, Score, Span
 
 AT_ONCE = 32  # samples of one request: small enough that its answer fits the limit on what is read
@@ -45,7 +46,7 @@ def remote(
     Args:
         token: the server's; FACTRL_SERVER_TOKEN by default.
         bounds: lowest and highest reward that is believed; anything else masks the sample.
-        limits: `timeout_attempt`, `max_attempts`, … of `factrl.limits.Limits`.
+        limits: `timeout_attempt`, `max_attempts`, … of `factrl.llm.limits.Limits`.
 
     Raises:
         ConfigError: an address or a limit that cannot work.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.llm.background import wait_for
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
 
-from .background import wait_for
 from .errors import ConfigError, Unscored
 from .grading import Form, Grader, has_grade, has_rating, reasoning_judge
 from .llm import LLM, Reply
@@ -76,8 +76,9 @@ class Supplier:
     def compare(self) -> Any:
         judge = self.asked("a reward for preferred answers")
         if self.models.url == LOCAL:
+            from factrl.llm.local.llama import shared_model
+
             from .letter_preference import LetterReference
-            from .local.llama import shared_model
 
             return LetterReference(shared_model())
         from .preference import SelfReference
@@ -90,7 +91,7 @@ class Supplier:
         if self.models.reward_model is None:
             judge = self.asked("a reward for general quality, without judge.reward_model,")
             return rating_judge(judge, store=self._store())
-        from .local.reward_model import RewardModel
+        from factrl.llm.local.reward_model import RewardModel
 
         return RewardModel(self.models.reward_model)
 
@@ -116,14 +117,14 @@ class Supplier:
 
     def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
         """The judge, not asked again what it answered readably before."""
-        from .cached_llm import kept
+        from factrl.llm.stored import kept
 
         return None if judge is None else kept(judge, self._store(), accept)
 
     def _store(self) -> Any:
         """Where what was paid for is kept; None where the settings say to keep nothing."""
-        from .cache import Store
-        from .models import cache_folder
+        from factrl.llm.models import cache_folder
+        from factrl.llm.store import Store
 
         return Store(cache_folder() / "verdicts.db") if self.verifier.cache else None
 

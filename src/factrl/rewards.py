@@ -26,9 +26,10 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, overload
 
-from .background import wait_for
+from factrl.llm.background import wait_for
+from factrl.llm.together import Workers
+
 from .errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
-from .together import Workers
 from .types import Completion, Example, Result, Score, plain
 
 THREADS = 256  # samples of one batch that wait for their judges side by side

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.llm.spending import Spent, read_account
+from factrl.llm.usage import Price
 from factrl.runs.folder import count_states, read_metrics
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.runs.whole_file import write_whole
@@ -23,13 +25,11 @@ from .card_head import card_head, shown, shown_spec, table
 from .detect.alarms import read_alarms
 from .papers import load_reward, split_spec
 from .plan import Plan
-from .spending import Spent, read_account
 from .stress.policies import battery
 from .stress.setup import known_failures
 from .tuning.outcome import Outcome
 from .tuning.plan import TunePlan
 from .types import Grade, Label
-from .usage import Price
 
 CARD = "README.md"
 _LABELS: Mapping[str, Label] = {

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from factrl.errors import Unscored
 from factrl.extract.marks import content_words
 from factrl.llm import LLM, Reply
-from factrl.quoting import broken
+from factrl.llm.quoting import broken
 from factrl.text.answers import SCALES, matches, parse_number, unaccented
 
 BRIEF_PROMPT = """\

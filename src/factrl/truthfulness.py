@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError, ModelError
-from factrl.quoting import broken
-from factrl.together import Call
+from factrl.llm.quoting import broken
+from factrl.llm.together import Call
 
 if TYPE_CHECKING:
     from factrl.judges.local import LetterModel
@@ -87,7 +87,7 @@ class LetterTruthfulness:
         if isinstance(answers, str) or len({*answers}) != 2 or len(answers) != 2:
             raise ConfigError(f"answers={answers!r} must be two words, for true and for false")
         if model is None:
-            from factrl.local.llama import shared_model
+            from factrl.llm.local.llama import shared_model
 
             model = shared_model()
         self.model = model
@@ -152,7 +152,7 @@ class TruthfulnessModel(LetterTruthfulness):
         answers: Sequence[str] = (" True", " False"),
         device: str | None = None,
     ) -> None:
-        from factrl.local.truthfulness import CausalModel
+        from factrl.llm.local.truthfulness import CausalModel
 
         super().__init__(CausalModel(model, device=device), prompt=prompt, answers=answers)
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from factrl import models
 from factrl.errors import ConfigError, ModelError
+from factrl.llm import models
 from factrl.truthfulness import LetterTruthfulness, TruthfulnessModel
 
 CARD = "truthfulness.json"
@@ -42,11 +42,11 @@ class TunedTruthfulness(LetterTruthfulness):
                 "alone: tune one without data.with_evidence, or use a classifier as verifier.judge=nli:FOLDER"
             )
         if card["head"] == "classifier":
-            from factrl.local.claim_classifier import ClaimClassifier
+            from factrl.llm.local.claim_classifier import ClaimClassifier
 
             super().__init__(ClaimClassifier(folder, device=device), prompt="{claim}")
         else:
-            from factrl.local.truthfulness import CausalModel
+            from factrl.llm.local.truthfulness import CausalModel
 
             model = CausalModel(folder, device=device)
             super().__init__(model, prompt=card["prompt"], answers=card["answers"])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from factrl.errors import ConfigError, DataError, ModelError
-from factrl.local.nli import CrossEncoder
+from factrl.llm.local.nli import CrossEncoder
 from factrl.train import claim_models, truthfulness_run
 from factrl.train.claim_models import ClaimModel
 from factrl.train.truthfulness_run import table, told_of, tune_truthfulness

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import main
+from factrl.llm.spending import read_account
 from factrl.runs.folder import read_metrics
-from factrl.spending import read_account
 from factrl.train.callbacks import last_checkpoint
 from fault_server import FaultServer, answers, completion
 

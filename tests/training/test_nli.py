@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
-from factrl.local import nli  # noqa: E402
-from factrl.local.nli import CrossEncoder, batches  # noqa: E402
+from factrl.llm.local import nli  # noqa: E402
+from factrl.llm.local.nli import CrossEncoder, batches  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()

@@ -12,7 +12,7 @@ import pytest
 
 from factrl.cli import prepare
 from factrl.errors import TooManyMasked
-from factrl.models import cached
+from factrl.llm.models import cached
 from factrl.search import Index
 
 PASSAGES = [

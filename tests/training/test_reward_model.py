@@ -12,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError, Unscored  # noqa: E402
-from factrl.local import reward_model  # noqa: E402
-from factrl.local.reward_model import RewardModel  # noqa: E402
+from factrl.llm.local import reward_model  # noqa: E402
+from factrl.llm.local.reward_model import RewardModel  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 who she won two nobel prizes the city is old . ? not"
 WORDS = [*SENTENCE.split(), "user", "assistant", "[", "SEP", "]", "<", "end", ">"]
@@ -192,6 +192,6 @@ def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
     import subprocess
     import sys
 
-    code = "import sys, factrl.local.reward_model, factrl.preference; print('torch' in sys.modules)"
+    code = "import sys, factrl.llm.local.reward_model, factrl.preference; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -12,9 +12,9 @@ from transformers import AutoTokenizer
 
 from factrl.bench.model import NamedModel
 from factrl.errors import ConfigError, ModelError
+from factrl.llm.writers import open_writer, seed_of
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings
-from factrl.writers import open_writer, seed_of
 
 
 class Engine:

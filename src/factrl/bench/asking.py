@@ -12,9 +12,9 @@ from typing import Any
 
 from factrl.bench.choice import Scorer
 from factrl.errors import Unscored
+from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.journal import Journal
 from factrl.types import Completion, Example
-from factrl.writers import Writer, Written, digest_of
 
 BLOCK = 32  # questions whose answers are kept together
 

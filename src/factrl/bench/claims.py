@@ -15,9 +15,9 @@ from factrl.bench.outcomes import OF, grade_digest, sample_of
 from factrl.bench.prompts import final_part
 from factrl.bench.samples import Sample
 from factrl.errors import Unscored
+from factrl.llm.writers import Written
 from factrl.runs.journal import Journal
 from factrl.types import Example
-from factrl.writers import Written
 
 AT_ONCE = 8  # answers whose claims are checked together
 ROW = "claims"  # where a sample's `marks` hold its row

@@ -10,9 +10,9 @@ from typing import NoReturn
 from factrl.bench.shortqa import GradeAnswer
 from factrl.errors import LLMError
 from factrl.llm import LLM
+from factrl.llm.writers import digest_of
 from factrl.runs.journal import Journal
 from factrl.types import Grade
-from factrl.writers import digest_of
 
 
 class KeptGrader:

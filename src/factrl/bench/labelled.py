@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from factrl.background import wait_for
 from factrl.errors import DataError
 from factrl.judges import Judge
+from factrl.llm.background import wait_for
 from factrl.types import Claim, Passage, Verdict
 
 _TRUTH = {

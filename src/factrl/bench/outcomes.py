@@ -20,10 +20,10 @@ from factrl.bench.reasoning import Mathematician
 from factrl.bench.samples import Sample
 from factrl.bench.shortqa import Extract, GradeAnswer, find_answer
 from factrl.errors import Unscored
+from factrl.llm.writers import Written, digest_of
 from factrl.runs.journal import Journal
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.types import Completion, Example, Grade
-from factrl.writers import Written, digest_of
 
 Outcome = tuple[Grade, Mapping[str, float]]
 OF = "of"  # where a row of grades keeps what it is about

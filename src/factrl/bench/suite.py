@@ -25,11 +25,11 @@ from factrl.bench.outcomes import Tools, grade_likelihoods, grade_texts
 from factrl.bench.prompts import LETTER, compose
 from factrl.bench.samples import Sample
 from factrl.errors import ConfigError
+from factrl.llm.writers import Writer, digest_of
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
 from factrl.types import Example
-from factrl.writers import Writer, digest_of
 
 CONFIDENCE_TOKENS = 16  # more of them, when an answer is followed by a confidence
 

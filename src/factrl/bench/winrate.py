@@ -27,18 +27,18 @@ from factrl.bench.metrics import Interval, bootstrap, summed
 from factrl.bench.prompts import final_part
 from factrl.bench.results import Output
 from factrl.bench.samples import Sample, by_question
-from factrl.cache import Store
-from factrl.cached_llm import kept, readable
 from factrl.errors import ConfigError, Unscored
 from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
+from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.store import Store
+from factrl.llm.stored import kept, readable
+from factrl.llm.writers import digest_of
 from factrl.preference import PAIR_PROMPT, guarded
-from factrl.quoting import forges, quoted_message
 from factrl.runs.journal import Journal
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example
-from factrl.writers import digest_of
 
 if TYPE_CHECKING:
     from rich.table import Table

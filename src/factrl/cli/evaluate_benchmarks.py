@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.llm.writers import digest_of
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
 
@@ -32,7 +33,6 @@ from ..papers import settings_of
 from ..plan import open_judge, run_settings
 from ..resources import Supplier
 from ..tuning.extraction import extract_of
-from ..writers import digest_of
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from .. import models
+from factrl.llm import models
+
 from ..errors import ConfigError, nearest
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell

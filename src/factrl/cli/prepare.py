@@ -191,8 +191,9 @@ def _klcf(args: argparse.Namespace) -> int:
 
 
 def _prompts(args: argparse.Namespace) -> int:
+    from factrl.llm.writers import open_writer
+
     from ..prepare.prompts import write_prompts
-    from ..writers import open_writer
 
     _check_file(args.output, (".jsonl",))
     overrides = ["data.train=none", *as_overrides(args, {"model": "model.name", "seed": "run.seed"})]

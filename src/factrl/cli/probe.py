@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.llm.writers import Writer, open_writer
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
@@ -25,7 +26,6 @@ from ..plan import open_judge
 from ..probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
 from ..resources import Supplier
 from ..tuning.extraction import extract_of
-from ..writers import Writer, open_writer
 from .options import (
     Verbs,
     add_judge,

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.llm.models import cache_folder
+from factrl.llm.store import Store
+from factrl.llm.writers import digest_of
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
@@ -18,16 +21,13 @@ from ..bench.paired_page import side_names, write_paired_page
 from ..bench.results import PAGE as EVALUATION_PAGE
 from ..bench.results import Output, is_output, read_output
 from ..bench.winrate import WinRate, llm_preference, preferred, written_in_both
-from ..cache import Store
 from ..errors import ConfigError
 from ..llm import preflight
-from ..models import cache_folder
 from ..plan import open_judge
 from ..preference import PAIR_PROMPT
 from ..run_comparison import PAGE as RUNS_PAGE
 from ..run_comparison import write_run_comparison
 from ..run_page import PAGE, write_run_page
-from ..writers import digest_of
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell
 

@@ -8,6 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
+from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings, TrainSettings
 from factrl.text.escape import one_line
@@ -16,7 +17,6 @@ from ..errors import ConfigError, SetupError, nearest
 from ..plan import Plan, make_plan, run_settings
 from ..plan_estimate import estimate
 from ..run_page import PAGE
-from ..spending import OverBudget
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import complain, say, tell
 from .train_verl import train_with_verl

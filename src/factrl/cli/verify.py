@@ -22,7 +22,8 @@ from .options import Verbs, add_verb, at_least_one, check_place
 from .terminal import complain, say, tell
 
 if TYPE_CHECKING:
-    from ..openai_compatible import OpenAICompatible
+    from factrl.llm.openai_compatible import OpenAICompatible
+
     from ..verifier import Report, Verifier
 
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
@@ -183,8 +184,9 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def _open(args: argparse.Namespace) -> Verifier:
-    from ..cache import Store
-    from ..models import cache_folder
+    from factrl.llm.models import cache_folder
+    from factrl.llm.store import Store
+
     from ..verifier.presets import open_verifier
 
     verifier = open_verifier(

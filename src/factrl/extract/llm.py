@@ -26,7 +26,7 @@ from factrl.extract.replies import read_facts
 from factrl.extract.spans import Places
 from factrl.extract.statements import Statement, statements
 from factrl.llm import LLM, Message, Reply, ask
-from factrl.quoting import quoted_message
+from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
 
 T = TypeVar("T")

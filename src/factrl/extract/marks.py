@@ -30,7 +30,7 @@ from factrl.extract.words import (
     THIRD,
     word_set,
 )
-from factrl.quoting import forges
+from factrl.llm.quoting import forges
 from factrl.text import MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
 from factrl.text.answers import is_contentless

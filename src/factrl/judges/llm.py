@@ -21,7 +21,7 @@ from factrl.judges.controls import controls_for
 from factrl.judges.overlap import quote_of
 from factrl.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 from factrl.llm import LLM, Reply, ask
-from factrl.quoting import quoted_message
+from factrl.llm.quoting import quoted_message
 from factrl.types import Claim, Finding, Passage, Verdict
 
 Style = Literal["factrl", "factscore", "veriscore"]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from factrl.errors import ConfigError, LLMError
 from factrl.judges.calibration import Calibration
 from factrl.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of
-from factrl.quoting import broken
+from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 
@@ -34,7 +34,7 @@ _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 
 
 class LetterModel(Protocol):
-    """What `factrl.local.llama.LlamaModel` is."""
+    """What `factrl.llm.local.llama.LlamaModel` is."""
 
     @property
     def identity(self) -> str: ...
@@ -78,7 +78,7 @@ class LocalJudge:
         if evidence_chars < 1:
             raise ConfigError(f"evidence_chars must be at least 1, not {evidence_chars!r}")
         if model is None:
-            from factrl.local.llama import shared_model
+            from factrl.llm.local.llama import shared_model
 
             model = shared_model()
         self.model = model

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Scorer(Protocol):
-    """What `factrl.local.nli.CrossEncoder` is."""
+    """What `factrl.llm.local.nli.CrossEncoder` is."""
 
     identity: str
 

@@ -20,7 +20,7 @@ _NEAREST = 64  # sentences per claim that are embedded
 
 
 class Embedder(Protocol):
-    """What `factrl.local.embed.Potion` and `MiniLM` are."""
+    """What `factrl.llm.local.embed.Potion` and `MiniLM` are."""
 
     @property
     def identity(self) -> str: ...

@@ -20,9 +20,9 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
+from factrl.llm.models import cache_folder
 from factrl.runs.whole_file import whole_file
 
-from ..models import cache_folder
 from .world import World
 
 VERSION = 1  # of what a cached model depends on in this module

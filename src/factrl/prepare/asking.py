@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from factrl.llm.writers import Writer, Written
 from factrl.runs.settings import LOCAL, AskSettings
 
 from ..types import Example
-from ..writers import Writer, Written
 
 TOGETHER = 16  # texts of a policy in this process that are written, and lost by a kill, together
 CALLERS = 16  # of a server

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ..cache import Store
-from ..cached_llm import kept, readable
+from factrl.llm.quoting import quoted_message
+from factrl.llm.store import Store
+from factrl.llm.stored import kept, readable
+
 from ..checklist import item_ids
 from ..errors import Unscored
 from ..judges.replies import after_thinking, json_records, no_verdict
 from ..llm import LLM, Reply
-from ..quoting import quoted_message
 
 Word = Literal["keep", "minor", "duplicate"]
 

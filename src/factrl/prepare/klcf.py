@@ -27,6 +27,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.data import render_prompt
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
@@ -36,7 +37,6 @@ from ..errors import Unscored
 from ..extract.marks import normalised
 from ..types import Completion, Example
 from ..verifier import Report, Verifier
-from ..writers import Writer, Written, digest_of
 from .asking import Batch, Pace, write_each
 from .importance import Importance
 from .sampling import answer_part

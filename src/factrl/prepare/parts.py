@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.llm.writers import open_writer
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 
 from .. import __version__
@@ -16,7 +17,6 @@ from ..plan import open_judge
 from ..resources import Supplier
 from ..search.manifest import NAME as MANIFEST
 from ..types import Example
-from ..writers import open_writer
 from .asking import pace_of
 from .importance import Importance
 from .klcf import Parts

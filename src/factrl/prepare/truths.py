@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from factrl.llm.writers import digest_of
+
 from ..extract.marks import normalised
-from ..writers import digest_of
 
 COPIES = 3  # of a refuted claim
 RATIO = 2  # supported claims for each row of a refuted one

@@ -22,7 +22,7 @@ _BLOCK = 2048  # rows that are widened at a time: they stay in the processor's c
 
 
 class Embedder(Protocol):
-    """Anything that turns texts into vectors; see `factrl.local.embed`."""
+    """Anything that turns texts into vectors; see `factrl.llm.local.embed`."""
 
     @property
     def identity(self) -> str:

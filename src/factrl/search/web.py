@@ -14,7 +14,7 @@ from factrl.errors import LLMError, Unscored
 from factrl.types import Passage
 
 if TYPE_CHECKING:
-    from factrl.http import JSONClient
+    from factrl.llm.client import JSONClient
 
 SERPER = "https://google.serper.dev"
 KEY_VARIABLE = "SERPER_API_KEY"
@@ -36,7 +36,7 @@ class WebSearch:
         key: the API key; None reads `SERPER_API_KEY`.
         key_variable: the environment variable of the key.
         limits: `timeout_attempt`, `max_attempts`, `max_concurrency`, `rpm`, `max_calls`, … of
-            `factrl.http.JSONClient`.
+            `factrl.llm.client.JSONClient`.
 
     Raises:
         ConfigError: a value that cannot work.
@@ -45,7 +45,7 @@ class WebSearch:
     def __init__(
         self, url: str = SERPER, key: str | None = None, *, key_variable: str = KEY_VARIABLE, **limits: Any
     ) -> None:
-        from factrl.http import JSONClient
+        from factrl.llm.client import JSONClient
 
         self.client: JSONClient = JSONClient(
             url,
@@ -88,7 +88,7 @@ def without_secrets(query: str) -> str:
 
 
 def _results(document: Any) -> list[Passage]:
-    from factrl.http import Unreadable
+    from factrl.llm.client import Unreadable
 
     if not isinstance(document, dict) or not isinstance(document.get("organic"), list):
         raise Unreadable("answered something other than a list of results ('organic')")

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..cache import Store
+from factrl.llm.store import Store
+
 from .app import make_api
 from .service import Service
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..cache import Store, digest
+from factrl.llm.store import Store, digest
 
 Answer = Mapping[str, Any]
 LASTING = 86_400.0  # seconds after which all answers are dropped

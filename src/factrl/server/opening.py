@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from factrl.llm.background import wait_for
+from factrl.llm.models import cache_folder
+from factrl.llm.store import Store
 from factrl.runs.settings import RunSettings
 
-from ..background import wait_for
-from ..cache import Store
 from ..errors import ConfigError, LLMError
-from ..models import cache_folder
 from ..papers import split_spec
 from ..plan import bare_reward, open_judge, run_settings
 from ..resources import ONLY_IN_TRAINING, Supplier, check_resources, supply

@@ -11,10 +11,10 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from typing import Any
 
+from factrl.llm.store import Store, digest
 from factrl.runs.data import to_example
 
 from .. import __version__
-from ..cache import Store, digest
 from ..errors import ConfigError, DataError, FactrlError, nearest
 from ..llm import LLM, preflight
 from ..rewards import Reward

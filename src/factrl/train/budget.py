@@ -7,9 +7,8 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from factrl.llm.spending import Spending
 from factrl.runs.folder import Run
-
-from ..spending import Spending
 
 
 class CountSpending(TrainerCallback):

@@ -24,11 +24,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Prin
 from transformers.trainer_callback import ProgressCallback
 from transformers.training_args import TrainingArguments
 
+from factrl.llm import models
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
 
-from .. import models
 from ..errors import DataError, ModelError, first_line
 from ..truthfulness import TUNED_PROMPT
 from ..tuned_truthfulness import CARD

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .. import models
+from factrl.llm import models
+
 from ..errors import MissingExtra, ModelError
 
 SMALLEST = "SmolLM2-135M-Instruct"

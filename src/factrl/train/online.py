@@ -17,6 +17,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from transformers import PrinterCallback
 
+from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
@@ -31,7 +32,6 @@ from ..resources import Supplier
 from ..rewards import Reward
 from ..run_card import write_training_card
 from ..run_page import write_run_page
-from ..spending import OverBudget, Spending, judge_meter, read_account
 from ..types import Example
 from .answering import evaluator, extraction
 from .budget import CountSpending

@@ -22,12 +22,12 @@ from datasets import Dataset
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from factrl.llm import models
+from factrl.llm.background import wait_for
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
 
-from .. import models
-from ..background import wait_for
 from ..bench.metrics import Interval, bootstrap, ratio
 from ..checklist import Checklist, Item
 from ..errors import ConfigError, DataError, LLMError, Unscored

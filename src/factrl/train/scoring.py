@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from factrl.llm.writers import digest_of
 from factrl.runs.settings import RunSettings
 
 from ..types import Example
-from ..writers import digest_of
 from .certainty import head_logits
 from .prompts import encode, render_prompts
 from .writing import PolicyWriter

@@ -8,16 +8,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from factrl.llm import models
+from factrl.llm.writers import digest_of
 from factrl.runs.journal import Journal
 
-from .. import models
 from ..bench.metrics import Interval
 from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
 from ..tuning.claim_settings import ClaimSettings
 from ..tuning.reliability import METRICS, Bin, Reliability, fit_temperature, reliability, sigmoid
 from ..tuning.reliability_plot import reliability_diagram
-from ..writers import digest_of
 from .claim_models import ClaimModel, all_parts, base_folder, save, score, train_claim_model
 
 SCORES, NUMBERS, PICTURE = "scores.jsonl", "metrics.json", "reliability.png"

@@ -1,4 +1,4 @@
-"""The policy in this process as a `factrl.writers.Writer`, written with vLLM."""
+"""The policy in this process as a `factrl.llm.writers.Writer`, written with vLLM."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 
 from ..errors import ConfigError, ModelError, first_line
 from ..types import Completion, Example
-from ..writers import Written, check_numbers, digest_of, seed_of
 from .embedded import embedded_policy, is_embedded
 from .model import check_model
 from .prompts import encode, render_prompts

@@ -1,4 +1,4 @@
-"""The policy in this process as a `factrl.writers.Writer`."""
+"""The policy in this process as a `factrl.llm.writers.Writer`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 
 from ..types import Completion, Example
-from ..writers import Written, check_numbers, digest_of, seed_of
 from .answering import end_tokens
 from .model import load_policy
 from .prompts import encode, render_prompts

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from factrl.errors import DataError
 from factrl.extract.marks import normalised
-from factrl.quoting import broken
+from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.truthfulness import shown_claim
 

@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from factrl.background import wait_for
 from factrl.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.errors import DataError, LLMError, Unscored
 from factrl.extract import LLMClaims
 from factrl.extract.marks import normalised
 from factrl.extract.replies import read_facts
 from factrl.llm import Message, Reply
+from factrl.llm.background import wait_for
 from factrl.runs.rows import read_rows
 from factrl.tuning.claim_rows import group_of, names_of
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from factrl.llm.writers import Writer, digest_of
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 
@@ -22,7 +23,6 @@ from ..resources import supply
 from ..text import Slice, tag
 from ..types import Completion, Example
 from ..verifier.report import Report
-from ..writers import Writer, digest_of
 from .pairs import Sample
 from .plan import TunePlan, unmeasured
 

@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from factrl.llm.background import wait_for
+from factrl.llm.store import Store
+from factrl.llm.together import Call
 from factrl.text.abstention import abstains
 
-from ..background import wait_for
-from ..cache import Store
 from ..errors import ConfigError
 from ..extract import Extractor
 from ..judges import Judge
 from ..search import Search
 from ..search.given import Given
-from ..together import Call
 from ..types import Passage
 from .engine import Job, run
 from .report import Check, Report

@@ -23,11 +23,11 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 
 from ..blame import LENGTH, REPLY, judged
-from ..cache import Store, digest
 from ..errors import OwnDoing, Unscored
 from ..extract.marks import normalised
 from ..search import Search

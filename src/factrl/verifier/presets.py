@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cache import Store
-from ..cached_llm import CachedLLM
+from factrl.llm.store import Store
+from factrl.llm.stored import CachedLLM
+
 from ..errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
 from ..extract import Extractor, LLMClaims, SentenceClaims
 from ..extract.replies import read_facts
@@ -223,8 +224,8 @@ def _best_here() -> Judge:
 def _weak() -> WeakJudge:
     if not _embeds():
         return WeakJudge()
-    from ..local.embed import Potion
-    from ..models import cached
+    from factrl.llm.local.embed import Potion
+    from factrl.llm.models import cached
 
     return WeakJudge(Potion()) if cached("potion-base-8M") else WeakJudge()
 
@@ -232,7 +233,7 @@ def _weak() -> WeakJudge:
 def _cross_encoder(name: str) -> Any:
     if not _installed("torch") or not _installed("transformers"):
         raise MissingExtra("transformers", "train")
-    from ..local.nli import CrossEncoder
+    from factrl.llm.local.nli import CrossEncoder
 
     return CrossEncoder(name)
 
@@ -255,7 +256,7 @@ def _open_index(folder: str | Path) -> Index:
     found = Index.open(folder)
     if not found.dense or not _embeds():
         return found
-    from ..local.embed import Potion
+    from factrl.llm.local.embed import Potion
 
     return Index.open(folder, embedder=Potion())
 

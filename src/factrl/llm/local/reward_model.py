@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .. import models
-from ..errors import ConfigError, ModelError, Unscored
-from ..together import Call
-from .nli import batches
-from .weights import libraries, load_network, longest_input
+from factrl.errors import ConfigError, ModelError, Unscored
+from factrl.llm import models
+from factrl.llm.local.nli import batches
+from factrl.llm.local.weights import libraries, load_network, longest_input
+from factrl.llm.together import Call
 
 if TYPE_CHECKING:
     import numpy as np

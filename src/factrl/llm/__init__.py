@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from factrl.errors import ConfigError, LLMError, SetupError
 
 if TYPE_CHECKING:
-    from factrl.openai_compatible import OpenAICompatible
+    from factrl.llm.openai_compatible import OpenAICompatible
 
 Message = Mapping[str, str]
 """One chat message: `{"role": "user", "content": "…"}`."""
@@ -64,7 +64,7 @@ class LLM(Protocol):
     """Anything that completes a chat; called from many threads at once.
 
     It may also have `acomplete`, the same as a coroutine; `ask` uses it.  An `identity` that says which model
-    it is lets `factrl.cached_llm` keep its replies.
+    it is lets `factrl.llm.stored` keep its replies.
     """
 
     def complete(
@@ -177,13 +177,13 @@ def connect(
         api_key: comes before every environment variable.  `OPENAI_API_KEY` is only ever sent to
             `OPENAI_BASE_URL` or to OpenAI.
         role: what the model is for, as in the names of the variables: `FACTRL_POLICY_API_KEY` for `policy`.
-        limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.limits.Limits`, and `price`,
+        limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.llm.limits.Limits`, and `price`,
             `max_calls`, `max_cost_usd` of `OpenAICompatible`.
 
     Raises:
         ConfigError: the spec is not one of these forms.
     """
-    from factrl.openai_compatible import OpenAICompatible
+    from factrl.llm.openai_compatible import OpenAICompatible
 
     home = (os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
     url, model = _where(spec.strip(), home)
@@ -209,8 +209,8 @@ def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None
     Raises:
         SetupError: one line with the address, what happened and what to do.
     """
-    from factrl.cached_llm import CachedLLM
-    from factrl.openai_compatible import OpenAICompatible
+    from factrl.llm.openai_compatible import OpenAICompatible
+    from factrl.llm.stored import CachedLLM
 
     while isinstance(llm, CachedLLM):  # a stored reply says nothing about the server
         llm = llm.llm

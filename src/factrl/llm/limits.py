@@ -16,8 +16,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from factrl.breaker import Breaker, Trips
 from factrl.errors import ConfigError
+from factrl.llm.breaker import Breaker, Trips
 
 RETRY_AFTER_LIMIT = 60.0  # seconds; a server that asks for more is not coming back within a call
 _LOG = logging.getLogger("factrl")

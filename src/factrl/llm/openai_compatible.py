@@ -1,7 +1,7 @@
 """A client for any server that speaks OpenAI's `chat/completions`.
 
-What a request is and how a reply is read; deadlines, retries and limits are `factrl.http`'s.  Callers may be
-threads (`complete`) or coroutines of any event loop (`acomplete`).
+What a request is and how a reply is read; deadlines, retries and limits are `factrl.llm.client`'s.  Callers
+may be threads (`complete`) or coroutines of any event loop (`acomplete`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from factrl.background import on_background, wait_for
-from factrl.bodies import Failure, Unreadable, excerpt
-from factrl.connections import checked_url
 from factrl.errors import ConfigError, LLMError
-from factrl.flights import Flights
-from factrl.http import Call, JSONClient
-from factrl.limits import Limits
 from factrl.llm import SPEC_EXAMPLE, Message, Reply
-from factrl.usage import BYTES_PER_TOKEN, Meter, Price, Usage
+from factrl.llm.background import on_background, wait_for
+from factrl.llm.bodies import Failure, Unreadable, excerpt
+from factrl.llm.client import Call, JSONClient
+from factrl.llm.connections import checked_url
+from factrl.llm.flights import Flights
+from factrl.llm.limits import Limits
+from factrl.llm.usage import BYTES_PER_TOKEN, Meter, Price, Usage
 
 _TEMPLATE = 1024  # tokens that a chat template may add to what was sent
 _UNFINISHED = ("length", "content_filter", "abort")  # ends after which more would have come
@@ -38,7 +38,7 @@ class OpenAICompatible:
         max_calls: calls that may be made in all.
         max_cost_usd: US dollars that may be spent in all; needs `price`.
         retry_cut: ask again, for twice the tokens, when a reply was cut off; off where replies are samples.
-        limits: `timeout_attempt`, `max_concurrency`, … of `factrl.limits.Limits`.
+        limits: `timeout_attempt`, `max_concurrency`, … of `factrl.llm.limits.Limits`.
 
     Raises:
         ConfigError: a value that cannot work.

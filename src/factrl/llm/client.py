@@ -25,12 +25,12 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from factrl.background import on_background
-from factrl.bodies import Failure, Unreadable, document_of, excerpt, refusal_of
-from factrl.connections import Connections, checked_url, root_of
 from factrl.errors import ConfigError, LLMError
-from factrl.limits import RETRY_AFTER_LIMIT, Gate, Limits, Outcome, PauseOver, Turn
-from factrl.usage import BYTES_PER_TOKEN, Meter, Usage
+from factrl.llm.background import on_background
+from factrl.llm.bodies import Failure, Unreadable, document_of, excerpt, refusal_of
+from factrl.llm.connections import Connections, checked_url, root_of
+from factrl.llm.limits import RETRY_AFTER_LIMIT, Gate, Limits, Outcome, PauseOver, Turn
+from factrl.llm.usage import BYTES_PER_TOKEN, Meter, Usage
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
@@ -59,7 +59,7 @@ class JSONClient:
         stage: what the server is for, for `LLMError.facts`.
         max_calls: calls that may be made in all; None for any number.
         meter: counts and budget of its own, instead of `max_calls`.
-        limits: the fields of `factrl.limits.Limits`.
+        limits: the fields of `factrl.llm.limits.Limits`.
 
     Raises:
         ConfigError: a value that cannot work.

@@ -21,8 +21,8 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from factrl.background import background_loop
 from factrl.errors import ConfigError
+from factrl.llm.background import background_loop
 
 
 class Connections:

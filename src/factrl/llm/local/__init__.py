@@ -2,5 +2,5 @@
 
 `llama` runs quantised language models (llama.cpp), `embed` turns texts into vectors and `nli` scores
 premise and hypothesis with a cross-encoder.  Nothing heavy is imported before a model is made, and models
-are named as in `factrl.models`.
+are named as in `factrl.llm.models`.
 """

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .. import models
-from ..errors import ConfigError, ModelError
-from .weights import libraries, load_network, longest_input
+from factrl.errors import ConfigError, ModelError
+from factrl.llm import models
+from factrl.llm.local.weights import libraries, load_network, longest_input
 
 if TYPE_CHECKING:
     import numpy as np

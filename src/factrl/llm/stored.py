@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from factrl.background import on_background, wait_for
-from factrl.cache import Store, digest
 from factrl.errors import ConfigError, Unscored
-from factrl.flights import Flights
 from factrl.llm import LLM, Message, Reply, ask
-from factrl.usage import Usage
+from factrl.llm.background import on_background, wait_for
+from factrl.llm.flights import Flights
+from factrl.llm.store import Store, digest
+from factrl.llm.usage import Usage
 
 
 class CachedLLM:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtra, ModelError, first_line
+from factrl.errors import MissingExtra, ModelError, first_line
 
 # Weights only in formats that cannot run code; a repository holds the same ones in others too.
 _WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]

@@ -149,7 +149,7 @@ def open_writer(settings: RunSettings) -> Writer:
         return open_cove(settings)
     name, limit = settings.model.name, settings.train.max_completion_length
     if name == LOCAL:
-        from factrl.local.llama import shared_model
+        from factrl.llm.local.llama import shared_model
 
         return ServerWriter(shared_model(), settings.data, limit, workers=1, whole={"top_k": 0, "min_p": 0.0})
     if name.startswith(("http://", "https://")):

@@ -1,8 +1,8 @@
 """When a server is down: stop asking it, try it now and then, go on when it answers.
 
 A breaker decides and does nothing: it is told what became of each request, and says whether the next one may
-go.  Who waits, and for how long, is `factrl.limits`' business.  All times are seconds of one monotonic clock,
-handed in by the caller.
+go.  Who waits, and for how long, is `factrl.llm.limits`' business.  All times are seconds of one monotonic
+clock, handed in by the caller.
 """
 
 from __future__ import annotations

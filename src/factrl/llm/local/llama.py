@@ -23,10 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .. import models
-from ..errors import LLMError, MissingExtra, ModelError, SetupError
-from ..llm import Message, Reply
-from .threads import default_threads, patient_openmp
+from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
+from factrl.llm import Message, Reply, models
+from factrl.llm.local.threads import default_threads, patient_openmp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +47,7 @@ class LlamaModel:
     """A GGUF model; safe to use from several threads, which wait for each other.
 
     Args:
-        model: a name of `factrl.models.known()`, a `.gguf` file, or one on the hub: `org/repo/file.gguf`.
+        model: a name of `factrl.llm.models.known()`, a `.gguf` file, or one on the hub: `org/repo/file.gguf`.
         n_ctx: tokens of prompt and reply together, at most.
         threads: CPU threads; by default all cores up to four, and half of them beyond.
 

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import models
-from ..errors import MissingExtra, ModelError
-from .threads import default_threads
+from factrl.errors import MissingExtra, ModelError
+from factrl.llm import models
+from factrl.llm.local.threads import default_threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ class Potion(_Lazy):
     The vectors carry the weight of their word piece already (arXiv 2409.10442 and the model's card).
 
     Args:
-        model: a name of `factrl.models`, or a folder with `model.safetensors` and `tokenizer.json`.
+        model: a name of `factrl.llm.models`, or a folder with `model.safetensors` and `tokenizer.json`.
     """
 
     def __init__(self, model: str | Path = POTION) -> None:
@@ -115,7 +115,7 @@ class MiniLM(_Lazy):
     vector would depend on its neighbours (cosine 0.986 to its own), and batches are no faster on a CPU.
 
     Args:
-        model: a name of `factrl.models`, or a folder with one `.onnx` file and `tokenizer.json`.
+        model: a name of `factrl.llm.models`, or a folder with one `.onnx` file and `tokenizer.json`.
         threads: texts at the same time; by default one per core up to four, and half of them beyond.
     """
 

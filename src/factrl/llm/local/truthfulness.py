@@ -1,8 +1,8 @@
 """A causal language model in torch, asked how likely each of a few words is as the next one.
 
 It is for models that were tuned to answer with one word, such as KLCF's truthfulness model, in a folder or on
-the hub, and runs many prompts per forward pass.  Quantised models on a CPU are `factrl.local.llama`, which
-has the same method.
+the hub, and runs many prompts per forward pass.  Quantised models on a CPU are `factrl.llm.local.llama`,
+which has the same method.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import models
-from ..errors import ConfigError
-from .nli import batches
-from .weights import libraries, load_network
+from factrl.errors import ConfigError
+from factrl.llm import models
+from factrl.llm.local.nli import batches
+from factrl.llm.local.weights import libraries, load_network
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,4 @@
-"""The SQLite file under `factrl.cache`: who may write when, and what happens when it is damaged.
+"""The SQLite file under `factrl.llm.store`: who may write when, and what happens when it is damaged.
 
 SQLite before 3.51.3 can damage a file when one connection resets the write-ahead log while another one
 checkpoints (https://sqlite.org/wal.html#walresetbug).  So SQLite's own checkpoints are off, and every

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from factrl.errors import ModelError
+from factrl.llm.models.catalogue import File, Model, Package, Part
 from factrl.runs.progress import Progress
-
-from ..errors import ModelError
-from .catalogue import File, Model, Package, Part
 
 _CHUNK = 1 << 20
 _SPARE = 100 << 20  # bytes that stay free on the disk

@@ -12,10 +12,10 @@ import hashlib
 import os
 from pathlib import Path
 
-from ..errors import ModelError, nearest
-from .catalogue import MODELS, File, Model, Package, Part
-from .download import fetch, private_folder, sha256_of, whole
-from .hub import hub_name, in_snapshot, snapshot
+from factrl.errors import ModelError, nearest
+from factrl.llm.models.catalogue import MODELS, File, Model, Package, Part
+from factrl.llm.models.download import fetch, private_folder, sha256_of, whole
+from factrl.llm.models.hub import hub_name, in_snapshot, snapshot
 
 __all__ = [
     "File",

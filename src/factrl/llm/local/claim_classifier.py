@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import models
-from ..errors import ModelError
-from .nli import batches
-from .weights import libraries, load_network, longest_input
+from factrl.errors import ModelError
+from factrl.llm import models
+from factrl.llm.local.nli import batches
+from factrl.llm.local.weights import libraries, load_network, longest_input
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,10 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import DataError, FactrlError
+from factrl.llm.usage import Meter, Price
 from factrl.runs.whole_file import write_whole
-
-from .errors import DataError, FactrlError
-from .usage import Meter, Price
 
 FILE = "spent.json"
 

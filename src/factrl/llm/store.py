@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from factrl.cache_file import CacheFile, Change, Row
+from factrl.llm.store_file import CacheFile, Change, Row
 
 BUSY = 30.0  # seconds that one process waits for the others
 _GROUP = 5_000  # rows after which a transaction takes no further ones

@@ -19,7 +19,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
-from .background import check_may_block
+from factrl.llm.background import check_may_block
 
 PAUSE = 0.05  # seconds without a new call after which those that wait are answered
 
