@@ -34,17 +34,17 @@ from typing import Any
 from factrl.bench.metrics import wilson
 from factrl.errors import Unscored
 from factrl.grading import Grader
-from factrl.judges import LocalJudge
 from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken
 from factrl.runs.journal import Journal
-from factrl.small_judge import BRIEF_PROMPT
 from factrl.stress.prompts import Prompt, prompts
 from factrl.text.answers import is_contentless
 from factrl.types import Passage
 from factrl.verifier import Verifier
+from factrl.verifier.judges import LocalJudge
 from factrl.verifier.presets import open_verifier
+from factrl.verifier.small_judge import BRIEF_PROMPT
 
 Row = Mapping[str, Any]
 

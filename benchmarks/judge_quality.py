@@ -28,7 +28,7 @@ from verifier import FILES, Item, fitted, fold, load, sample, score
 from factrl.bench.judge_quality import JudgeQuality, measure
 from factrl.bench.labelled import Judged
 from factrl.bench.metrics import summed
-from factrl.judges import LocalJudge, WeakJudge
+from factrl.verifier.judges import LocalJudge, WeakJudge
 
 KEPT = 3  # one of so many unsupported claims stays in the second trial
 

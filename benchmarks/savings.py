@@ -38,12 +38,12 @@ from savings_agreement import agreement
 from stub_server import RunningStub, running_stub
 from workload import Response, Workload, data_folder
 
-from factrl.extract import LLMClaims
-from factrl.judges import Judge, LLMJudge
 from factrl.llm import connect
-from factrl.search.web import WebSearch
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
+from factrl.verifier.claims import LLMClaims
+from factrl.verifier.judges import Judge, LLMJudge
+from factrl.verifier.search.web import WebSearch
 
 PROMPTS, SIZE = 16, 8
 

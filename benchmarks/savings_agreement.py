@@ -26,12 +26,12 @@ import numpy as np
 from verifier import balanced, cell, load, resampled, sample
 from workload import key_of
 
-from factrl.judges import Judge, LLMJudge, LocalJudge, WeakJudge
 from factrl.llm.background import wait_for
 from factrl.llm.store import Store
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
+from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, WeakJudge
 
 SHOWN = 450  # characters of a passage that the writing judge sees, because every word costs time here
 

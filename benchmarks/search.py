@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from factrl.runs.rows import read_rows
-from factrl.search import Index, fusion
-from factrl.search.words import words
 from factrl.text.answers import normalize_answer
+from factrl.verifier.search import Index, fusion
+from factrl.verifier.search.words import words
 
 SETS = {
     "hotpotqa_2wiki_eval": "eval.jsonl",

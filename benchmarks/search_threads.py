@@ -22,7 +22,7 @@ from pathlib import Path
 
 from search import corpus, data, rows
 
-from factrl.search import Index
+from factrl.verifier.search import Index
 
 
 def asked(index: Index, queries: Sequence[str], threads: int) -> tuple[float, float, list[list[str]]]:

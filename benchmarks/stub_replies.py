@@ -131,7 +131,8 @@ def reply_to(prompt: str, knowledge: Knowledge) -> tuple[str, str]:
 
 
 def _factrl(asked: str, data: dict[str, Any], knowledge: Knowledge) -> tuple[str, str]:
-    """Answers to the prompts of `factrl.judges` and `factrl.extract`, told apart by what they quote."""
+    """Answers to the prompts of `factrl.verifier.judges` and `factrl.verifier.claims`, told apart by what
+    they quote."""
     if "claims" in data:
         texts = {passage["id"]: passage["text"] for passage in data["passages"]}
         return "judge", "\n".join(

@@ -32,8 +32,8 @@ from typing import Any
 from factscore_inside import fill
 from search import corpus, numbered, with_packages
 
-from factrl.search import Index
 from factrl.text.sentences import sentences
+from factrl.verifier.search import Index
 
 LEAST = 6  # passages of a document
 Find = Callable[[str, str], list[str]]  # query and title -> texts

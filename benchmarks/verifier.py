@@ -29,14 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from factrl.judges import Calibration, LocalJudge, WeakJudge, fit
-from factrl.judges.calibration import Line, Row, Truth
-from factrl.judges.local import prompt_digest
-from factrl.judges.weak import lacks
 from factrl.llm.local.llama import JUDGE
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
+from factrl.verifier.judges import Calibration, LocalJudge, WeakJudge, fit
+from factrl.verifier.judges.calibration import Line, Row, Truth
+from factrl.verifier.judges.local import prompt_digest
+from factrl.verifier.judges.weak import lacks
 
 FILES = {
     "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),

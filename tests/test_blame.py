@@ -9,14 +9,9 @@ from typing import Any
 
 import pytest
 
-from factrl.blame import OWN, ROUNDS, judged_here
 from factrl.checklist import Checklist
 from factrl.errors import LLMError, OwnDoing, Unscored
-from factrl.extract import LLMClaims
-from factrl.extract.llm import _MANY
 from factrl.grading import Grader, reasoning_judge
-from factrl.judges import LLMJudge
-from factrl.judges.controls import _SEALED
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.llm.breaker import Trips
@@ -25,9 +20,14 @@ from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.preference import SelfReference, rating_judge
 from factrl.rewards import Reward
-from factrl.search import Given
 from factrl.types import Claim, Example, Passage
 from factrl.verifier import Verifier
+from factrl.verifier.blame import OWN, ROUNDS, judged_here
+from factrl.verifier.claims import LLMClaims
+from factrl.verifier.claims.llm import _MANY
+from factrl.verifier.judges import LLMJudge
+from factrl.verifier.judges.controls import _SEALED
+from factrl.verifier.search import Given
 from fault_server import FaultServer, Handler, answers, says, sometimes
 
 BORN = "Marie Curie was born in Warsaw. "

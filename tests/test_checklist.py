@@ -10,11 +10,11 @@ import pytest
 
 from factrl.checklist import MAX_TEXT, Checklist, JudgedChecklist, item_ids, read_checklist
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
-from factrl.extract import SentenceClaims
-from factrl.judges import LLMJudge, WeakJudge
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
 from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.judges import LLMJudge, WeakJudge
 
 ITEMS = ("Curie was born in Warsaw.", "Curie won two prizes.", "Curie died in 1934.")
 TEXT = "Curie was born in Paris and won two prizes."

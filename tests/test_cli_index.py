@@ -14,7 +14,7 @@ pytest.importorskip("tantivy")
 
 from factrl.cli import index as verb
 from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
-from factrl.search import Index
+from factrl.verifier.search import Index
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from factrl.cli import prepare
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.prepare import importance
 from factrl.runs.data import load_examples
-from factrl.search import Index
+from factrl.verifier.search import Index
 from fault_server import FaultServer, Handler, completion
 
 COMMAND = """

@@ -430,7 +430,7 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
 def test_verdicts_of_an_earlier_run_are_used_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    from factrl.judges import WeakJudge
+    from factrl.verifier.judges import WeakJudge
 
     assert main(["verify", TEXT, *DOCS, *WEAK, "--no-cache"]) == 0
     first = capsys.readouterr().out
@@ -476,7 +476,7 @@ def test_bad_input_gets_one_clear_error(
 
 
 def test_an_index_that_was_damaged_gets_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
-    from factrl.search.index import Index
+    from factrl.verifier.search.index import Index
 
     Index.build("kb", ["curie.txt"])
     assert main(["verify", TEXT, *WEAK, "--index", "kb"]) == 0

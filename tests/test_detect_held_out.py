@@ -10,8 +10,8 @@ import factrl as fx
 from factrl.bench.shortqa import Row
 from factrl.detect import HeldOut, Watch
 from factrl.grading import Grader
-from factrl.search import Given
 from factrl.types import Grade
+from factrl.verifier.search import Given
 
 EXAMPLES = [fx.Example(f"Where is {name}?", (place,)) for name, place in zip("abcd", "wxyz", strict=True)]
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from test_linear_time import slowdown
 
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.extract import LLMClaims
-from factrl.extract.replies import read_facts
-from factrl.extract.spans import Places
-from factrl.extract.statements import statements
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.types import Claim
+from factrl.verifier.claims import LLMClaims
+from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.spans import Places
+from factrl.verifier.claims.statements import statements
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes. Her husband was Pierre Curie."
 

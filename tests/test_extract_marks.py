@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.extract.marks import content_words, mark, normalised, why_not
 from factrl.types import Claim
+from factrl.verifier.claims.marks import content_words, mark, normalised, why_not
 
 
 def marks_of(*texts: str, question: str = "") -> list[str | None]:

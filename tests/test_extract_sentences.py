@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.extract import SentenceClaims
-from factrl.extract.marks import content_words
-from factrl.extract.statements import shown
 from factrl.text.sentences import Sentence
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.claims.marks import content_words
+from factrl.verifier.claims.statements import shown
 
 
 def said(text: str) -> list[str]:

@@ -9,11 +9,11 @@ import pytest
 import factrl as fx
 from factrl import guards
 from factrl.errors import Unscored
-from factrl.extract import SentenceClaims
 from factrl.stress import oracle_setup, run_battery
 from factrl.text import think_answer
 from factrl.text.abstention import abstains
 from factrl.types import Claim, Completion, Score
+from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.report import Check, Report
 
 EXTRACT = SentenceClaims()

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 pytest.importorskip("tantivy")
 
 from factrl.errors import ConfigError, DataError, SetupError
-from factrl.search import BrokenIndex, Index
-from factrl.search.bm25 import WordIndex
-from factrl.search.dense import Vectors
-from factrl.search.words import words
+from factrl.verifier.search import BrokenIndex, Index
+from factrl.verifier.search.bm25 import WordIndex
+from factrl.verifier.search.dense import Vectors
+from factrl.verifier.search.words import words
 
 CURIE = [
     {"id": "c1", "title": "Marie Curie", "text": "Marie Curie was born in Warsaw in 1867.", "url": "https://x/mc"},
@@ -242,7 +242,7 @@ def test_an_embedder_that_fails_its_promise(tmp_path: Path) -> None:
 
 
 def test_vectors_are_found_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from factrl.search import dense as module
+    from factrl.verifier.search import dense as module
 
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1000, 8)).astype(np.float16)

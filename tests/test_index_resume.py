@@ -16,16 +16,16 @@ import pytest
 pytest.importorskip("tantivy")
 
 from factrl.errors import SetupError
-from factrl.search import Index
-from factrl.search.bm25 import WordIndex
-from factrl.search.manifest import load_manifest
+from factrl.verifier.search import Index
+from factrl.verifier.search.bm25 import WordIndex
+from factrl.verifier.search.manifest import load_manifest
 
 PASSAGES, KILLS = 1_500, 3
 
 BUILD = """
 import sys, time
 import numpy as np
-from factrl.search import Index, build
+from factrl.verifier.search import Index, build
 
 class Sums:
     identity, dimension = "sums", 4
@@ -109,7 +109,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("survives", [True, False])
 def test_killed_around_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: bool) -> None:
     """The moment that matters: between the note of what is about to be committed and the commit."""
-    from factrl.search import bm25, build
+    from factrl.verifier.search import bm25, build
 
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": f"Passage {row}."}) + "\n" for row in range(30)))
@@ -135,7 +135,7 @@ def test_killed_around_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_memory_is_that_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of Python's own; the engine's is bounded by its heap, and measured in docs/results.md."""
-    from factrl.search import build
+    from factrl.verifier.search import build
 
     monkeypatch.setattr(build, "BATCH", 200)
     peaks = []

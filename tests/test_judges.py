@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import ConfigError, LLMError
-from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM, Message
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges import LLMJudge
 
 Pair = tuple[Claim, Sequence[Passage]]
 
@@ -193,7 +193,7 @@ def test_every_claim_gets_its_own_verdict(texts: list[str]) -> None:
     llm = FakeLLM(answer)
     judge = LLMJudge(llm, claims_per_call=3)
     pairs = [(claim(text), [CURIE]) for text in texts]
-    from factrl.judges.llm import _ids
+    from factrl.verifier.judges.llm import _ids
 
     shown = judge._shown([CURIE])
     label = [("supported", "refuted", "unknown")[number % 3] for number in range(len(texts))]

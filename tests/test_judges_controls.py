@@ -10,9 +10,9 @@ import pytest
 from test_judges import BERN, BORN, CURIE, DIED, YEAR, by_truth, claim, data_of, labels, line, run, saying
 
 from factrl.errors import ConfigError
-from factrl.judges import LLMJudge
-from factrl.judges.controls import controls_for
 from factrl.llm import FakeLLM, Message
+from factrl.verifier.judges import LLMJudge
+from factrl.verifier.judges.controls import controls_for
 
 PAIRS = [(BORN, [CURIE]), (YEAR, [CURIE]), (DIED, [CURIE])]
 

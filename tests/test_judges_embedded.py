@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import ConfigError, DataError, LLMError, MissingExtra
-from factrl.judges import Calibration, Judge, LocalJudge, NLIJudge, WeakJudge, fit
-from factrl.judges.calibration import Line, Row
-from factrl.judges.local import features_of
-from factrl.judges.overlap import _remembered, best_pieces, compare, pieces_of, words_of
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges import Calibration, Judge, LocalJudge, NLIJudge, WeakJudge, fit
+from factrl.verifier.judges.calibration import Line, Row
+from factrl.verifier.judges.local import features_of
+from factrl.verifier.judges.overlap import _remembered, best_pieces, compare, pieces_of, words_of
 
 CURIE = Passage(
     "Marie Curie was a physicist. She was born in Warsaw on 7 November 1867. She won two Nobel Prizes."

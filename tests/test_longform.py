@@ -23,9 +23,9 @@ from factrl.bench.longform import (
     summarise_long,
 )
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.judges import WeakJudge
 from factrl.types import Claim, Example, Finding, Verdict
 from factrl.verifier import Check, Report, Verifier
+from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import WIDTH
 
 LETTERS: Mapping[str, Finding] = {"S": "supported", "R": "refuted", "U": "unknown", "?": "unjudged"}

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from factrl.extract import SentenceClaims
-from factrl.extract.marks import mark
 from factrl.grading import Grader
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import Unreadable, document_of
@@ -19,6 +17,8 @@ from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier import Verifier
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.claims.marks import mark
 
 
 class Says:

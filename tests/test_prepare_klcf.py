@@ -12,7 +12,6 @@ import pytest
 
 from factrl.checklist import item_ids
 from factrl.errors import LLMError, Unscored
-from factrl.extract import SentenceClaims
 from factrl.llm import FakeLLM
 from factrl.prepare.asking import TOGETHER, Pace
 from factrl.prepare.dataset import write_dataset
@@ -25,6 +24,7 @@ from factrl.runs.journal import Journal
 from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Claim, Completion, Example, Passage, Verdict
 from factrl.verifier import Verifier
+from factrl.verifier.claims import SentenceClaims
 
 TOWNS = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(3)]
 BOTH = "Town 0 is old. Town 0 has a port."

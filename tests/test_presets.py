@@ -8,10 +8,10 @@ import pytest
 
 import factrl as fx
 from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
-from factrl.extract import LLMClaims, SentenceClaims
-from factrl.judges import LLMJudge, NLIJudge, WeakJudge
 from factrl.llm import FakeLLM
 from factrl.verifier import presets
+from factrl.verifier.claims import LLMClaims, SentenceClaims
+from factrl.verifier.judges import LLMJudge, NLIJudge, WeakJudge
 from factrl.verifier.presets import open_judge, open_verifier
 
 CURIE = "Marie Curie was born in Warsaw on 7 November 1867. She won two Nobel Prizes."

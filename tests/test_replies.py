@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import Unscored
-from factrl.judges.replies import Said, read_supported, read_true_false, read_verdicts
+from factrl.verifier.judges.replies import Said, read_supported, read_true_false, read_verdicts
 
 IDS = ("a1b2", "c3d4", "e5f6")
 LABELS = ("supported", "refuted", "unknown")

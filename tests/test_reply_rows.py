@@ -10,10 +10,10 @@ import pytest
 
 from factrl.checklist import Checklist
 from factrl.errors import DataError
-from factrl.extract import LLMClaims
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
+from factrl.verifier.claims import LLMClaims
 
 BODE: dict[str, Any] = {
     "question": "Tell me about the Bode Museum.",

@@ -17,7 +17,7 @@ from factrl.runs import rows
 from factrl.runs.folder import read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.rows import json_lines, read_rows, whole_lines
-from factrl.search.sources import Source
+from factrl.verifier.search.sources import Source
 
 # What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.
 MARKS = "a\u2028b\u2029c\x85d\x7f"
@@ -65,10 +65,10 @@ def test_the_benchmark_of_graders_reads_so_too(tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_refused_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    import factrl.search.sources
+    import factrl.verifier.search.sources
 
     monkeypatch.setattr(rows, "LONGEST_LINE", 1 << 16)
-    monkeypatch.setattr(factrl.search.sources, "LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr(factrl.verifier.search.sources, "LONGEST_LINE", 1 << 16)
     opener = {"gz": gzip.open, "z2": bz2.open}.get(name[-2:], open)
     path = tmp_path / name
     with opener(path, "wb") as file:

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("tantivy")
 
-from factrl.search import Given, Index
 from factrl.text.answers import normalize_answer
 from factrl.types import Passage
+from factrl.verifier.search import Given, Index
 
 pytestmark = [
     pytest.mark.data,

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factrl.errors import DataError
-from factrl.search import EvidencePool, Given
-from factrl.search.fusion import fuse
-from factrl.search.given import Ranking
-from factrl.search.words import title_key, words
 from factrl.types import Passage
+from factrl.verifier.search import EvidencePool, Given
+from factrl.verifier.search.fusion import fuse
+from factrl.verifier.search.given import Ranking
+from factrl.verifier.search.words import title_key, words
 
 CURIE = Passage("Marie Curie was born in Warsaw in 1867.", title="Marie Curie")
 PIERRE = Passage("Pierre Curie was born in Paris in 1859.", title="Pierre Curie")

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("tantivy")
 
-from factrl.search import Index
+from factrl.verifier.search import Index
 
 
 @pytest.mark.model

@@ -16,8 +16,8 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import DataError
-from factrl.search.passages import KEPT_WORDS, MAX_WORDS, cut, passages_of, read_passages
-from factrl.search.sources import Document, Source, find_sources
+from factrl.verifier.search.passages import KEPT_WORDS, MAX_WORDS, cut, passages_of, read_passages
+from factrl.verifier.search.sources import Document, Source, find_sources
 
 ROWS = [
     {"id": "a", "title": "Marie Curie", "text": "She was born in Warsaw.", "url": "https://example.org/a"},

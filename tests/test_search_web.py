@@ -14,9 +14,9 @@ pytest.importorskip("aiohttp")
 
 from factrl.errors import Unscored
 from factrl.llm.background import wait_for
-from factrl.search import WebSearch
-from factrl.search.web import without_secrets
 from factrl.types import Passage
+from factrl.verifier.search import WebSearch
+from factrl.verifier.search.web import without_secrets
 
 RESULT = {
     "title": "Marie Curie",

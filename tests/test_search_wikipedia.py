@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from factrl.search.sources import Source
-from factrl.search.wikipedia import plain_text, read_dump
+from factrl.verifier.search.sources import Source
+from factrl.verifier.search.wikipedia import plain_text, read_dump
 
 DUMP = """\
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">

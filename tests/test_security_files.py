@@ -16,7 +16,6 @@ import pytest
 from factrl.bench.results import RESULTS, SAMPLES, read_output
 from factrl.cli.evaluate_benchmarks import _quality
 from factrl.errors import DataError, SetupError
-from factrl.judges import Calibration
 from factrl.llm.models import path as model_path
 from factrl.llm.models.hub import hub_name
 from factrl.llm.store import Store
@@ -26,9 +25,10 @@ from factrl.runs.data import load_examples, to_example
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.lock import read_lock
-from factrl.search.manifest import load_manifest
-from factrl.search.wikipedia import read_dump
 from factrl.tuned_truthfulness import CARD, read_card
+from factrl.verifier.judges import Calibration
+from factrl.verifier.search.manifest import load_manifest
+from factrl.verifier.search.wikipedia import read_dump
 
 TOML = 'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q.jsonl"\n'
 

@@ -27,20 +27,20 @@ from factrl.bench.reasoning import final_result
 from factrl.cli import main
 from factrl.cove import read_questions
 from factrl.errors import Unscored
-from factrl.extract import SentenceClaims
-from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import excerpt as body_line
 from factrl.llm.quoting import broken, forges, quoted_message
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import RunSettings
-from factrl.search.web import without_secrets
 from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of, prompts
 from factrl.text.answers import parse_number
 from factrl.text.escape import attribute, cell, linked, markup, one_line, visible
 from factrl.types import Claim, Passage
 from factrl.verifier import Verifier
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.judges import LLMJudge
+from factrl.verifier.search.web import without_secrets
 
 CAPITAL = "What is the capital of France?"
 
@@ -351,7 +351,7 @@ ALLOWED = {
     "factrl.cli.tune._SETTING": "reads the command line",
     "factrl.cli.tune_claims._SETTING": "reads the command line",
     "factrl.runs.folder._SECRET": "reads the command line",
-    "factrl.search.wikipedia._MARKERS": "the two repeat different characters; its time is tested",
+    "factrl.verifier.search.wikipedia._MARKERS": "the two repeat different characters; its time is tested",
     "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
 }
 

@@ -10,17 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_linear_time import HOSTILE, slowdown, unbounded_pairs
 
-from factrl import extract
-from factrl.extract import (
-    SentenceClaims,
-    attribution,
-    marks,
-    replies,
-    spans,
-    statements,
-)
 from factrl.text import sentences as module
 from factrl.text.sentences import Sentence, sentences
+from factrl.verifier import claims as extract
+from factrl.verifier.claims import SentenceClaims, attribution, marks, replies, spans, statements
 
 
 def split(text: str) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.extract import SentenceClaims
 from factrl.forms import form_of, length_of
 from factrl.papers import load_paper, load_reward
 from factrl.runs.journal import Journal
@@ -25,6 +24,7 @@ from factrl.stress.prompts import prompts
 from factrl.stress.run import Outcome
 from factrl.stress.setup import known_failures
 from factrl.text import boxed, think_answer
+from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust")

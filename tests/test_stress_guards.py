@@ -16,7 +16,6 @@ import pytest
 
 from factrl import grading
 from factrl.errors import LLMError
-from factrl.extract import whole
 from factrl.grading import Grader
 from factrl.llm import Message, Reply, quoting
 from factrl.papers import load_reward, robust
@@ -26,6 +25,7 @@ from factrl.stress.oracles import OracleLLM
 from factrl.text import Blocks, Slice, tag
 from factrl.text.abstention import abstains
 from factrl.types import Completion, Grade
+from factrl.verifier.claims import whole
 
 Off = Callable[[pytest.MonkeyPatch, Reward], Reward]
 

@@ -12,11 +12,11 @@ from functools import partial
 import pytest
 
 from factrl.errors import ConfigError, SetupError, Unscored
-from factrl.extract import SentenceClaims
-from factrl.judges import LLMJudge
 from factrl.llm import FakeLLM
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.judges import LLMJudge
 
 
 def per_line(text, question="", topic=""):

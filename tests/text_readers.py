@@ -15,28 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import factrl
-from factrl import Example, Grader, Verifier, guards, preference, small_judge, text
+from factrl import Example, Grader, Verifier, guards, preference, text
 from factrl.bench import choice, outcomes, prompts, readers, reasoning, shortqa
 from factrl.card_head import shown
 from factrl.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.cove import read_questions
 from factrl.detect import reading
 from factrl.errors import Unscored
-from factrl.extract import LLMClaims, SentenceClaims, marks, replies, statements
-from factrl.extract.attribution import unwrapped
-from factrl.extract.spans import Places
 from factrl.grading import read_verdict
-from factrl.judges import LLMJudge, overlap
-from factrl.judges import replies as verdicts
-from factrl.judges.weak import WeakJudge
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import contamination, importance, sampling
 from factrl.prepare import prompts as new_prompts
 from factrl.resources import written_certainty
 from factrl.runs.data import render_prompt
-from factrl.search import given, passages, pool, web, wikipedia
-from factrl.search import words as search_words
 from factrl.server.service import _without_ending
 from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of
@@ -46,7 +38,16 @@ from factrl.text.sentences import sentences
 from factrl.text.words import fold, read, stem
 from factrl.truthfulness import shown_claim
 from factrl.types import Claim, Completion, Passage
+from factrl.verifier import small_judge
+from factrl.verifier.claims import LLMClaims, SentenceClaims, marks, replies, statements
+from factrl.verifier.claims.attribution import unwrapped
+from factrl.verifier.claims.spans import Places
+from factrl.verifier.judges import LLMJudge, overlap
+from factrl.verifier.judges import replies as verdicts
+from factrl.verifier.judges.weak import WeakJudge
 from factrl.verifier.marked import Mark, marked
+from factrl.verifier.search import given, passages, pool, web, wikipedia
+from factrl.verifier.search import words as search_words
 
 Reader = Callable[[str], object]
 PACKAGE = Path(factrl.__file__).parent

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from factrl.runs.data import load_examples
+    from factrl.verifier.search import Given, Index, WebSearch
 
     from .bench.metrics import compare, short_form
     from .bench.shortqa import evaluate_file, grade_completions
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .remote_reward import remote
     from .resources import supply
     from .rewards import Reward, reward
-    from .search import Given, Index, WebSearch
     from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
     from .verifier import Report, Verifier
     from .verifier.presets import open_verifier, verify
@@ -37,10 +37,10 @@ _HOME = {
     "Example": "types",
     "FactrlError": "errors",
     "FakeLLM": "llm",
-    "Given": "search",
+    "Given": "verifier.search",
     "Grade": "types",
     "Grader": "grading",
-    "Index": "search",
+    "Index": "verifier.search",
     "LLM": "llm",
     "LLMError": "errors",
     "Passage": "types",
@@ -53,7 +53,7 @@ _HOME = {
     "Unscored": "errors",
     "Verdict": "types",
     "Verifier": "verifier",
-    "WebSearch": "search",
+    "WebSearch": "verifier.search",
     "compare": "bench.metrics",
     "connect": "llm",
     "evaluate_file": "bench.shortqa",

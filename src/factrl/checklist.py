@@ -17,17 +17,17 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.judges import Judge
-from factrl.judges.replies import after_thinking, item_ids, json_records, no_verdict
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store
 from factrl.llm.stored import kept, readable
-from factrl.search.given import Given
-from factrl.search.passages import cut
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.verifier.judges import Judge
+from factrl.verifier.judges.replies import after_thinking, item_ids, json_records, no_verdict
+from factrl.verifier.search.given import Given
+from factrl.verifier.search.passages import cut
 
 Item = Literal["consistent", "contradictory", "missing"]
 
@@ -158,7 +158,7 @@ class JudgedChecklist:
     passages at the ends of sentences, and each item is held against those that share most words with it.
 
     Args:
-        judge: any `factrl.judges.Judge`; its verdicts may come from a coroutine.
+        judge: any `factrl.verifier.judges.Judge`; its verdicts may come from a coroutine.
         passages: passages of the response that one item is held against.
 
     Attributes:

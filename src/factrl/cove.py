@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, Unscored
-from factrl.extract.replies import NONE
 from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
+from factrl.verifier.claims.replies import NONE
 
 if TYPE_CHECKING:
     from factrl.train.writing import PolicyWriter

@@ -4,7 +4,7 @@
     ├── SetupError               something the user must change before a run can start (exit code 2)
     │   ├── ConfigError          a key or a value in a recipe, an override or a flag
     │   ├── DataError            a dataset: missing file, missing column, no answers
-    │   ├── BrokenIndex          an index that must be built again (factrl.search)
+    │   ├── BrokenIndex          an index that must be built again (factrl.verifier.search)
     │   ├── ModelError           a model that is not there or cannot be loaded
     │   └── MissingExtra         an optional package that is not installed
     ├── Unscored                 "could not be graded": the sample is masked, never given a number

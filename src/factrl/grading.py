@@ -17,11 +17,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from factrl.blame import judged_here
 from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
-from factrl.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
 from factrl.text.ignorance import BARE, names_nothing
@@ -29,6 +27,8 @@ from factrl.text.measures import same_amount
 from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.naming import words_of
 from factrl.types import Grade, Label
+from factrl.verifier.blame import judged_here
+from factrl.verifier.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer
 
 MAX_TEXT = 32_768  # bytes of policy text that are graded
 _VERDICTS: Mapping[str, Label] = {

@@ -8,7 +8,8 @@
 | guard | piece |
 |---|---|
 | coverage of extraction: nothing is said where nobody reads | `coverage` |
-| relevance and novelty | `relevant`, `repeats`; `factrl.extract.marks.mark` for what the question says |
+| relevance and novelty | `relevant`, `repeats`; `factrl.verifier.claims.marks.mark` for what the question
+says |
 | one exclusive class for an answer | `factrl.Grader`: correct, incorrect or abstained, never two |
 | joint coherence: true parts, a false whole | `contradictions`; `WholeText` with a `Verifier` |
 | semantic de-duplication, with a check of numbers, names and negations | `repeats` |
@@ -31,8 +32,8 @@ from operator import or_
 
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
+from factrl.verifier.claims.marks import content_words, mark
 
-from .extract.marks import content_words, mark
 from .text import Blocks, clean
 from .types import Claim, Passage
 from .verifier.report import Report
@@ -199,7 +200,8 @@ class WholeText:
     identity = "whole-text/1"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        """One claim, marked by `factrl.extract.marks.mark`; none for a text that is empty or declines."""
+        """One claim, marked by `factrl.verifier.claims.marks.mark`; none for a text that is empty or
+        declines."""
         said = clean(text)
         if not said or abstains(said, question):
             return []

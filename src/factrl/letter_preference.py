@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from factrl.errors import Unscored
-from factrl.judges.local import LetterModel
 from factrl.llm import LLM
 from factrl.llm.quoting import broken
 from factrl.preference import Order, checked_order, guarded
+from factrl.verifier.judges.local import LetterModel
 
 MAX_BYTES = 3_000  # of an answer; a longer one does not win, as its end would not be read
 _OWN_TOKENS = 400

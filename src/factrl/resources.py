@@ -61,7 +61,8 @@ class Supplier:
         return verifier
 
     def extract(self) -> Callable[..., list[Claim]]:
-        from .judges import WeakJudge
+        from factrl.verifier.judges import WeakJudge
+
         from .verifier.presets import open_verifier
 
         preset, server = self.verifier.preset, self._server()

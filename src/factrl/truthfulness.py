@@ -23,7 +23,7 @@ from factrl.llm.quoting import broken
 from factrl.llm.together import Call
 
 if TYPE_CHECKING:
-    from factrl.judges.local import LetterModel
+    from factrl.verifier.judges.local import LetterModel
 
 MAX_CLAIM = 1_000  # bytes of a claim that are read: more than any sentence, and at most as many tokens
 _CLAIM = "{claim}"

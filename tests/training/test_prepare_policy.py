@@ -13,7 +13,7 @@ import pytest
 from factrl.cli import prepare
 from factrl.errors import TooManyMasked
 from factrl.llm.models import cached
-from factrl.search import Index
+from factrl.verifier.search import Index
 
 PASSAGES = [
     {"text": "Paris is the capital of France. The Seine flows through Paris.", "title": "Paris"},

@@ -30,7 +30,7 @@ import numpy as np
 from factrl.bench.labelled import Judged, Labelled, ask_judge
 from factrl.bench.metrics import RESAMPLES, Floats, Interval, bootstrap, resampled_means, summed, wilson
 from factrl.errors import DataError
-from factrl.judges import Judge
+from factrl.verifier.judges import Judge
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from factrl.errors import DataError
-from factrl.judges import Judge
 from factrl.llm.background import wait_for
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges import Judge
 
 _TRUTH = {
     "supported": True,

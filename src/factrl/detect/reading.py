@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
+from factrl.verifier.claims import SentenceClaims
 
-from ..extract import SentenceClaims
 from ..guards import coverage, relevant, repeats
 from ..text import clean, tag
 from ..types import Example, Result

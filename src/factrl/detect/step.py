@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from ..extract.marks import normalised
+from factrl.verifier.claims.marks import normalised
+
 from ..types import Example, Result
 from .reading import MOST, Reading, read
 

@@ -34,7 +34,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..blame import judged_here
+from factrl.verifier.blame import judged_here
+
 from ..errors import ConfigError, LLMError, OwnDoing, Unscored
 from ..rewards import reward
 from ..text import think_answer

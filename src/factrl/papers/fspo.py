@@ -30,10 +30,10 @@ from typing import Any, Literal
 
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
+from factrl.verifier.blame import OWN
+from factrl.verifier.claims.marks import normalised
 
-from ..blame import OWN
 from ..errors import ConfigError, DataError, Unscored
-from ..extract.marks import normalised
 from ..grading import Grader
 from ..rewards import reward
 from ..text import Slice, think_answer

@@ -35,7 +35,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from ..blame import judged_here
+from factrl.verifier.blame import judged_here
+
 from ..checklist import Item, item_ids
 from ..errors import ConfigError, DataError, LLMError, OwnDoing
 from ..rewards import reward

@@ -46,9 +46,9 @@ from typing import Any
 
 from factrl.text.abstention import stance
 from factrl.text.answers import equals
+from factrl.verifier.claims.marks import content_words
 
 from ..errors import ConfigError, Unscored
-from ..extract.marks import content_words
 from ..grading import Grader
 from ..rewards import reward
 from ..text import Blocks, Slice, clean, think_answer

@@ -31,8 +31,8 @@ from typing import Any
 
 from factrl.text.abstention import abstains_released
 from factrl.text.answers import normalize_released
+from factrl.verifier.blame import judged_here
 
-from ..blame import judged_here
 from ..errors import ConfigError, OwnDoing
 from ..grading import Grader
 from ..rewards import reward

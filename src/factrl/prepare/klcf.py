@@ -2,7 +2,7 @@
 
 Paper     KLCF, arXiv:2509.23765, section 3.  Its code could not be had and its prompts are lost
 Stage 1   the base model answers each question, after a few demonstrations        `factrl.prepare.sampling`
-Stage 2   its answers are taken apart into claims                                 `factrl.extract`
+Stage 2   its answers are taken apart into claims                                 `factrl.verifier.claims`
 Stage 3   each claim is held against passages that are searched for it            `factrl.verifier`
 Stage 4   the checklist of a question is what its answers say and the passages support, without what says the
           same twice, and without what matters little                             `factrl.prepare.importance`
@@ -32,9 +32,9 @@ from factrl.runs.data import render_prompt
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
+from factrl.verifier.claims.marks import normalised
 
 from ..errors import Unscored
-from ..extract.marks import normalised
 from ..types import Completion, Example
 from ..verifier import Report, Verifier
 from .asking import Batch, Pace, write_each

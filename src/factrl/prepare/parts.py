@@ -9,13 +9,13 @@ from typing import Any
 
 from factrl.llm.writers import open_writer
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
+from factrl.verifier.search.manifest import NAME as MANIFEST
 
 from .. import __version__
 from ..errors import ConfigError
 from ..llm import preflight
 from ..plan import open_judge
 from ..resources import Supplier
-from ..search.manifest import NAME as MANIFEST
 from ..types import Example
 from .asking import pace_of
 from .importance import Importance

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from factrl.runs.data import load_examples, render_prompt
 from factrl.text.sentences import sentences
+from factrl.verifier.judges.replies import after_thinking
 
 from ..errors import DataError
-from ..judges.replies import after_thinking
 from ..types import Completion, Example
 
 ZERO_SHOT = (

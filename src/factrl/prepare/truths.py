@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from factrl.llm.writers import digest_of
-
-from ..extract.marks import normalised
+from factrl.verifier.claims.marks import normalised
 
 COPIES = 3  # of a refuted claim
 RATIO = 2  # supported claims for each row of a refuted one

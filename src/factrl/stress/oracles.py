@@ -20,11 +20,11 @@ from typing import Any
 
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.claims.attribution import unwrapped
+from factrl.verifier.claims.marks import content_words, normalised
 
 from ..checklist import Checklist, Item
-from ..extract import SentenceClaims
-from ..extract.attribution import unwrapped
-from ..extract.marks import content_words, normalised
 from ..grading import Grader, reasoning_judge
 from ..llm import Message, Reply
 from ..preference import SelfReference, rating_judge
@@ -147,7 +147,7 @@ def _found(text: str, question: str, topic: str) -> tuple[Claim, ...]:
 
 
 class OracleJudge:
-    """A judge of claims that looks them up; see `factrl.judges.Judge`.
+    """A judge of claims that looks them up; see `factrl.verifier.judges.Judge`.
 
     Attributes:
         strangers: claims that the table does not have, which are unknown.

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from factrl.errors import DataError
-from factrl.extract.marks import normalised
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.truthfulness import shown_claim
+from factrl.verifier.claims.marks import normalised
 
 POSITIVE, NEGATIVE = ("supported",), ("refuted", "unsupported")
 _WORDS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Rows that teach a model to answer as `factrl.checklist` and `factrl.extract.llm` read it.
+"""Rows that teach a model to answer as `factrl.checklist` and `factrl.verifier.claims.llm` read it.
 
 What a row asks is recorded from the reader itself, so a tuned model is asked in training exactly what it will
 be asked in use, and a reply that the reader could not read is no lesson.
@@ -18,13 +18,13 @@ from typing import Any, Literal, get_args
 
 from factrl.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.errors import DataError, LLMError, Unscored
-from factrl.extract import LLMClaims
-from factrl.extract.marks import normalised
-from factrl.extract.replies import read_facts
 from factrl.llm import Message, Reply
 from factrl.llm.background import wait_for
 from factrl.runs.rows import read_rows
 from factrl.tuning.claim_rows import group_of, names_of
+from factrl.verifier.claims import LLMClaims
+from factrl.verifier.claims.marks import normalised
+from factrl.verifier.claims.replies import read_facts
 
 Style = Literal["factscore", "veriscore"]
 _NONE = {"factscore": "NO FACTS", "veriscore": "No verifiable claim."}

@@ -15,12 +15,12 @@ from factrl.llm.background import wait_for
 from factrl.llm.store import Store
 from factrl.llm.together import Call
 from factrl.text.abstention import abstains
+from factrl.verifier.claims import Extractor
+from factrl.verifier.judges import Judge
+from factrl.verifier.search import Search
+from factrl.verifier.search.given import Given
 
 from ..errors import ConfigError
-from ..extract import Extractor
-from ..judges import Judge
-from ..search import Search
-from ..search.given import Given
 from ..types import Passage
 from .engine import Job, run
 from .report import Check, Report

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
+from factrl.verifier.blame import LENGTH, REPLY, judged
+from factrl.verifier.claims.marks import normalised
+from factrl.verifier.search import Search
+from factrl.verifier.search.pool import EvidencePool
 
-from ..blame import LENGTH, REPLY, judged
 from ..errors import OwnDoing, Unscored
-from ..extract.marks import normalised
-from ..search import Search
-from ..search.pool import EvidencePool
 from ..types import Claim, Passage, Verdict
 from .report import Check
 

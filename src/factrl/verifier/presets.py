@@ -17,13 +17,13 @@ from typing import Any
 
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
+from factrl.verifier.claims import Extractor, LLMClaims, SentenceClaims
+from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
+from factrl.verifier.search import Given, Index, Search, WebSearch
 
 from ..errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
-from ..extract import Extractor, LLMClaims, SentenceClaims
-from ..extract.replies import read_facts
-from ..judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from ..llm import LLM, Reply, connect
-from ..search import Given, Index, Search, WebSearch
 from . import Evidence, Report, Verifier
 
 KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # systems page of KnowRL: fact scorer, HEAD

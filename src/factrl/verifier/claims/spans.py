@@ -10,9 +10,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from factrl.extract.marks import content_words
-from factrl.extract.statements import Statement
 from factrl.types import Claim
+from factrl.verifier.claims.marks import content_words
+from factrl.verifier.claims.statements import Statement
 
 _WORD = re.compile(r"\d[\w.,:%°'’–/-]*|[^\W\d_][\w.'’/&-]*|\S")
 _PLACES = 100  # units in which a word is looked for; one that stands in more tells no place from another

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from factrl.errors import DataError
-from factrl.search.sources import Document, find_sources
 from factrl.text.sentences import sentences
 from factrl.types import Passage
+from factrl.verifier.search.sources import Document, find_sources
 
 MAX_WORDS = 120
 """Words of a passage that is cut out; DPR's Wikipedia has 100, and a judge's prompt holds five of them."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 
-from factrl.search.given import Ranking
-from factrl.search.words import query_words
 from factrl.types import Passage
+from factrl.verifier.search.given import Ranking
+from factrl.verifier.search.words import query_words
 
 COVERED = 0.5
 """Share of a claim's words that one passage must have before the claim counts as covered."""

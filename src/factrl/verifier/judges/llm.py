@@ -5,7 +5,7 @@ its evidence, so a verdict that belongs to another call, or one that slipped by 
 not exist here.  What the judge cites is looked up: the quote of a verdict is a sentence of the evidence.
 
 The styles `factscore` and `veriscore` ask the questions of these two systems, one claim per call, in words of
-ours; their replies are read by repaired parsers (`factrl.judges.replies`).
+ours; their replies are read by repaired parsers (`factrl.verifier.judges.replies`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, LLMError, Unscored, nearest
-from factrl.judges.controls import controls_for
-from factrl.judges.overlap import quote_of
-from factrl.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.verifier.judges.controls import controls_for
+from factrl.verifier.judges.overlap import quote_of
+from factrl.verifier.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 
 Style = Literal["factrl", "factscore", "veriscore"]
 
@@ -44,7 +44,8 @@ class LLMJudge:
         evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
             evidence share it.
         max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
-        controls: put a true and a false claim of ours into every call (`factrl.judges.controls`); a call that
+        controls: put a true and a false claim of ours into every call (`factrl.verifier.judges.controls`); a
+        call that
             gets one of them wrong is void, its claims `unjudged` with the cause `judge_fails_control`.
 
     Attributes:

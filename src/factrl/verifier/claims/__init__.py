@@ -2,7 +2,7 @@
 
 An extractor is anything that can be called with a text.  Here are two: `SentenceClaims` (a sentence is a
 claim) and `LLMClaims` (atomic claims by a language model).  What they return is marked: a claim with `skip`
-is in the text but not to be judged (`factrl.extract.marks`).
+is in the text but not to be judged (`factrl.verifier.claims.marks`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from factrl.extract.llm import LLMClaims
-from factrl.extract.whole import SentenceClaims
 from factrl.types import Claim
+from factrl.verifier.claims.llm import LLMClaims
+from factrl.verifier.claims.whole import SentenceClaims
 
 __all__ = ["Extractor", "LLMClaims", "SentenceClaims"]
 

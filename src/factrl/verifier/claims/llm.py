@@ -21,13 +21,13 @@ from importlib import resources
 from typing import Any, Literal, TypeVar
 
 from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored, nearest
-from factrl.extract.marks import mark, normalised, speaks_of_itself
-from factrl.extract.replies import read_facts
-from factrl.extract.spans import Places
-from factrl.extract.statements import Statement, statements
 from factrl.llm import LLM, Message, Reply, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
+from factrl.verifier.claims.marks import mark, normalised, speaks_of_itself
+from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.spans import Places
+from factrl.verifier.claims.statements import Statement, statements
 
 T = TypeVar("T")
 Style = Literal["factscore", "veriscore", "knowrl"]
@@ -80,7 +80,7 @@ class LLMClaims:
         self.style = style
         self.max_tokens = max_tokens
         self.prompt = (
-            (resources.files("factrl.extract") / "prompts" / _PROMPTS[style, self.per])
+            (resources.files("factrl.verifier.claims") / "prompts" / _PROMPTS[style, self.per])
             .read_text("utf-8")
             .strip()
         )
@@ -96,7 +96,7 @@ class LLMClaims:
         return f"{self.style}/{self.per}/{digest}/{model}"
 
     async def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        """The claims of `text` in the order of its sentences, marked by `factrl.extract.marks.mark`.
+        """The claims of `text` in the order of its sentences, marked by `factrl.verifier.claims.marks.mark`.
 
         Raises:
             Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read; the text has no claims

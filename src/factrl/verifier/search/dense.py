@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.search.bm25 import Damaged
+from factrl.verifier.search.bm25 import Damaged
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,7 +1,7 @@
 """Building an index, and adding to one: from files to passages on disk in one pass.
 
 Memory is that of one batch, whatever the files hold.  A build that was killed goes on where its last commit
-was when the same command is run again; `factrl.search.manifest` says why nothing is lost or doubled.
+was when the same command is run again; `factrl.verifier.search.manifest` says why nothing is lost or doubled.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, SetupError
 from factrl.runs.progress import Progress
-from factrl.search import dense
-from factrl.search.bm25 import WordIndex, Writer
-from factrl.search.dense import Embedder
-from factrl.search.manifest import NAME, Manifest, Reading, State, load_manifest
-from factrl.search.passages import passages_of
-from factrl.search.sources import Source
 from factrl.types import Passage
+from factrl.verifier.search import dense
+from factrl.verifier.search.bm25 import WordIndex, Writer
+from factrl.verifier.search.dense import Embedder
+from factrl.verifier.search.manifest import NAME, Manifest, Reading, State, load_manifest
+from factrl.verifier.search.passages import passages_of
+from factrl.verifier.search.sources import Source
 
 BATCH = 10_000
 """Passages between two commits; what a kill costs is the time to index as many, a second or two."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from factrl.judges.calibration import Calibration, fit
-from factrl.judges.llm import LLMJudge
-from factrl.judges.local import LocalJudge
-from factrl.judges.nli import NLIJudge
-from factrl.judges.weak import WeakJudge
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges.calibration import Calibration, fit
+from factrl.verifier.judges.llm import LLMJudge
+from factrl.verifier.judges.local import LocalJudge
+from factrl.verifier.judges.nli import NLIJudge
+from factrl.verifier.judges.weak import WeakJudge
 
 __all__ = [
     "Calibration",

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from factrl.errors import ConfigError
-from factrl.judges.overlap import quote_of
 from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.verifier.judges.overlap import quote_of
 
 if TYPE_CHECKING:
     import numpy as np

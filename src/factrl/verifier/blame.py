@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from .errors import OwnDoing, Unscored
+from factrl.errors import OwnDoing, Unscored
 
 ROUNDS = 4
 """One reply in five that is unreadable by chance floors about one honest text in eight thousand."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from factrl.errors import SetupError
-from factrl.search.words import title_key, words
 from factrl.types import Passage
+from factrl.verifier.search.words import title_key, words
 
 FOLDER = "words"
 _HEAP = 64_000_000  # bytes that the writer may hold before it writes a segment

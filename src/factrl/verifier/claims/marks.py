@@ -16,7 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from factrl.extract.words import (
+from factrl.llm.quoting import forges
+from factrl.text import MAX_PAYLOAD, clean
+from factrl.text.abstention import stance
+from factrl.text.answers import is_contentless
+from factrl.types import Claim, Skip
+from factrl.verifier.claims.words import (
     ARTICLES,
     AUXILIARY,
     DETERMINERS,
@@ -30,11 +35,6 @@ from factrl.extract.words import (
     THIRD,
     word_set,
 )
-from factrl.llm.quoting import forges
-from factrl.text import MAX_PAYLOAD, clean
-from factrl.text.abstention import stance
-from factrl.text.answers import is_contentless
-from factrl.types import Claim, Skip
 
 # -- One spelling -------------------------------------------------------------------------------------
 

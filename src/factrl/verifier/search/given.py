@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from factrl.search.passages import read_passages
-from factrl.search.words import query_words, title_key, words
 from factrl.types import Passage
+from factrl.verifier.search.passages import read_passages
+from factrl.verifier.search.words import query_words, title_key, words
 
 _K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
 _MAX_QUERY = 4_000  # characters of a query that are read
@@ -86,7 +86,8 @@ class Given:
 
     @classmethod
     def read(cls, paths: Iterable[str | Path]) -> Given:
-        """The evidence in files or folders, cut into passages; formats as in `factrl.search.sources`.
+        """The evidence in files or folders, cut into passages; formats as in
+        `factrl.verifier.search.sources`.
 
         Raises:
             DataError: a file is missing, unreadable or of no known format, or none of them holds any text.

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from factrl.errors import ConfigError, SetupError, nearest
-from factrl.search.bm25 import Damaged, WordIndex
-from factrl.search.build import extend, prepare
-from factrl.search.dense import Embedder, Vectors, encode
-from factrl.search.fusion import fuse
-from factrl.search.manifest import Manifest, load_manifest
-from factrl.search.sources import find_sources
 from factrl.types import Passage
+from factrl.verifier.search.bm25 import Damaged, WordIndex
+from factrl.verifier.search.build import extend, prepare
+from factrl.verifier.search.dense import Embedder, Vectors, encode
+from factrl.verifier.search.fusion import fuse
+from factrl.verifier.search.manifest import Manifest, load_manifest
+from factrl.verifier.search.sources import find_sources
 
 How = Literal["hybrid", "bm25", "dense"]
 DEPTH = 50
@@ -56,8 +56,8 @@ class Index:
 
         Args:
             path: a folder that is empty, is not there yet, or holds an unfinished build of these sources.
-            sources: what `factrl.search.sources` reads; documents are cut into passages of 120 words.
-            embedder: makes the index dense as well.
+            sources: what `factrl.verifier.search.sources` reads; documents are cut into passages of 120
+            words. embedder: makes the index dense as well.
 
         Raises:
             DataError: a source is missing, unreadable or without text.

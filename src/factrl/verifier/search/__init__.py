@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from factrl.search.given import Given
-from factrl.search.index import Index
-from factrl.search.manifest import BrokenIndex
-from factrl.search.passages import read_passages
-from factrl.search.pool import EvidencePool
-from factrl.search.web import WebSearch
 from factrl.types import Passage
+from factrl.verifier.search.given import Given
+from factrl.verifier.search.index import Index
+from factrl.verifier.search.manifest import BrokenIndex
+from factrl.verifier.search.passages import read_passages
+from factrl.verifier.search.pool import EvidencePool
+from factrl.verifier.search.web import WebSearch
 
 __all__ = ["BrokenIndex", "EvidencePool", "Given", "Index", "Search", "WebSearch", "read_passages"]
 

@@ -24,7 +24,7 @@ from typing import IO, Any, TypeAlias
 
 from factrl.errors import DataError, nearest
 from factrl.runs.rows import LONGEST_LINE, lines_of
-from factrl.search.wikipedia import read_dump
+from factrl.verifier.search.wikipedia import read_dump
 
 _TEXT = ("text", "contents", "passage")
 _TITLE = ("title",)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from factrl.errors import Unscored
-from factrl.judges.replies import Said
 from factrl.types import Claim, Passage
+from factrl.verifier.judges.replies import Said
 
 _SEALED = (
     ("The Ambrel Hall in Tosk was built in 1834.", "Ambrel Hall was built in {}.", "1834", "1871"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from factrl.extract.attribution import unwrapped
-from factrl.extract.marks import mark
-from factrl.extract.statements import Statement, statements
 from factrl.types import Claim
+from factrl.verifier.claims.attribution import unwrapped
+from factrl.verifier.claims.marks import mark
+from factrl.verifier.claims.statements import Statement, statements
 
 
 class SentenceClaims:
@@ -21,7 +21,7 @@ class SentenceClaims:
     identity = "sentences/1"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        """The claims of `text` in order, marked by `factrl.extract.marks.mark`."""
+        """The claims of `text` in order, marked by `factrl.verifier.claims.marks.mark`."""
         return mark((_claim(statement) for statement in statements(text)), question)
 
 

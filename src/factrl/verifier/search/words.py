@@ -1,8 +1,8 @@
 """Words as search sees them: folded, without stop words, the same for a passage and for a query.
 
-Everything that ranks in `factrl.search` reads text through `words`, so that the index on disk, the evidence
-pools and the evidence that was handed in agree on what a word is.  It knows no grammar and no languages,
-except that Chinese and Japanese, which have no spaces, become overlapping pairs of characters.
+Everything that ranks in `factrl.verifier.search` reads text through `words`, so that the index on disk, the
+evidence pools and the evidence that was handed in agree on what a word is.  It knows no grammar and no
+languages, except that Chinese and Japanese, which have no spaces, become overlapping pairs of characters.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from factrl.judges.calibration import Calibration
-from factrl.judges.overlap import Overlap, Piece, compare, nearest_pieces, pieces_of
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges.calibration import Calibration
+from factrl.verifier.judges.overlap import Overlap, Piece, compare, nearest_pieces, pieces_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from factrl.errors import ConfigError, LLMError
-from factrl.judges.calibration import Calibration
-from factrl.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.judges.calibration import Calibration
+from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 
 from factrl.errors import Unscored
-from factrl.extract.marks import content_words
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import broken
 from factrl.text.answers import SCALES, matches, parse_number, unaccented
+from factrl.verifier.claims.marks import content_words
 
 BRIEF_PROMPT = """\
 Compare the predicted answer with the gold target and grade it. Reply A when the predicted answer is \
