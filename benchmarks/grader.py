@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from factrl.grading import Grader
+from factrl.rewards.grading import Grader
 from factrl.runs.rows import read_rows
 from factrl.text.abstention import abstains
 from factrl.text.answers import matches, normalize_answer

@@ -33,10 +33,10 @@ from typing import Any
 
 from factrl.bench.metrics import wilson
 from factrl.errors import Unscored
-from factrl.grading import Grader
 from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken
+from factrl.rewards.grading import Grader
 from factrl.runs.journal import Journal
 from factrl.stress.prompts import Prompt, prompts
 from factrl.text.answers import is_contentless

@@ -29,8 +29,8 @@ from transformers import PrinterCallback
 from factrl.demo.questions import build_questions
 from factrl.demo.settings import demo_settings
 from factrl.papers import load_reward
-from factrl.resources import supply
 from factrl.rewards import reward
+from factrl.rewards.resources import supply
 from factrl.train.embedded import SMALLEST
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy

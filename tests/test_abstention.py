@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from factrl.grading import Grader
 from factrl.llm import FakeLLM
+from factrl.rewards.grading import Grader
 from factrl.text import MAX_PAYLOAD, clean
 from factrl.text.abstention import abstains, abstains_released, asserted, says_invalid_question, stance
 from factrl.text.answers import final_answer, is_contentless, matches

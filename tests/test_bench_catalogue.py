@@ -19,7 +19,7 @@ from factrl.bench.loading import load_questions, reply_to
 from factrl.bench.outcomes import Tools, score_text
 from factrl.bench.reasoning import Mathematician
 from factrl.errors import ConfigError, DataError
-from factrl.grading import Grader
+from factrl.rewards.grading import Grader
 from factrl.runs.data import render_prompt
 from factrl.types import Example
 

@@ -29,7 +29,7 @@ from factrl.bench.results import Output
 from factrl.bench.samples import Sample, read_samples, write_samples
 from factrl.bench.stored import known_questions, stored_texts
 from factrl.cli import report
-from factrl.grading import Grader
+from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.journal import Journal
 from factrl.runs.settings import AskSettings

@@ -30,7 +30,7 @@ from factrl.bench.suite import How, Result, evaluate
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
-from factrl.grading import Grader
+from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
 from factrl.types import Completion, Example

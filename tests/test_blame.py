@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from factrl.checklist import Checklist
 from factrl.errors import LLMError, OwnDoing, Unscored
-from factrl.grading import Grader, reasoning_judge
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.llm.breaker import Trips
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.papers import load_reward
-from factrl.preference import SelfReference, rating_judge
 from factrl.rewards import Reward
+from factrl.rewards.checklist import Checklist
+from factrl.rewards.grading import Grader, reasoning_judge
+from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.types import Claim, Example, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.blame import OWN, ROUNDS, judged_here

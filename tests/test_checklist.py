@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from factrl.checklist import MAX_TEXT, Checklist, JudgedChecklist, item_ids, read_checklist
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
+from factrl.rewards.checklist import MAX_TEXT, Checklist, JudgedChecklist, item_ids, read_checklist
 from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from factrl import resources
 from factrl.cli import main, show
 from factrl.cli.describe import OUTCOMES, SUPPLIED_BY, answering_pays_above, payoffs
 from factrl.cli.show import recipe_path, sourced
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
-from factrl.rewards import Reward, reward
+from factrl.rewards import Reward, resources, reward
 from factrl.types import Completion, Example, Score
 
 if sys.version_info >= (3, 11):

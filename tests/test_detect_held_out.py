@@ -9,7 +9,7 @@ import pytest
 import factrl as fx
 from factrl.bench.shortqa import Row
 from factrl.detect import HeldOut, Watch
-from factrl.grading import Grader
+from factrl.rewards.grading import Grader
 from factrl.types import Grade
 from factrl.verifier.search import Given
 

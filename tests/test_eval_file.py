@@ -20,7 +20,7 @@ import fault_server as fs
 from factrl.cli import main
 from factrl.llm import Reply
 from factrl.llm.store import Store
-from factrl.resources import Supplier
+from factrl.rewards.resources import Supplier
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from fault_server import FaultServer, says
 

@@ -18,7 +18,6 @@ import pytest
 
 import fault_server as fs
 from factrl.errors import LLMError
-from factrl.grading import Grader, has_grade, read_verdict
 from factrl.llm import FakeLLM, Message
 from factrl.llm.breaker import Trips
 from factrl.llm.openai_compatible import OpenAICompatible
@@ -26,6 +25,7 @@ from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from factrl.papers import load_reward
 from factrl.rewards import Reward, reward
+from factrl.rewards.grading import Grader, has_grade, read_verdict
 from factrl.runs.folder import Rollout, Run
 from factrl.types import Completion, Example, Result, Score
 from fault_server import FaultServer, answers, says

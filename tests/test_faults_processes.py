@@ -23,12 +23,12 @@ import pytest
 import fault_server as fs
 from factrl import Example, FakeLLM, remote
 from factrl.errors import LLMError
-from factrl.grading import Grader, has_grade
 from factrl.llm.breaker import Trips
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from factrl.papers import load_reward
+from factrl.rewards.grading import Grader, has_grade
 from fault_server import FaultServer, answers, says
 from serving import PARIS, RIGHT, request, servers
 
@@ -71,7 +71,7 @@ from dataclasses import asdict
 from factrl import Example
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
-from factrl.grading import Grader, has_grade
+from factrl.rewards.grading import Grader, has_grade
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from factrl.grading import Grader
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
+from factrl.rewards.grading import Grader
 from factrl.types import Example
 from fault_server import completion
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from factrl.grading import Grader
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
+from factrl.rewards.grading import Grader
 from factrl.stress import oracle_setup, run_battery
 from factrl.stress.families import AnswerForm, families
 from factrl.stress.prompts import prompts

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.grading import Grader
 from factrl.papers import Gold, check_gold, gold_of, load_reward
 from factrl.rewards import Reward
+from factrl.rewards.grading import Grader
 from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
 from factrl.verifier import Check, Report, Verifier
 

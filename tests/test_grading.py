@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import DataError, LLMError, Unscored
-from factrl.grading import GRADE_PROMPT, REASONING_PROMPT, Grader, read_verdict, reasoning_judge
 from factrl.llm import FakeLLM, Message
+from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT, Grader, read_verdict, reasoning_judge
 
 WORDS = ("correct", "incorrect", "not_attempted")
 CAPITAL = "What is the capital of France?"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from factrl.errors import Unscored
-from factrl.grading import BRIEF_PROMPT, Grader, has_grade
 from factrl.llm import FakeLLM, Reply
+from factrl.rewards.grading import BRIEF_PROMPT, Grader, has_grade
 
 CAPITAL = "What is the capital of France?"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, Unscored
-from factrl.letter_preference import MAX_BYTES, LetterReference
 from factrl.llm import FakeLLM
+from factrl.rewards.letter_preference import MAX_BYTES, LetterReference
 
 
 class Scripted(FakeLLM):

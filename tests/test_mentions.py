@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import SetupError
-from factrl.grading import Grader
 from factrl.llm import FakeLLM
+from factrl.rewards.grading import Grader
 from factrl.text.mentions import MAX_MENTIONS, mentions
 from factrl.text.words import read, stem
 

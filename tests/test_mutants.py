@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from factrl.grading import Grader
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import Unreadable, document_of
 from factrl.llm.store import Store
 from factrl.papers import load_reward
+from factrl.rewards.grading import Grader
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims

@@ -11,7 +11,7 @@ import pytest
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
-from factrl.preference import OWN_PROMPT, PAIR_PROMPT, RATING_PROMPT, SelfReference, rating_judge
+from factrl.rewards.preference import OWN_PROMPT, PAIR_PROMPT, RATING_PROMPT, SelfReference, rating_judge
 from factrl.text import MAX_PAYLOAD
 from factrl.types import Example
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from factrl.checklist import item_ids
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM
 from factrl.prepare.asking import TOGETHER, Pace
@@ -19,6 +18,7 @@ from factrl.prepare.importance import Choice, Importance, read_choices
 from factrl.prepare.klcf import Parts, Preparation, Prepared
 from factrl.prepare.sampling import answer_part, few_shot
 from factrl.prepare.truths import truthfulness_rows
+from factrl.rewards.checklist import item_ids
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from factrl.checklist import Checklist
 from factrl.errors import DataError
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
+from factrl.rewards.checklist import Checklist
 from factrl.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 from factrl.verifier.claims import LLMClaims
 

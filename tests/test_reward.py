@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
-from factrl.grading import Grader
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
-from factrl.resources import supply
 from factrl.rewards import THREADS, Reward, reward
+from factrl.rewards.grading import Grader
+from factrl.rewards.resources import supply
 from factrl.types import Completion, Example, Score, Span
 
 CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")

@@ -100,7 +100,7 @@ def test_parquet(tmp_path: Path) -> None:
 
 
 def test_the_grader_of_this_library_fits(write: Write) -> None:
-    judge = pytest.importorskip("factrl.grading")
+    judge = pytest.importorskip("factrl.rewards.grading")
     got = evaluate_file(write(row("**Lima**."), row("I don't know"), row("Cusco")), judge.Grader())
     assert (got.summary.correct, got.summary.abstained, got.summary.incorrect) == (1, 1, 1)
 

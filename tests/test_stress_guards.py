@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from factrl import grading
 from factrl.errors import LLMError
-from factrl.grading import Grader
 from factrl.llm import Message, Reply, quoting
 from factrl.papers import load_reward, robust
-from factrl.rewards import Reward
+from factrl.rewards import Reward, grading
+from factrl.rewards.grading import Grader
 from factrl.stress import Outcome, Setup, oracle_setup, run_battery
 from factrl.stress.oracles import OracleLLM
 from factrl.text import Blocks, Slice, tag

@@ -12,7 +12,7 @@ from factrl.errors import ConfigError, LLMError, ModelError
 from factrl.llm import models
 from factrl.llm.local.llama import LlamaModel
 from factrl.papers import load_reward
-from factrl.truthfulness import LETTER_PROMPT, MAX_CLAIM, TUNED_PROMPT, LetterTruthfulness
+from factrl.rewards.truthfulness import LETTER_PROMPT, MAX_CLAIM, TUNED_PROMPT, LetterTruthfulness
 from factrl.types import Example
 from factrl.verifier.claims import SentenceClaims
 

@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import factrl
-from factrl import Example, Grader, Verifier, guards, preference, text
+from factrl import Example, Grader, Verifier, text
 from factrl.bench import choice, outcomes, prompts, readers, reasoning, shortqa
 from factrl.card_head import shown
-from factrl.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.cove import read_questions
 from factrl.detect import reading
 from factrl.errors import Unscored
-from factrl.grading import read_verdict
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import contamination, importance, sampling
 from factrl.prepare import prompts as new_prompts
-from factrl.resources import written_certainty
+from factrl.rewards import guards, preference
+from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
+from factrl.rewards.grading import read_verdict
+from factrl.rewards.resources import written_certainty
+from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.server.service import _without_ending
 from factrl.stress import oracle_setup
@@ -36,7 +38,6 @@ from factrl.stress.prompts import prompts as stress_prompts
 from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
 from factrl.text.sentences import sentences
 from factrl.text.words import fold, read, stem
-from factrl.truthfulness import shown_claim
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import small_judge
 from factrl.verifier.claims import LLMClaims, SentenceClaims, marks, replies, statements

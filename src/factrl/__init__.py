@@ -14,6 +14,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from factrl.rewards.grading import Grader, reasoning_judge
+    from factrl.rewards.remote import remote
+    from factrl.rewards.resources import supply
     from factrl.runs.data import load_examples
     from factrl.verifier.search import Given, Index, WebSearch
 
@@ -21,11 +24,8 @@ if TYPE_CHECKING:
     from .bench.shortqa import evaluate_file, grade_completions
     from .bridges.trl import to_trl
     from .errors import FactrlError, LLMError, SetupError, Unscored
-    from .grading import Grader, reasoning_judge
     from .llm import LLM, FakeLLM, connect
     from .papers import load_reward, paper_names
-    from .remote_reward import remote
-    from .resources import supply
     from .rewards import Reward, reward
     from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
     from .verifier import Report, Verifier
@@ -39,7 +39,7 @@ _HOME = {
     "FakeLLM": "llm",
     "Given": "verifier.search",
     "Grade": "types",
-    "Grader": "grading",
+    "Grader": "rewards.grading",
     "Index": "verifier.search",
     "LLM": "llm",
     "LLMError": "errors",
@@ -62,11 +62,11 @@ _HOME = {
     "load_reward": "papers",
     "open_verifier": "verifier.presets",
     "paper_names": "papers",
-    "reasoning_judge": "grading",
-    "remote": "remote_reward",
+    "reasoning_judge": "rewards.grading",
+    "remote": "rewards.remote",
     "reward": "rewards",
     "short_form": "bench.metrics",
-    "supply": "resources",
+    "supply": "rewards.resources",
     "to_trl": "bridges.trl",
     "verify": "verifier.presets",
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.llm.spending import Account, allowance, overdraft, read_account
+from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
 from factrl.runs.config import load_settings, peek
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
@@ -21,7 +22,6 @@ from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
 from .errors import ConfigError, DataError
 from .llm import connect
 from .papers import load_reward, settings_of
-from .resources import Supplier, check_resources, check_unjudged, supply
 from .rewards import Reward
 from .types import Example
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from factrl.llm.spending import Spent
 from factrl.llm.usage import BYTES_PER_TOKEN
+from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
+from factrl.rewards.preference import RATING_PROMPT
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL
 
 from .detect.held_out import FIRST
-from .grading import GRADE_PROMPT, REASONING_PROMPT
 from .plan import Plan
-from .preference import RATING_PROMPT
 
 _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # characters of a short answer that a grader is shown

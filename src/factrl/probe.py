@@ -25,10 +25,10 @@ from factrl.bench.metrics import wilson
 from factrl.bench.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.bench.shortqa import Row as Graded
 from factrl.errors import ConfigError, Unscored
-from factrl.grading import graded_by
 from factrl.llm import LLM
 from factrl.llm.stopping import Outage, Stop, Stopping, is_ours
 from factrl.llm.writers import Writer, Written, digest_of
+from factrl.rewards.grading import graded_by
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row

@@ -13,11 +13,11 @@ import torch
 
 from factrl.errors import ConfigError, DataError, ModelError
 from factrl.llm.local.nli import CrossEncoder
+from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
+from factrl.rewards.tuned_truthfulness import CARD, TunedTruthfulness, open_truthfulness
 from factrl.train import claim_models, truthfulness_run
 from factrl.train.claim_models import ClaimModel
 from factrl.train.truthfulness_run import table, told_of, tune_truthfulness
-from factrl.truthfulness import TUNED_PROMPT, TruthfulnessModel
-from factrl.tuned_truthfulness import CARD, TunedTruthfulness, open_truthfulness
 from factrl.tuning.claim_rows import LabelledClaim, load_claims
 from factrl.tuning.claim_settings import ClaimSettings
 

@@ -12,7 +12,7 @@ import torch
 from factrl.errors import ConfigError
 from factrl.papers import load_reward
 from factrl.plan import make_plan, run_settings
-from factrl.resources import supply
+from factrl.rewards.resources import supply
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
 from factrl.train.certainty import certainty_of, self_certainty

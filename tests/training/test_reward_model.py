@@ -192,6 +192,8 @@ def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
     import subprocess
     import sys
 
-    code = "import sys, factrl.llm.local.reward_model, factrl.preference; print('torch' in sys.modules)"
+    code = (
+        "import sys, factrl.llm.local.reward_model, factrl.rewards.preference; print('torch' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

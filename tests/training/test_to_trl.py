@@ -18,9 +18,9 @@ from trl import GRPOConfig, GRPOTrainer
 from factrl.bridges import trl as bridge
 from factrl.bridges.trl import to_trl
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.grading import Grader
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
+from factrl.rewards.grading import Grader
 from factrl.types import Completion, Example, Passage, Score
 from fault_server import FaultServer, says
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local import truthfulness as local  # noqa: E402
 from factrl.llm.local.truthfulness import CausalModel  # noqa: E402
-from factrl.truthfulness import TUNED_PROMPT, TruthfulnessModel  # noqa: E402
+from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel  # noqa: E402
 
 CLAIMS = [
     "Curie was born in Warsaw.",

@@ -45,7 +45,7 @@ _COLUMNS = ("completion", "response", "prediction", "output")
 
 
 class GradeAnswer(Protocol):
-    """Anything that grades one answer, such as `factrl.grading.Grader`."""
+    """Anything that grades one answer, such as `factrl.rewards.grading.Grader`."""
 
     def __call__(
         self, question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None

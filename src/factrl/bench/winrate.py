@@ -9,7 +9,7 @@ resampling prompts.  Tie counts half, as in the "both orders, averaged" of KLCF 
 
 Both answers were written by policies that may have learned to talk to a judge.  One that says nothing, or is
 too long to be read, loses unasked against one that does not; one that imitates a verdict or a chat template
-has to lose under a request that it was not written for (`factrl.preference.guarded`).
+has to lose under a request that it was not written for (`factrl.rewards.preference.guarded`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from factrl.bench.prompts import final_part
 from factrl.bench.results import Output
 from factrl.bench.samples import Sample, by_question
 from factrl.errors import ConfigError, Unscored
-from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store
 from factrl.llm.stored import kept, readable
 from factrl.llm.writers import digest_of
-from factrl.preference import PAIR_PROMPT, guarded
+from factrl.rewards.grading import read_verdict
+from factrl.rewards.preference import PAIR_PROMPT, guarded
 from factrl.runs.journal import Journal
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless

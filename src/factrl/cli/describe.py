@@ -33,7 +33,7 @@ from .terminal import say, show_table
 
 OUTCOMES = ("correct", "abstained", "wrong", "malformed", "empty")
 
-# What makes a resource when the user gives settings alone, as `factrl.resources` has it.
+# What makes a resource when the user gives settings alone, as `factrl.rewards.resources` has it.
 SUPPLIED_BY = {
     "grade": "rules, and judge.url for what they cannot decide",
     "reason": "judge.url",

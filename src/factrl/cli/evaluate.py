@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from factrl.rewards.grading import Form, graded_by
+from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
@@ -36,10 +38,8 @@ from ..bench.shortqa import (
     summarise,
 )
 from ..errors import ConfigError, TooManyMasked
-from ..grading import Form, graded_by
 from ..llm import preflight
 from ..plan import open_judge
-from ..resources import Supplier
 from ..tuning.extraction import extract_of
 from ..types import Example
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from factrl.llm.writers import digest_of
+from factrl.rewards.grading import Form, graded_by
+from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
 
@@ -27,11 +29,9 @@ from ..bench.shortqa import Extract
 from ..bench.stored import known_questions, stored_texts
 from ..bench.suite import How, Result, evaluate
 from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
-from ..grading import Form, graded_by
 from ..llm import LLM, preflight
 from ..papers import settings_of
 from ..plan import open_judge, run_settings
-from ..resources import Supplier
 from ..tuning.extraction import extract_of
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from factrl.llm.writers import Writer, open_writer
+from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
@@ -24,7 +25,6 @@ from ..llm import LLM, preflight
 from ..majority import Majority, majority_curve
 from ..plan import open_judge
 from ..probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
-from ..resources import Supplier
 from ..tuning.extraction import extract_of
 from .options import (
     Verbs,

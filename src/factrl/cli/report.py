@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
 from factrl.llm.writers import digest_of
+from factrl.rewards.preference import PAIR_PROMPT
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
@@ -24,7 +25,6 @@ from ..bench.winrate import WinRate, llm_preference, preferred, written_in_both
 from ..errors import ConfigError
 from ..llm import preflight
 from ..plan import open_judge
-from ..preference import PAIR_PROMPT
 from ..run_comparison import PAGE as RUNS_PAGE
 from ..run_comparison import write_run_comparison
 from ..run_page import PAGE, write_run_page

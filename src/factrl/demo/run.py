@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.rewards.grading import Grader
+from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
@@ -23,10 +25,8 @@ from factrl.runs.settings import RunSettings
 
 from ..bench.metrics import known_mask
 from ..bench.shortqa import Row, grade_completions
-from ..grading import Grader
 from ..papers import load_reward
 from ..plots import Point
-from ..resources import supply
 from ..rewards import Reward
 from ..train.answering import answer, evaluator, greedy, rates
 from ..train.embedded import embedded_policy, is_embedded

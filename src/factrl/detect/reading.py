@@ -10,11 +10,11 @@ import re
 import zlib
 from dataclasses import dataclass, replace
 
+from factrl.rewards.guards import coverage, relevant, repeats
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.verifier.claims import SentenceClaims
 
-from ..guards import coverage, relevant, repeats
 from ..text import clean, tag
 from ..types import Example, Result
 

@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from factrl.rewards.checklist import Item
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 
-from ..checklist import Item
 from ..errors import ConfigError
 from ..forms import Form
 from ..types import Claim, Example, Finding, Passage, Verdict

@@ -33,12 +33,12 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from factrl.rewards.resources import supply
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
 
 from ..errors import ConfigError, FactrlError, first_line, nearest
 from ..llm import FakeLLM
-from ..resources import supply
 from ..rewards import Reward
 from ..types import Claim, Example, Finding, Passage, State, Verdict
 from ..verifier import Verifier

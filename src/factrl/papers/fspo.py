@@ -28,13 +28,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from factrl.rewards.grading import Grader
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
 from factrl.verifier.blame import OWN
 from factrl.verifier.claims.marks import normalised
 
 from ..errors import ConfigError, DataError, Unscored
-from ..grading import Grader
 from ..rewards import reward
 from ..text import Slice, think_answer
 from ..types import Completion, Example, Finding, Grade, Passage, Score, Span

@@ -79,7 +79,7 @@ def _case(
     why: str, text: str, nats: float | None, example: Example = _ROME, *, state: Any = "scored"
 ) -> Gold:
     """A case in which the trainer says `nats` of the completion, None where it has no tokens."""
-    from ..resources import written_certainty
+    from factrl.rewards.resources import written_certainty
 
     def certainty(completion: Completion) -> float:
         found = float("nan") if nats is None else nats

@@ -20,10 +20,11 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 - R_length, DAPO's soft penalty for long completions (Eq. 9).  Its two lengths are lost: without them there
   is none.
 
-The prompts are lost too: those of `factrl.checklist`, `factrl.truthfulness` and the extractors are ours.
-Without thinking (`non-thinking`) the whole completion is the answer, and format and general reward are
-dropped, as in the paper, which uses a KL penalty then; its weight is lost.  A judge that fails masks, and an
-answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one item all precision.
+The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.truthfulness` and the
+extractors are ours. Without thinking (`non-thinking`) the whole completion is the answer, and format and
+general reward are dropped, as in the paper, which uses a KL penalty then; its weight is lost.  A judge that
+fails masks, and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one
+item all precision.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
+from factrl.rewards.checklist import Item, item_ids
 from factrl.verifier.blame import judged_here
 
-from ..checklist import Item, item_ids
 from ..errors import ConfigError, DataError, LLMError, OwnDoing
 from ..rewards import reward
 from ..text import think_answer

@@ -37,8 +37,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.rewards.grading import Grader
+
 from ..errors import ConfigError, LLMError
-from ..grading import Grader
 from ..rewards import reward
 from ..text import tag, think_answer
 from ..types import Completion, Example, Grade, Score

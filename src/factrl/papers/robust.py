@@ -44,12 +44,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from factrl.rewards.grading import Grader
 from factrl.text.abstention import stance
 from factrl.text.answers import equals
 from factrl.verifier.claims.marks import content_words
 
 from ..errors import ConfigError, Unscored
-from ..grading import Grader
 from ..rewards import reward
 from ..text import Blocks, Slice, clean, think_answer
 from ..types import Completion, Example, Passage, Score

@@ -29,12 +29,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from factrl.rewards.grading import Grader
 from factrl.text.abstention import abstains_released
 from factrl.text.answers import normalize_released
 from factrl.verifier.blame import judged_here
 
 from ..errors import ConfigError, OwnDoing
-from ..grading import Grader
 from ..rewards import reward
 from ..text import boxed, boxed_released, tag, unwrap_latex
 from ..types import Completion, Example, Grade, Score

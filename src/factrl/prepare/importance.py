@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 from factrl.llm.quoting import quoted_message
 from factrl.llm.store import Store
 from factrl.llm.stored import kept, readable
+from factrl.rewards.checklist import item_ids
 from factrl.verifier.judges.replies import after_thinking, json_records, no_verdict
 
-from ..checklist import item_ids
 from ..errors import Unscored
 from ..llm import LLM, Reply
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.llm.writers import open_writer
+from factrl.rewards.resources import Supplier
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.verifier.search.manifest import NAME as MANIFEST
 
@@ -15,7 +16,6 @@ from .. import __version__
 from ..errors import ConfigError
 from ..llm import preflight
 from ..plan import open_judge
-from ..resources import Supplier
 from ..types import Example
 from .asking import pace_of
 from .importance import Importance

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from ..remote_reward import REQUEST_LIMIT
+from factrl.rewards.remote import REQUEST_LIMIT
 
 BODY_LIMIT = REQUEST_LIMIT
 BODY_SECONDS = 30.0  # for a whole body to arrive

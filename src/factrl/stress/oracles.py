@@ -18,16 +18,16 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
+from factrl.rewards.checklist import Checklist, Item
+from factrl.rewards.grading import Grader, reasoning_judge
+from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.attribution import unwrapped
 from factrl.verifier.claims.marks import content_words, normalised
 
-from ..checklist import Checklist, Item
-from ..grading import Grader, reasoning_judge
 from ..llm import Message, Reply
-from ..preference import SelfReference, rating_judge
 from ..types import Claim, Finding, Passage, Verdict
 from ..verifier.presets import open_verifier
 from .families import parts

@@ -25,13 +25,13 @@ from transformers.trainer_callback import ProgressCallback
 from transformers.training_args import TrainingArguments
 
 from factrl.llm import models
+from factrl.rewards.truthfulness import TUNED_PROMPT
+from factrl.rewards.tuned_truthfulness import CARD
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
 
 from ..errors import DataError, ModelError, first_line
-from ..truthfulness import TUNED_PROMPT
-from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split
 from ..tuning.claim_settings import ClaimSettings
 from ..tuning.samples import parts_of

@@ -18,6 +18,8 @@ from accelerate.utils import broadcast_object_list
 from transformers import PrinterCallback
 
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
+from factrl.rewards.grading import Grader
+from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
@@ -25,10 +27,8 @@ from factrl.runs.settings import RunSettings
 
 from ..detect import HeldOut, Watch, open_watch
 from ..errors import ConfigError, TooManyMasked
-from ..grading import Grader
 from ..llm import preflight
 from ..plan import Plan, check_enough, open_judge
-from ..resources import Supplier
 from ..rewards import Reward
 from ..run_card import write_training_card
 from ..run_page import write_run_page

@@ -1,8 +1,8 @@
 """`factrl tune checklist-verifier` and `tune extractor`: models that answer as their readers want it.
 
 TRL's SFT trainer, its loss on the reply alone.  The tuned model is measured as it will be used: it is asked
-by `factrl.checklist.Checklist` or `factrl.verifier.claims.LLMClaims`, and a reply that these cannot read
-counts as such and never as a label.
+by `factrl.rewards.checklist.Checklist` or `factrl.verifier.claims.LLMClaims`, and a reply that these cannot
+read counts as such and never as a label.
 
 Files of a run folder: `model`, `replies.jsonl` (what came of every held-out row), `metrics.json`.
 """
@@ -24,6 +24,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.llm import models
 from factrl.llm.background import wait_for
+from factrl.rewards.checklist import Checklist, Item
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
@@ -31,7 +32,6 @@ from factrl.verifier.claims import LLMClaims
 from factrl.verifier.claims.marks import normalised
 
 from ..bench.metrics import Interval, bootstrap, ratio
-from ..checklist import Checklist, Item
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..llm import Message, Reply
 from ..tuning.claim_rows import digest_of_rows, drawn, split_by_group

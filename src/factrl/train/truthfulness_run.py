@@ -10,10 +10,10 @@ from typing import Any
 
 from factrl.llm import models
 from factrl.llm.writers import digest_of
+from factrl.rewards.tuned_truthfulness import CARD
 from factrl.runs.journal import Journal
 
 from ..bench.metrics import Interval
-from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
 from ..tuning.claim_settings import ClaimSettings
 from ..tuning.reliability import METRICS, Bin, Reliability, fit_temperature, reliability, sigmoid

@@ -16,8 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from factrl.errors import DataError
 from factrl.llm.quoting import broken
+from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.rows import read_rows
-from factrl.truthfulness import shown_claim
 from factrl.verifier.claims.marks import normalised
 
 POSITIVE, NEGATIVE = ("supported",), ("refuted", "unsupported")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from factrl.rewards.resources import Supplier, check_unjudged
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.rows import read_rows
 
@@ -16,7 +17,6 @@ from ..errors import ConfigError, DataError
 from ..llm import LLM
 from ..papers import load_reward
 from ..plan import bare_reward, check_usable, open_judge
-from ..resources import Supplier, check_unjudged
 from ..rewards import Reward
 from ..types import Completion, Example
 from .pairs import Sample

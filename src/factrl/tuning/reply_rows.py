@@ -1,4 +1,4 @@
-"""Rows that teach a model to answer as `factrl.checklist` and `factrl.verifier.claims.llm` read it.
+"""Rows that teach a model to answer as `factrl.rewards.checklist` and `factrl.verifier.claims.llm` read it.
 
 What a row asks is recorded from the reader itself, so a tuned model is asked in training exactly what it will
 be asked in use, and a reply that the reader could not read is no lesson.
@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from factrl.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.errors import DataError, LLMError, Unscored
 from factrl.llm import Message, Reply
 from factrl.llm.background import wait_for
+from factrl.rewards.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.runs.rows import read_rows
 from factrl.tuning.claim_rows import group_of, names_of
 from factrl.verifier.claims import LLMClaims

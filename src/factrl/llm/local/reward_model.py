@@ -4,8 +4,8 @@ Any sequence classifier of the hub with one output: those that read a chat (Skyw
 fine-tunes) and those that read a pair of texts (DeBERTa).  Such models learn from comparisons of two answers,
 so only differences between answers to one request mean something.
 
-Left out: reward models that write their verdict, which are language models (`factrl.preference`), and those
-with several outputs or code of their own.
+Left out: reward models that write their verdict, which are language models (`factrl.rewards.preference`),
+and those with several outputs or code of their own.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, ModelError
 from factrl.llm import models
-from factrl.truthfulness import LetterTruthfulness, TruthfulnessModel
+from factrl.rewards.truthfulness import LetterTruthfulness, TruthfulnessModel
 
 CARD = "truthfulness.json"
 

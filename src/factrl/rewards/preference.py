@@ -7,9 +7,9 @@ still serves the reader.  `SelfReference` is the relevance judge of "Learning to
 out of it.
 
 The prompts are in words of ours.  Verdicts are words on the last line, read as strictly as a grade's
-(`factrl.grading`), and a reply without one is `Unscored`, where the paper says nothing.  The answer comes
-from a policy that is trained to win, so it enters a prompt only as one JSON string, and one that imitates our
-verdicts or a chat template has to lose on a request that it does not answer before a win counts.
+(`factrl.rewards.grading`), and a reply without one is `Unscored`, where the paper says nothing.  The answer
+comes from a policy that is trained to win, so it enters a prompt only as one JSON string, and one that
+imitates our verdicts or a chat template has to lose on a request that it does not answer before a win counts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.grading import read_verdict
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store
 from factrl.llm.stored import kept, readable
+from factrl.rewards.grading import read_verdict
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 

@@ -16,14 +16,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from factrl.errors import LLMError, Unscored
 from factrl.llm.background import wait_for
 from factrl.llm.bodies import Unreadable
 from factrl.llm.client import JSONClient
 from factrl.llm.together import Call
-
-from .errors import LLMError, Unscored
-from .rewards import SUM, Reward, reward
-from .types import Completion, Example, Score, Span
+from factrl.rewards import SUM, Reward, reward
+from factrl.types import Completion, Example, Score, Span
 
 AT_ONCE = 32  # samples of one request: small enough that its answer fits the limit on what is read
 REQUEST_LIMIT = 8 << 20  # bytes; the server refuses more

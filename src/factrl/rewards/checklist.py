@@ -31,7 +31,7 @@ from factrl.verifier.search.passages import cut
 
 Item = Literal["consistent", "contradictory", "missing"]
 
-MAX_TEXT = 32_768  # bytes of a response that are compared, as in factrl.grading
+MAX_TEXT = 32_768  # bytes of a response that are compared, as in factrl.rewards.grading
 MAX_ITEMS = 100  # of one call: with many more, which may be claims of the policy, no reply has room for all
 _WORDS: Mapping[str, Item] = {word: word for word in get_args(Item)}
 _MEANS: Mapping[Finding, Item] = {"supported": "consistent", "refuted": "contradictory", "unknown": "missing"}

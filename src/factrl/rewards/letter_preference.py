@@ -1,8 +1,9 @@
 """Whether an answer beats the judge's own, by a small model that is not asked to write its verdict.
 
-The same comparison as `factrl.preference.SelfReference`, for a model in this process: it answers each request
-once, shortly, and then says with the odds of one letter which of two answers is better.  A small model's
-letter depends on the place as much as on the text, so both orders are always asked and averaged.
+The same comparison as `factrl.rewards.preference.SelfReference`, for a model in this process: it answers
+each request once, shortly, and then says with the odds of one letter which of two answers is better.  A
+small model's letter depends on the place as much as on the text, so both orders are always asked and
+averaged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from factrl.errors import Unscored
 from factrl.llm import LLM
 from factrl.llm.quoting import broken
-from factrl.preference import Order, checked_order, guarded
+from factrl.rewards.preference import Order, checked_order, guarded
 from factrl.verifier.judges.local import LetterModel
 
 MAX_BYTES = 3_000  # of an answer; a longer one does not win, as its end would not be read

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.errors import ConfigError, Unscored
+from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
+from factrl.rewards import Reward
+from factrl.rewards.grading import Form, Grader, has_grade, has_rating, reasoning_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
-
-from .errors import ConfigError, Unscored
-from .grading import Form, Grader, has_grade, has_rating, reasoning_judge
-from .llm import LLM, Reply
-from .rewards import Reward
-from .types import Claim, Completion
+from factrl.types import Claim, Completion
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Supplier:
         return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))
 
     def verify(self) -> Any:
-        from .verifier.presets import open_verifier
+        from factrl.verifier.presets import open_verifier
 
         told = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
         verifier = open_verifier(**told, llm=self._server(), store=self._store())
@@ -62,8 +61,7 @@ class Supplier:
 
     def extract(self) -> Callable[..., list[Claim]]:
         from factrl.verifier.judges import WeakJudge
-
-        from .verifier.presets import open_verifier
+        from factrl.verifier.presets import open_verifier
 
         preset, server = self.verifier.preset, self._server()
         extract: Any = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
@@ -78,16 +76,15 @@ class Supplier:
         judge = self.asked("a reward for preferred answers")
         if self.models.url == LOCAL:
             from factrl.llm.local.llama import shared_model
-
-            from .letter_preference import LetterReference
+            from factrl.rewards.letter_preference import LetterReference
 
             return LetterReference(shared_model())
-        from .preference import SelfReference
+        from factrl.rewards.preference import SelfReference
 
         return SelfReference(judge, store=self._store())
 
     def rate(self) -> Any:
-        from .preference import rating_judge
+        from factrl.rewards.preference import rating_judge
 
         if self.models.reward_model is None:
             judge = self.asked("a reward for general quality, without judge.reward_model,")
@@ -97,8 +94,8 @@ class Supplier:
         return RewardModel(self.models.reward_model)
 
     def checklist(self) -> Any:
-        from .checklist import Checklist, JudgedChecklist
-        from .verifier.presets import open_judge
+        from factrl.rewards.checklist import Checklist, JudgedChecklist
+        from factrl.verifier.presets import open_judge
 
         if (llm := self._server()) is not None:
             return Checklist(llm, store=self._store())
@@ -106,10 +103,10 @@ class Supplier:
 
     def truthfulness(self) -> Any:
         if self.models.truthfulness_model is None:
-            from .truthfulness import LetterTruthfulness
+            from factrl.rewards.truthfulness import LetterTruthfulness
 
             return LetterTruthfulness()
-        from .tuned_truthfulness import open_truthfulness
+        from factrl.rewards.tuned_truthfulness import open_truthfulness
 
         return open_truthfulness(self.models.truthfulness_model)
 

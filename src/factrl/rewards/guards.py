@@ -30,13 +30,12 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+from factrl.text import Blocks, clean
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
+from factrl.types import Claim, Passage
 from factrl.verifier.claims.marks import content_words, mark
-
-from .text import Blocks, clean
-from .types import Claim, Passage
-from .verifier.report import Report
+from factrl.verifier.report import Report
 
 _READ = (None, "question", "repeat")  # marks of a claim that was read, whether or not it is judged
 _NAME = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][\w'’-]*")  # a capital that does not open a sentence

@@ -26,11 +26,10 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, overload
 
+from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from factrl.llm.background import wait_for
 from factrl.llm.together import Workers
-
-from .errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
-from .types import Completion, Example, Result, Score, plain
+from factrl.types import Completion, Example, Result, Score, plain
 
 THREADS = 256  # samples of one batch that wait for their judges side by side
 SUM = "sum"  # what the sum of the terms is logged as, beside the terms
