@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.forms import form_of, length_of
 from factrl.papers import load_paper, load_reward
+from factrl.papers.forms import form_of, length_of
 from factrl.runs.journal import Journal
 from factrl.stress import cases, check, oracle_setup, run_battery
 from factrl.stress.attacks import search

@@ -135,7 +135,8 @@ def _setup(args: argparse.Namespace) -> Setup:
     Raises:
         SetupError: what the user must change.
     """
-    from ..forms import form_of, length_of
+    from factrl.papers.forms import form_of, length_of
+
     from ..stress.policies import WAYS
     from ..stress.prompts import prompts
     from ..stress.setup import FORMS, Setup, oracle_setup, stand_in

@@ -26,8 +26,9 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid
 
+from factrl.papers.forms import form_of
+
 from ..errors import ConfigError
-from ..forms import form_of
 from ..papers import load_reward, settings_of
 from ..rewards import Reward
 from ..types import Example

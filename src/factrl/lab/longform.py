@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from factrl.papers.forms import Form
 from factrl.rewards.checklist import Item
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 
 from ..errors import ConfigError
-from ..forms import Form
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report
 from .names import invented, pairs

@@ -18,7 +18,8 @@ from typing import Literal
 
 import torch
 
-from ..forms import Form
+from factrl.papers.forms import Form
+
 from ..rewards import Reward
 from ..train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from ..types import Completion, Example, Result

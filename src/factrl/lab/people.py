@@ -19,9 +19,9 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from factrl.papers.forms import Form
 from factrl.rewards.grading import Grader
 
-from ..forms import Form
 from ..types import Claim, Example, Finding, Passage
 from ..verifier.report import Report
 from .world import ABSTENTION, Wrapped, by_tier, exact_report, word_starts

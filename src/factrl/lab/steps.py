@@ -20,10 +20,10 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from factrl.papers.forms import Form
 from factrl.rewards.grading import Grader
 from factrl.text.sentences import sentences
 
-from ..forms import Form
 from ..text import think_answer
 from ..types import Claim, Example, Finding, Passage, Verdict
 from ..verifier.report import Check, Report

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from factrl.papers.forms import Form
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 
-from ..forms import Form
 from ..types import Claim, Example, Finding, Verdict
 from ..verifier.report import Check, Report
 

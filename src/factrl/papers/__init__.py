@@ -11,7 +11,8 @@ A paper's module is called what the paper is called and holds
 
 It may also say, and so may a file of your own:
 
-* `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default (`factrl.forms`);
+* `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default
+(`factrl.papers.forms`);
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those

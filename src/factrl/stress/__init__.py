@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..forms import Form, Length
+from factrl.papers.forms import Form, Length
+
 from ..rewards import Reward
 from .options import HONESTY, Honest, honest_pay, in_words, option_of
 from .order import STRICT, Cell, Finding, compare, ladder, scale_of

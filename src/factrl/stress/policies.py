@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from factrl.papers.forms import Form
 from factrl.runs.rows import read_rows
 
 from ..errors import ConfigError, nearest
-from ..forms import Form
 from .forms import Layout, Written
 from .prompts import Prompt, a, general, prompts
 

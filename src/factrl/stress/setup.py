@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.papers.forms import Form, Length, form_of, length_of
 from factrl.runs.journal import Journal
 
 from ..errors import ConfigError
-from ..forms import Form, Length, form_of, length_of
 from ..papers import declared, load_reward, split_spec
 from ..rewards import Reward
 from ..types import Completion

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from factrl.bench.shortqa import Extract
-from factrl.forms import Form, form_of
 from factrl.papers import load_reward, paper_names, split_spec
+from factrl.papers.forms import Form, form_of
 
 _EXTRACTS: Mapping[Form, Extract] = {"tags": "answer", "boxed": "boxed", "text": "text"}
 

@@ -15,8 +15,8 @@ from pydantic import Field, field_validator, model_validator
 
 from factrl.bench.shortqa import Extract
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
-from factrl.forms import Form
 from factrl.papers import load_reward, settings_of, split_spec
+from factrl.papers.forms import Form
 from factrl.runs.config import dump_toml, load_settings, peek
 from factrl.runs.data import template_names
 from factrl.runs.settings import LOCAL, AskSettings, Positive, RunSettings, Section

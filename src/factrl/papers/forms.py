@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .papers import declared
-from .rewards import Reward
+from factrl.papers import declared
+from factrl.rewards import Reward
 
 Form = Literal["tags", "boxed", "text"]
 Length = Literal["short", "long"]
