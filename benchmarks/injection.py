@@ -31,8 +31,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.bench.metrics import wilson
 from factrl.errors import Unscored
+from factrl.evals.metrics import wilson
 from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken

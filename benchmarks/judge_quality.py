@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from verifier import FILES, Item, fitted, fold, load, sample, score
 
-from factrl.bench.judge_quality import JudgeQuality, measure
-from factrl.bench.labelled import Judged
-from factrl.bench.metrics import summed
+from factrl.evals.judge_quality import JudgeQuality, measure
+from factrl.evals.labelled import Judged
+from factrl.evals.metrics import summed
 from factrl.verifier.judges import LocalJudge, WeakJudge
 
 KEPT = 3  # one of so many unsupported claims stays in the second trial

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from factrl.bench import loading
-from factrl.bench.benchmark import Benchmark
-from factrl.bench.catalogue import BENCHMARKS, GROUPS, find
-from factrl.bench.choice import by_likelihood
-from factrl.bench.loading import load_questions, reply_to
-from factrl.bench.outcomes import Tools, score_text
-from factrl.bench.reasoning import Mathematician
 from factrl.errors import ConfigError, DataError
+from factrl.evals import loading
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
+from factrl.evals.choice import by_likelihood
+from factrl.evals.loading import load_questions, reply_to
+from factrl.evals.outcomes import Tools, score_text
+from factrl.evals.reasoning import Mathematician
 from factrl.rewards.grading import Grader
 from factrl.runs.data import render_prompt
 from factrl.types import Example

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from factrl.bench.asking import ask, weigh
-from factrl.bench.catalogue import BENCHMARKS
-from factrl.bench.certainty import confidence_bins, confidence_numbers
-from factrl.bench.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
-from factrl.bench.eval_page import write_eval_page
-from factrl.bench.longform import LongRow
-from factrl.bench.metrics import Interval
-from factrl.bench.model import NamedModel
-from factrl.bench.numbers import Number, majority, numbers_of
-from factrl.bench.outcomes import Tools, grade_texts, score_text
-from factrl.bench.paired import Paired, compare_outputs
-from factrl.bench.prompts import continued, stated_confidence
-from factrl.bench.reasoning import Mathematician
-from factrl.bench.results import Output
-from factrl.bench.samples import Sample, read_samples, write_samples
-from factrl.bench.stored import known_questions, stored_texts
 from factrl.cli import report
+from factrl.evals.asking import ask, weigh
+from factrl.evals.catalogue import BENCHMARKS
+from factrl.evals.certainty import confidence_bins, confidence_numbers
+from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
+from factrl.evals.eval_page import write_eval_page
+from factrl.evals.longform import LongRow
+from factrl.evals.metrics import Interval
+from factrl.evals.model import NamedModel
+from factrl.evals.numbers import Number, majority, numbers_of
+from factrl.evals.outcomes import Tools, grade_texts, score_text
+from factrl.evals.paired import Paired, compare_outputs
+from factrl.evals.prompts import continued, stated_confidence
+from factrl.evals.reasoning import Mathematician
+from factrl.evals.results import Output
+from factrl.evals.samples import Sample, read_samples, write_samples
+from factrl.evals.stored import known_questions, stored_texts
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.journal import Journal
@@ -167,7 +167,7 @@ class Judging:
 def checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, judging: Judging, texts: Any, chat: bool = True
 ) -> list[Sample]:
-    monkeypatch.setattr("factrl.bench.claims.score_batch", judging)
+    monkeypatch.setattr("factrl.evals.claims.score_batch", judging)
     verifier: Any = None  # it is not reached
     checker = ClaimChecker(verifier, "j")
     examples = [Example("Ann", id=name) for name in dict.fromkeys(name for name, _ in texts)]
@@ -328,7 +328,7 @@ def test_a_page_where_nothing_was_graded(tmp_path: Path) -> None:
 
 def test_a_method_around_the_policy_has_no_likelihoods(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("factrl.bench.model.open_writer", lambda told: opened.append(told.sampling.method))
+    monkeypatch.setattr("factrl.evals.model.open_writer", lambda told: opened.append(told.sampling.method))
     told = load_settings(AskSettings, None, ["data.train=-", "model.name=m", "sampling.method=cove"])
     model = NamedModel()
     model.writer(told)

@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from factrl.bench.asking import BLOCK
-from factrl.bench.benchmark import Benchmark
-from factrl.bench.catalogue import BENCHMARKS
-from factrl.bench.claims import ClaimChecker
-from factrl.bench.eval_page import write_eval_page
-from factrl.bench.judge_quality import JudgeQuality
-from factrl.bench.longform import LongRow
-from factrl.bench.outcomes import Tools
-from factrl.bench.paired import compare_outputs
-from factrl.bench.paired_page import write_paired_page
-from factrl.bench.reasoning import Mathematician
-from factrl.bench.results import Output, read_output, write_output
-from factrl.bench.stored import known_questions, stored_texts
-from factrl.bench.suite import How, Result, evaluate
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
+from factrl.evals.asking import BLOCK
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import BENCHMARKS
+from factrl.evals.claims import ClaimChecker
+from factrl.evals.eval_page import write_eval_page
+from factrl.evals.judge_quality import JudgeQuality
+from factrl.evals.longform import LongRow
+from factrl.evals.outcomes import Tools
+from factrl.evals.paired import compare_outputs
+from factrl.evals.paired_page import write_paired_page
+from factrl.evals.reasoning import Mathematician
+from factrl.evals.results import Output, read_output, write_output
+from factrl.evals.stored import known_questions, stored_texts
+from factrl.evals.suite import How, Result, evaluate
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
@@ -323,7 +323,7 @@ def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(examples))
         return [LongRow(one.id, supported=8, refuted=2, judge="j") for one in examples]
 
-    monkeypatch.setattr("factrl.bench.claims.score_batch", score)
+    monkeypatch.setattr("factrl.evals.claims.score_batch", score)
     checker = ClaimChecker(Counting(), "counting")
     model = Scripted(lambda example, n: "A life.")
     found = run(model, tmp_path, "factscore", checker=checker)
@@ -560,7 +560,7 @@ def test_what_lm_eval_cannot_score(verbs: Any, tmp_path: Path) -> None:
 
 def test_nothing_here_loads_torch() -> None:
     code = (
-        "import sys, factrl.bench.suite, factrl.bench.paired_page, factrl.cli.evaluate_benchmarks; "
+        "import sys, factrl.evals.suite, factrl.evals.paired_page, factrl.cli.evaluate_benchmarks; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

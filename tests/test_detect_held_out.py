@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import factrl as fx
-from factrl.bench.shortqa import Row
 from factrl.detect import HeldOut, Watch
+from factrl.evals.shortqa import Row
 from factrl.rewards.grading import Grader
 from factrl.types import Grade
 from factrl.verifier.search import Given

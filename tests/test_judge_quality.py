@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factrl.bench.judge_quality import LEAST, JudgeQuality, judge_quality, measure
-from factrl.bench.labelled import Judged, Labelled, ask_judge, labelled
-from factrl.bench.metrics import wilson
 from factrl.errors import DataError
+from factrl.evals.judge_quality import LEAST, JudgeQuality, judge_quality, measure
+from factrl.evals.labelled import Judged, Labelled, ask_judge, labelled
+from factrl.evals.metrics import wilson
 from factrl.types import Claim, Passage, Verdict
 
 EXACT = pytest.approx

@@ -12,17 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.bench.claim_metrics import ClaimMetrics, Counts, median_k
-from factrl.bench.judge_quality import JudgeQuality
-from factrl.bench.longform import (
-    LongForm,
-    LongRow,
-    compare_long,
-    row_of,
-    score_batch,
-    summarise_long,
-)
 from factrl.errors import ConfigError, DataError, Unscored
+from factrl.evals.claim_metrics import ClaimMetrics, Counts, median_k
+from factrl.evals.judge_quality import JudgeQuality
+from factrl.evals.longform import LongForm, LongRow, compare_long, row_of, score_batch, summarise_long
 from factrl.types import Claim, Example, Finding, Verdict
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.judges import WeakJudge

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from factrl.bench.metrics import short_form
+from factrl.evals.metrics import short_form
 from factrl.rewards import SUM
 from factrl.text import think_answer
 from factrl.train.metrics import reward_metrics

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.bench.metrics import (
+from factrl.evals.metrics import (
     Interval,
     Weights,
     bootstrap,

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.bench.metrics import Interval
-from factrl.charts import path_chart, steps_chart, whisker
 from factrl.errors import MissingExtra
-from factrl.plots import Point, frame_of, hallucination_vs_abstention, path_labels, spread, write_csv
+from factrl.evals.charts import path_chart, steps_chart, whisker
+from factrl.evals.metrics import Interval
+from factrl.evals.plots import Point, frame_of, hallucination_vs_abstention, path_labels, spread, write_csv
 
 TERNARY = [
     *(Point(0, 0.42, 0.116, 0.464), Point(20, 0.384, 0.188, 0.428), Point(40, 0.261, 0.493, 0.246)),

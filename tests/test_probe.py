@@ -18,11 +18,11 @@ import pytest
 
 from factrl.cli import probe as verb
 from factrl.errors import ConfigError, TooManyMasked, Unscored
+from factrl.evals.probe import Probed, ProbeSample, job, probe, summary, write_probed
 from factrl.llm.stopping import Stopping, wrong_enough
 from factrl.llm.writers import Written, seed_of
 from factrl.majority import majority_curve
 from factrl.papers import load_reward
-from factrl.probe import Probed, ProbeSample, job, probe, summary, write_probed
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.types import Completion, Example, Grade, Label
@@ -288,7 +288,7 @@ def test_a_finished_probe_asks_again_only_what_has_no_label(run: Run) -> None:
 
 
 def test_an_outage_is_noticed_over_parts_of_few_questions(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factrl.probe.AT_ONCE", 64)
+    monkeypatch.setattr("factrl.evals.probe.AT_ONCE", 64)
     asked, full = questions(40), Stopping(64, first_correct=False)  # a part is one question
     truth = rates(asked)
 
@@ -357,7 +357,7 @@ def test_asking_again_that_was_killed_goes_on(run: Run) -> None:
 def test_a_probe_that_was_stopped_goes_on_and_finds_the_same(
     run: Run, stop_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("factrl.probe.AT_ONCE", 128)
+    monkeypatch.setattr("factrl.evals.probe.AT_ONCE", 128)
     asked = questions(60)
     truth = rates(asked)
     whole = World(truth, odd=0.02)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from factrl.bench.metrics import Interval, Weights
-from factrl.changes import MetricRow, metric_rows
-from factrl.plots import Point
-from factrl.report import Answer, SideBySide, write_training_report
+from factrl.evals.changes import MetricRow, metric_rows
+from factrl.evals.metrics import Interval, Weights
+from factrl.evals.plots import Point
+from factrl.evals.report import Answer, SideBySide, write_training_report
 from factrl.types import Grade
 
 C, A, W = (Grade(label, "", "exact") for label in ("correct", "abstained", "incorrect"))

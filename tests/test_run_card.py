@@ -12,8 +12,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from factrl import __version__
-from factrl.bench.metrics import wilson
 from factrl.detect.alarms import FILE as ALARMS
+from factrl.evals.metrics import wilson
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from factrl.bench.results import RESULTS, SAMPLES, read_output
 from factrl.cli.evaluate_benchmarks import _quality
 from factrl.errors import DataError, SetupError
+from factrl.evals.results import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
 from factrl.llm.models.hub import hub_name
 from factrl.llm.store import Store

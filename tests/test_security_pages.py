@@ -15,14 +15,14 @@ import tomli_w
 from test_cli_lab import outcome as lab_outcome
 from test_verify_html import failed, hostile
 
-from factrl.bench.eval_page import write_eval_page
-from factrl.bench.paired import compare_outputs
-from factrl.bench.paired_page import write_paired_page
-from factrl.bench.results import RESULTS, SAMPLES, read_output
+from factrl.evals.eval_page import write_eval_page
+from factrl.evals.paired import compare_outputs
+from factrl.evals.paired_page import write_paired_page
+from factrl.evals.report import write_training_report
+from factrl.evals.results import RESULTS, SAMPLES, read_output
 from factrl.lab.page import write_page as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.papers import load_reward
-from factrl.report import write_training_report
 from factrl.run_page import write_run_page
 from factrl.runs.folder import Rollout, Run
 from factrl.stress import oracle_setup

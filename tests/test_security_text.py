@@ -21,12 +21,12 @@ from test_text import INVISIBLE, MALFORMED
 
 import factrl
 from factrl import Example, Grader, load_reward
-from factrl.bench.choice import chosen
-from factrl.bench.lm_eval import as_yaml
-from factrl.bench.reasoning import final_result
 from factrl.cli import main
 from factrl.cove import read_questions
 from factrl.errors import Unscored
+from factrl.evals.choice import chosen
+from factrl.evals.lm_eval import as_yaml
+from factrl.evals.reasoning import final_result
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import excerpt as body_line
 from factrl.llm.quoting import broken, forges, quoted_message
@@ -344,7 +344,7 @@ def test_what_stands_inside_a_sentence_is_read_in_linear_time(name: str) -> None
 
 # Repetitions of repetitions, by name, and why they are harmless.
 ALLOWED = {
-    "factrl.bench.reasoning._AROUND": "reads at most 400 characters",
+    "factrl.evals.reasoning._AROUND": "reads at most 400 characters",
     "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
     "factrl.cli.evaluate._SETTING": "reads the command line",
     "factrl.cli.train._SETTING": "reads the command line",
@@ -470,7 +470,7 @@ def test_no_text_of_others_steers_the_terminal(
 
 @pytest.mark.security("S43")
 def test_no_table_that_is_written_holds_a_formula(tmp_path: Path) -> None:
-    from factrl.plots import Point, write_csv
+    from factrl.evals.plots import Point, write_csv
     from factrl.tuning.reliability import Bin, Reliability
     from factrl.tuning.reliability_plot import write_bins
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from factrl.bench.metrics import Weights
-from factrl.bench.shortqa import Evaluation, evaluate_file, grade_completions
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
+from factrl.evals.metrics import Weights
+from factrl.evals.shortqa import Evaluation, evaluate_file, grade_completions
 from factrl.types import Completion, Example, Grade
 
 Write = Callable[..., Path]

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from factrl.bench.results import Output, read_output
-from factrl.bench.samples import Sample, write_samples
-from factrl.bench.winrate import (
+from factrl.cli import main
+from factrl.errors import ConfigError, LLMError, Unscored
+from factrl.evals.results import Output, read_output
+from factrl.evals.samples import Sample, write_samples
+from factrl.evals.winrate import (
     Duel,
     WinRate,
     duel,
@@ -21,8 +23,6 @@ from factrl.bench.winrate import (
     win_rate,
     written_in_both,
 )
-from factrl.cli import main
-from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM
 from factrl.types import Example
 

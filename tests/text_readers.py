@@ -16,11 +16,11 @@ from typing import Any
 
 import factrl
 from factrl import Example, Grader, Verifier, text
-from factrl.bench import choice, outcomes, prompts, readers, reasoning, shortqa
 from factrl.card_head import shown
 from factrl.cove import read_questions
 from factrl.detect import reading
 from factrl.errors import Unscored
+from factrl.evals import choice, outcomes, prompts, readers, reasoning, shortqa
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import contamination, importance, sampling

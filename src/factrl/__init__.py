@@ -14,14 +14,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from factrl.evals.metrics import compare, short_form
+    from factrl.evals.shortqa import evaluate_file, grade_completions
     from factrl.rewards.grading import Grader, reasoning_judge
     from factrl.rewards.remote import remote
     from factrl.rewards.resources import supply
     from factrl.runs.data import load_examples
     from factrl.verifier.search import Given, Index, WebSearch
 
-    from .bench.metrics import compare, short_form
-    from .bench.shortqa import evaluate_file, grade_completions
     from .bridges.trl import to_trl
     from .errors import FactrlError, LLMError, SetupError, Unscored
     from .llm import LLM, FakeLLM, connect
@@ -54,10 +54,10 @@ _HOME = {
     "Verdict": "types",
     "Verifier": "verifier",
     "WebSearch": "verifier.search",
-    "compare": "bench.metrics",
+    "compare": "evals.metrics",
     "connect": "llm",
-    "evaluate_file": "bench.shortqa",
-    "grade_completions": "bench.shortqa",
+    "evaluate_file": "evals.shortqa",
+    "grade_completions": "evals.shortqa",
     "load_examples": "runs.data",
     "load_reward": "papers",
     "open_verifier": "verifier.presets",
@@ -65,7 +65,7 @@ _HOME = {
     "reasoning_judge": "rewards.grading",
     "remote": "rewards.remote",
     "reward": "rewards",
-    "short_form": "bench.metrics",
+    "short_form": "evals.metrics",
     "supply": "rewards.resources",
     "to_trl": "bridges.trl",
     "verify": "verifier.presets",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from factrl.probe import Probed, ProbeSample
+from factrl.evals.probe import Probed, ProbeSample
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.types import Label
 

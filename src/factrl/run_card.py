@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.metrics import Interval, short_form
 from factrl.llm.spending import Spent, read_account
 from factrl.llm.usage import Price
 from factrl.runs.folder import count_states, read_metrics
@@ -20,7 +21,6 @@ from factrl.runs.settings import LOCAL, RunSettings
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markdown
 
-from .bench.metrics import Interval, short_form
 from .card_head import card_head, shown, shown_spec, table
 from .detect.alarms import read_alarms
 from .papers import load_reward, split_spec

@@ -12,13 +12,13 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from factrl.evals.charts import series_chart
+from factrl.evals.report import curves_section, facts_list, html_page
 from factrl.runs.config import flat
 from factrl.runs.folder import count_states
 from factrl.text.escape import markup
 
-from .charts import series_chart
 from .errors import ConfigError
-from .report import curves_section, facts_list, html_page
 from .run_page import (
     CHARTS,
     LoggedRun,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from factrl.bench.model import NamedModel
 from factrl.errors import ConfigError, ModelError
+from factrl.evals.model import NamedModel
 from factrl.llm.writers import open_writer, seed_of
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings

@@ -14,20 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from factrl.rewards.grading import Form, graded_by
-from factrl.rewards.resources import Supplier
-from factrl.runs.data import load_examples
-from factrl.runs.journal import Journal
-from factrl.runs.progress import Progress
-from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
-from factrl.runs.whole_file import write_whole
-
-from .. import __version__
-from ..bench.asking import ask
-from ..bench.catalogue import BENCHMARKS, GROUPS, find
-from ..bench.kept import KeptGrader, Unasked
-from ..bench.metrics import TRUTHRL, Weights
-from ..bench.shortqa import (
+from factrl.evals.asking import ask
+from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
+from factrl.evals.kept import KeptGrader, Unasked
+from factrl.evals.metrics import TRUTHRL, Weights
+from factrl.evals.shortqa import (
     Evaluation,
     Extract,
     GradeAnswer,
@@ -37,6 +28,15 @@ from ..bench.shortqa import (
     load_completions,
     summarise,
 )
+from factrl.rewards.grading import Form, graded_by
+from factrl.rewards.resources import Supplier
+from factrl.runs.data import load_examples
+from factrl.runs.journal import Journal
+from factrl.runs.progress import Progress
+from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
+from factrl.runs.whole_file import write_whole
+
+from .. import __version__
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
 from ..plan import open_judge

@@ -9,6 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.claims import ClaimChecker
+from factrl.evals.eval_page import write_eval_page
+from factrl.evals.judge_quality import JudgeQuality
+from factrl.evals.lm_eval import export_tasks
+from factrl.evals.model import NamedModel
+from factrl.evals.outcomes import Tools
+from factrl.evals.reasoning import Mathematician
+from factrl.evals.results import output_table, write_output
+from factrl.evals.shortqa import Extract
+from factrl.evals.stored import known_questions, stored_texts
+from factrl.evals.suite import How, Result, evaluate
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.resources import Supplier
@@ -16,18 +28,6 @@ from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
 
 from .. import __version__
-from ..bench.benchmark import Benchmark
-from ..bench.claims import ClaimChecker
-from ..bench.eval_page import write_eval_page
-from ..bench.judge_quality import JudgeQuality
-from ..bench.lm_eval import export_tasks
-from ..bench.model import NamedModel
-from ..bench.outcomes import Tools
-from ..bench.reasoning import Mathematician
-from ..bench.results import output_table, write_output
-from ..bench.shortqa import Extract
-from ..bench.stored import known_questions, stored_texts
-from ..bench.suite import How, Result, evaluate
 from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from ..llm import LLM, preflight
 from ..papers import settings_of

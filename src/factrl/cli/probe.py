@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.evals.probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
+from factrl.evals.shortqa import Extract, check_gradable
 from factrl.llm.writers import Writer, open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
@@ -19,12 +21,10 @@ from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
 
 from .. import __version__
-from ..bench.shortqa import Extract, check_gradable
 from ..errors import ConfigError, TooManyMasked
 from ..llm import LLM, preflight
 from ..majority import Majority, majority_curve
 from ..plan import open_judge
-from ..probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
 from ..tuning.extraction import extract_of
 from .options import (
     Verbs,

@@ -8,6 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.evals.metrics import Interval
+from factrl.evals.paired import Paired, compare_outputs
+from factrl.evals.paired_page import side_names, write_paired_page
+from factrl.evals.results import PAGE as EVALUATION_PAGE
+from factrl.evals.results import Output, is_output, read_output
+from factrl.evals.winrate import WinRate, llm_preference, preferred, written_in_both
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
 from factrl.llm.writers import digest_of
@@ -16,12 +22,6 @@ from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
 
-from ..bench.metrics import Interval
-from ..bench.paired import Paired, compare_outputs
-from ..bench.paired_page import side_names, write_paired_page
-from ..bench.results import PAGE as EVALUATION_PAGE
-from ..bench.results import Output, is_output, read_output
-from ..bench.winrate import WinRate, llm_preference, preferred, written_in_both
 from ..errors import ConfigError
 from ..llm import preflight
 from ..plan import open_judge

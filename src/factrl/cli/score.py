@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
+from factrl.evals.shortqa import load_completions
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
 
-from ..bench.shortqa import load_completions
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
 from ..plan import bare_reward, check_usable, run_settings, supplied_reward

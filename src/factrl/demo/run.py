@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.metrics import known_mask
+from factrl.evals.plots import Point
+from factrl.evals.shortqa import Row, grade_completions
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml
@@ -23,10 +26,7 @@ from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
 
-from ..bench.metrics import known_mask
-from ..bench.shortqa import Row, grade_completions
 from ..papers import load_reward
-from ..plots import Point
 from ..rewards import Reward
 from ..train.answering import answer, evaluator, greedy, rates
 from ..train.embedded import embedded_policy, is_embedded

@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from factrl.evals.changes import MetricRow, metric_rows
+from factrl.evals.metrics import Interval
+from factrl.evals.plots import hallucination_vs_abstention
+from factrl.evals.report import Answer, SideBySide, write_training_report
 from factrl.runs.progress import clock
 from factrl.text.escape import one_line
 
-from ..bench.metrics import Interval
-from ..changes import MetricRow, metric_rows
-from ..plots import hallucination_vs_abstention
-from ..report import Answer, SideBySide, write_training_report
 from .run import Arm, Outcome, run_demo
 from .settings import demo_settings
 

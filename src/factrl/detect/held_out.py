@@ -16,11 +16,11 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
 from factrl.rewards.grading import Grader
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import one_line
 
-from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
 from ..errors import RewardBug
 from ..rewards import Reward
 from ..types import Completion, Example, Grade, Result

@@ -1,4 +1,4 @@
-"""A lab run as one HTML file, in the style of `factrl.report`.
+"""A lab run as one HTML file, in the style of `factrl.evals.report`.
 
 The file needs no network and runs no script: its policy allows nothing but its own styles and the picture
 that it carries, and every text in it is escaped by `factrl.text.escape`.
@@ -70,7 +70,7 @@ def write_page(
         f"<section><h2>What to know</h2>{_list(table.notes)}</section>" if table.notes else "",
         _made(made),
     ]
-    style = files("factrl").joinpath("report.css").read_text(encoding="utf-8") + _STYLE
+    style = files("factrl.evals").joinpath("report.css").read_text(encoding="utf-8") + _STYLE
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

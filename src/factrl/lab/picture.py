@@ -1,7 +1,7 @@
 """`lab.png`: where each arm goes, one line per arm, and one metric of all arms over the steps.
 
-In the style of `factrl.plots`.  Lines are means over the seeds, faint spots are the ends of single seeds.
-Methods without a reward have no way to show: they are spots alone.
+In the style of `factrl.evals.plots`.  Lines are means over the seeds, faint spots are the ends of single
+seeds. Methods without a reward have no way to show: they are spots alone.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factrl.text.escape import cell, one_line
-
-from ..errors import MissingExtra
-from ..plots import (
+from factrl.evals.plots import (
     FAINT,
     INK,
     arm_style,
@@ -29,6 +26,9 @@ from ..plots import (
     style_axes,
     write_label,
 )
+from factrl.text.escape import cell, one_line
+
+from ..errors import MissingExtra
 from .outcome import ArmRuns, Outcome
 from .tables import METHODS, Column
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.report import facts_list, html_page
 from factrl.text.escape import markup, one_line
 
-from ..report import facts_list, html_page
 from .attacks import Attack
 from .options import HONESTY, in_words
 from .order import Finding

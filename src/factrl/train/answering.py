@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from factrl.evals.metrics import short_form
+from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
 from factrl.runs.settings import RunSettings
 
 from .. import papers
-from ..bench.metrics import short_form
-from ..bench.shortqa import Extract, GradeAnswer, Row, grade_completions
 from ..detect import HeldOut
 from ..rewards import Reward
 from ..tuning.extraction import extract_of

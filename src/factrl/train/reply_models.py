@@ -22,6 +22,7 @@ from datasets import Dataset
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from factrl.evals.metrics import Interval, bootstrap, ratio
 from factrl.llm import models
 from factrl.llm.background import wait_for
 from factrl.rewards.checklist import Checklist, Item
@@ -31,7 +32,6 @@ from factrl.runs.settings import ModelSettings, TrainSettings
 from factrl.verifier.claims import LLMClaims
 from factrl.verifier.claims.marks import normalised
 
-from ..bench.metrics import Interval, bootstrap, ratio
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..llm import Message, Reply
 from ..tuning.claim_rows import digest_of_rows, drawn, split_by_group

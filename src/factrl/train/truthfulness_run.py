@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.metrics import Interval
 from factrl.llm import models
 from factrl.llm.writers import digest_of
 from factrl.rewards.tuned_truthfulness import CARD
 from factrl.runs.journal import Journal
 
-from ..bench.metrics import Interval
 from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
 from ..tuning.claim_settings import ClaimSettings
 from ..tuning.reliability import METRICS, Bin, Reliability, fit_temperature, reliability, sigmoid

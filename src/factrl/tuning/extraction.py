@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from factrl.bench.shortqa import Extract
+from factrl.evals.shortqa import Extract
 from factrl.papers import load_reward, paper_names, split_spec
 from factrl.papers.forms import Form, form_of
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..bench.metrics import ShortForm, compare, short_form
+from factrl.evals.metrics import ShortForm, compare, short_form
+
 from ..types import Example, Grade
 from .pairs import Sample
 

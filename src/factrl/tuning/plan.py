@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.shortqa import check_gradable
 from factrl.rewards.resources import Supplier, check_unjudged
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.rows import read_rows
 
-from ..bench.shortqa import check_gradable
 from ..errors import ConfigError, DataError
 from ..llm import LLM
 from ..papers import load_reward

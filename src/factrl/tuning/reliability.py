@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from factrl.bench.metrics import Interval
+from factrl.evals.metrics import Interval
 
 BINS = 10
 RESAMPLES = 1_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import MissingExtra
-from factrl.plots import FAINT, INK, arm_style, style_axes, write_label
+from factrl.evals.plots import FAINT, INK, arm_style, style_axes, write_label
 from factrl.text.escape import cell, one_line
 from factrl.tuning.reliability import Reliability
 

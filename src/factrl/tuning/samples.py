@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from factrl.evals.shortqa import grade_completions
 from factrl.llm.writers import Writer, digest_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 
-from ..bench.shortqa import grade_completions
 from ..errors import TooManyMasked, Unscored
 from ..text import Slice, tag
 from ..types import Completion, Example

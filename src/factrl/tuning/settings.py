@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from factrl.bench.shortqa import Extract
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
+from factrl.evals.shortqa import Extract
 from factrl.papers import load_reward, settings_of, split_spec
 from factrl.papers.forms import Form
 from factrl.runs.config import dump_toml, load_settings, peek

@@ -62,7 +62,7 @@ def pages(reports: Sequence[Report], *, recall_at: int | None = None) -> str:
 
 
 def _document(title: str, body: Sequence[str]) -> str:
-    sheets = (files("factrl").joinpath("report.css"), files("factrl.verifier").joinpath("html.css"))
+    sheets = (files("factrl.evals").joinpath("report.css"), files("factrl.verifier").joinpath("html.css"))
     style = "\n" + "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

@@ -1,7 +1,7 @@
 """An evaluation as one HTML page: every number with its interval, what was not graded, and answers to read.
 
 It runs no script and needs no network, and every text in it, whoever wrote it, is escaped
-(`factrl.report`).
+(`factrl.evals.report`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.bench.certainty import Bin
-from factrl.bench.numbers import Number
-from factrl.bench.results import PAGE, Output
-from factrl.bench.samples import Sample
-from factrl.changes import BADGES, as_points, fill
 from factrl.errors import ConfigError
-from factrl.report import facts_list, html_page
+from factrl.evals.certainty import Bin
+from factrl.evals.changes import BADGES, as_points, fill
+from factrl.evals.numbers import Number
+from factrl.evals.report import facts_list, html_page
+from factrl.evals.results import PAGE, Output
+from factrl.evals.samples import Sample
 from factrl.text.escape import attribute, markup
 from factrl.types import Label
 

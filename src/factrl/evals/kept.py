@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NoReturn
 
-from factrl.bench.shortqa import GradeAnswer
 from factrl.errors import LLMError
+from factrl.evals.shortqa import GradeAnswer
 from factrl.llm import LLM
 from factrl.llm.writers import digest_of
 from factrl.runs.journal import Journal

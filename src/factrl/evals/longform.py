@@ -2,7 +2,7 @@
 
 `score_batch` asks a verifier about some responses and returns a row of counts for each; rows are plain enough
 for a journal, so a long evaluation can go on where it was stopped.  `summarise_long` turns rows into numbers,
-which are defined in `factrl.bench.claim_metrics` together with what differs from the published packages.
+which are defined in `factrl.evals.claim_metrics` together with what differs from the published packages.
 
 What our side could not check is masked, counted by cause and shown: a response whose claims could not be
 had, and one with so many missing verdicts that a share of it, such as its F1@K, is
@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from factrl.bench.claim_metrics import ClaimMetrics, Counts, Ks, resolve_ks
-from factrl.bench.judge_quality import Corrected, JudgeQuality
-from factrl.bench.metrics import Comparison, Interval
 from factrl.errors import DataError
+from factrl.evals.claim_metrics import ClaimMetrics, Counts, Ks, resolve_ks
+from factrl.evals.judge_quality import Corrected, JudgeQuality
+from factrl.evals.metrics import Comparison, Interval
 from factrl.types import Example, Passage
 from factrl.verifier.report import Report
 
@@ -100,7 +100,7 @@ class LongForm:
     """The rows of an evaluation with their numbers.
 
     Attributes:
-        metrics: name -> interval; None where it is undefined.  Names: `factrl.bench.claim_metrics`.
+        metrics: name -> interval; None where it is undefined.  Names: `factrl.evals.claim_metrics`.
         bounds: the metrics of all responses whose claims are known, with every missing verdict taken for
             unsupported and for supported.
         n: responses that are in the metrics.
@@ -189,7 +189,7 @@ def summarise_long(
 
     Args:
         ks: facts that a good answer is expected to give; `median` is that of these rows' claims, as in
-            VeriScore (of several systems: `factrl.bench.claim_metrics.median_k` of all their counts).
+            VeriScore (of several systems: `factrl.evals.claim_metrics.median_k` of all their counts).
         gamma: claims below which FActScore is lowered.
         quality: of the judge, measured on labelled claims; adds `corrected`.
         seed: fixes the resamples.

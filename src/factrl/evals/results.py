@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factrl.bench.numbers import Number
-from factrl.bench.samples import Sample, read_samples, write_samples
 from factrl.errors import ConfigError, DataError
+from factrl.evals.numbers import Number
+from factrl.evals.samples import Sample, read_samples, write_samples
 from factrl.text.escape import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from factrl.bench.suite import Result
+    from factrl.evals.suite import Result
 
 RESULTS, SAMPLES, PAGE = "results.json", "samples.jsonl", "report.html"
 

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from factrl.bench.benchmark import Benchmark
-from factrl.bench.choice import by_letter, by_likelihood
-from factrl.bench.prompts import final_part, stated_confidence
-from factrl.bench.reasoning import Mathematician
-from factrl.bench.samples import Sample
-from factrl.bench.shortqa import Extract, GradeAnswer, find_answer
 from factrl.errors import Unscored
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.choice import by_letter, by_likelihood
+from factrl.evals.prompts import final_part, stated_confidence
+from factrl.evals.reasoning import Mathematician
+from factrl.evals.samples import Sample
+from factrl.evals.shortqa import Extract, GradeAnswer, find_answer
 from factrl.llm.writers import Written, digest_of
 from factrl.runs.journal import Journal
 from factrl.text.abstention import abstains, says_invalid_question

@@ -33,8 +33,8 @@ from typing import Literal
 
 import numpy as np
 
-from factrl.bench.metrics import Floats, Interval, ratio, resampled_means, summed, wilson
 from factrl.errors import ConfigError
+from factrl.evals.metrics import Floats, Interval, ratio, resampled_means, summed, wilson
 from factrl.verifier.report import WIDTH
 
 Ks = Sequence[int | Literal["median"]]
@@ -191,7 +191,7 @@ class ClaimMetrics:
         """Supported among the claims that a judge was asked about: numerators and denominators `(N, 2)`.
 
         A row for each prompt; these are linear in the verdicts, so a judge's errors can be taken out of them
-        (`factrl.bench.judge_quality`).
+        (`factrl.evals.judge_quality`).
         """
         asked = [replace(one, claims=one.claims - one.unasked, floored=False) for one in counts]
         _, sums = summed(keys, self.columns(asked))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from factrl.bench.choice import Scorer
+from factrl.evals.choice import Scorer
 from factrl.llm.writers import Writer, open_writer, writes_with_vllm
 from factrl.runs.settings import LOCAL, AskSettings
 

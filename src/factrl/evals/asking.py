@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from factrl.bench.choice import Scorer
 from factrl.errors import Unscored
+from factrl.evals.choice import Scorer
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.journal import Journal
 from factrl.types import Completion, Example

@@ -1,20 +1,20 @@
-"""Long answers of a benchmark, checked claim by claim (`factrl.bench.longform`) and resumable."""
+"""Long answers of a benchmark, checked claim by claim (`factrl.evals.longform`) and resumable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from factrl.bench.asking import Texts
-from factrl.bench.benchmark import Benchmark
-from factrl.bench.claim_metrics import ClaimMetrics
-from factrl.bench.judge_quality import JudgeQuality
-from factrl.bench.longform import ChecksTexts, LongRow, score_batch, summarise_long
-from factrl.bench.numbers import Better, Number, Numbers
-from factrl.bench.outcomes import OF, grade_digest, sample_of
-from factrl.bench.prompts import final_part
-from factrl.bench.samples import Sample
 from factrl.errors import Unscored
+from factrl.evals.asking import Texts
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.claim_metrics import ClaimMetrics
+from factrl.evals.judge_quality import JudgeQuality
+from factrl.evals.longform import ChecksTexts, LongRow, score_batch, summarise_long
+from factrl.evals.numbers import Better, Number, Numbers
+from factrl.evals.outcomes import OF, grade_digest, sample_of
+from factrl.evals.prompts import final_part
+from factrl.evals.samples import Sample
 from factrl.llm.writers import Written
 from factrl.runs.journal import Journal
 from factrl.types import Example

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.bench.benchmark import Benchmark
-from factrl.bench.loading import local_path
 from factrl.errors import ConfigError
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.loading import local_path
 
 _VERSION = "1.0"
 _NUMBER = r"(-?[0-9][0-9,]*(?:\.[0-9]+)?)"

@@ -1,6 +1,6 @@
 """How a run changed its metrics: the rows of the report, their overview and their table.
 
-Everything here is HTML for `factrl.report`, whose style sheet it relies on.
+Everything here is HTML for `factrl.evals.report`, whose style sheet it relies on.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from factrl import charts
-from factrl.bench.metrics import TRUTHRL, Interval, Weights, compare, short_form
+from factrl.evals import charts
+from factrl.evals.metrics import TRUTHRL, Interval, Weights, compare, short_form
 from factrl.text.escape import markup
 from factrl.types import Grade, Label
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from factrl.bench.metrics import Interval, bootstrap, wilson
-from factrl.bench.numbers import Number, Numbers
-from factrl.bench.samples import Sample, by_question
+from factrl.evals.metrics import Interval, bootstrap, wilson
+from factrl.evals.numbers import Number, Numbers
+from factrl.evals.samples import Sample, by_question
 
 BINS = 10
 

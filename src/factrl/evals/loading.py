@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from factrl.bench.benchmark import Benchmark, Source
-from factrl.bench.readers import with_meta
 from factrl.errors import ConfigError, DataError
+from factrl.evals.benchmark import Benchmark, Source
+from factrl.evals.readers import with_meta
 from factrl.runs.data import documents
 from factrl.runs.rows import read_rows
 from factrl.types import Example

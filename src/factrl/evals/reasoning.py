@@ -146,7 +146,7 @@ class Mathematician:
         self.close()
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "factrl.bench.formulas"]
+        command = [sys.executable, "-m", "factrl.evals.formulas"]
         pipe = subprocess.PIPE
         process = subprocess.Popen(  # noqa: S603  # nothing of the command is anybody's text
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from factrl.bench.metrics import Interval
-from factrl.plots import (
+from factrl.evals.metrics import Interval
+from factrl.evals.plots import (
     OUTCOMES,
     Curves,
     Point,

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from factrl.bench.claims import ROW, rows_of
-from factrl.bench.longform import compare_long
-from factrl.bench.metrics import Interval, Weights, outcome_statistics, paired_bootstrap
-from factrl.bench.numbers import shares, usual_question
-from factrl.bench.results import Output
-from factrl.bench.samples import Sample, by_question
 from factrl.errors import DataError
+from factrl.evals.claims import ROW, rows_of
+from factrl.evals.longform import compare_long
+from factrl.evals.metrics import Interval, Weights, outcome_statistics, paired_bootstrap
+from factrl.evals.numbers import shares, usual_question
+from factrl.evals.results import Output
+from factrl.evals.samples import Sample, by_question
 from factrl.types import Label
 
 # Changed answers in the order in which a reader wants to see them.

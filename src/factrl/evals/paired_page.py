@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from factrl import charts
-from factrl.bench.eval_page import STYLE, answer_box, main_number
-from factrl.bench.metrics import Interval
-from factrl.bench.numbers import Number
-from factrl.bench.paired import Paired
-from factrl.bench.results import Output
-from factrl.bench.samples import Sample
-from factrl.bench.winrate import WinRate
-from factrl.changes import BADGES
 from factrl.errors import ConfigError
-from factrl.report import facts_list, html_page
+from factrl.evals import charts
+from factrl.evals.changes import BADGES
+from factrl.evals.eval_page import STYLE, answer_box, main_number
+from factrl.evals.metrics import Interval
+from factrl.evals.numbers import Number
+from factrl.evals.paired import Paired
+from factrl.evals.report import facts_list, html_page
+from factrl.evals.results import Output
+from factrl.evals.samples import Sample
+from factrl.evals.winrate import WinRate
 from factrl.text.escape import markup
 
 _SHOWN = 12  # changed answers of a benchmark

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from factrl.bench.metrics import (
+from factrl.evals.metrics import (
     TRUTHRL,
     Floats,
     Interval,
@@ -23,7 +23,7 @@ from factrl.bench.metrics import (
     short_form,
     wilson,
 )
-from factrl.bench.samples import Sample, by_question
+from factrl.evals.samples import Sample, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 
 Better = Literal["higher", "lower", "neither"]

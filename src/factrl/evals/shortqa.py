@@ -15,9 +15,9 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from factrl.bench.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
-from factrl.bench.prompts import final_part
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
+from factrl.evals.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
+from factrl.evals.prompts import final_part
 from factrl.runs.data import ColumnName, load_examples
 from factrl.text import Slice, boxed, tag
 from factrl.text.escape import one_line

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from factrl.bench import prompts, readers
-from factrl.bench.benchmark import Benchmark, Source
-from factrl.bench.readers import columns
 from factrl.errors import ConfigError, nearest
+from factrl.evals import prompts, readers
+from factrl.evals.benchmark import Benchmark, Source
+from factrl.evals.readers import columns
 
 
 def _lm(question: str, answer: str, choices: str = "") -> dict[str, str]:

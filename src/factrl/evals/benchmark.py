@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from factrl.bench import prompts, readers
-from factrl.bench.readers import Reader
+from factrl.evals import prompts, readers
+from factrl.evals.readers import Reader
 
 Kind = Literal["short", "choice", "discrimination", "reasoning", "long"]
 

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from factrl import __version__
-from factrl.bench.asking import Texts, ask, weigh
-from factrl.bench.benchmark import Benchmark
-from factrl.bench.certainty import Bin, confidence_bins, confidence_numbers
-from factrl.bench.choice import Scorer
-from factrl.bench.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
-from factrl.bench.loading import Questions, load_questions
-from factrl.bench.metrics import TRUTHRL, Weights
-from factrl.bench.numbers import Numbers, numbers_of
-from factrl.bench.outcomes import Tools, grade_likelihoods, grade_texts
-from factrl.bench.prompts import LETTER, compose
-from factrl.bench.samples import Sample
 from factrl.errors import ConfigError
+from factrl.evals.asking import Texts, ask, weigh
+from factrl.evals.benchmark import Benchmark
+from factrl.evals.certainty import Bin, confidence_bins, confidence_numbers
+from factrl.evals.choice import Scorer
+from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
+from factrl.evals.loading import Questions, load_questions
+from factrl.evals.metrics import TRUTHRL, Weights
+from factrl.evals.numbers import Numbers, numbers_of
+from factrl.evals.outcomes import Tools, grade_likelihoods, grade_texts
+from factrl.evals.prompts import LETTER, compose
+from factrl.evals.samples import Sample
 from factrl.llm.writers import Writer, digest_of
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factrl.bench.labelled import Judged, Labelled, ask_judge
-from factrl.bench.metrics import RESAMPLES, Floats, Interval, bootstrap, resampled_means, summed, wilson
 from factrl.errors import DataError
+from factrl.evals.labelled import Judged, Labelled, ask_judge
+from factrl.evals.metrics import RESAMPLES, Floats, Interval, bootstrap, resampled_means, summed, wilson
 from factrl.verifier.judges import Judge
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from typing import Any
 
 from pydantic import Field
 
-from factrl.bench.metrics import wilson
-from factrl.bench.shortqa import Extract, GradeAnswer, grade_completions
-from factrl.bench.shortqa import Row as Graded
 from factrl.errors import ConfigError, Unscored
+from factrl.evals.metrics import wilson
+from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
+from factrl.evals.shortqa import Row as Graded
 from factrl.llm import LLM
 from factrl.llm.stopping import Outage, Stop, Stopping, is_ours
 from factrl.llm.writers import Writer, Written, digest_of
@@ -152,7 +152,7 @@ def probe(
             without a label are asked again.
         max_ungraded: share of a question's samples that may lack a grade; with more, and no correct one, it
             has no label.
-        extract: what of a completion is the answer, see `factrl.bench.shortqa.grade_completions`.
+        extract: what of a completion is the answer, see `factrl.evals.shortqa.grade_completions`.
         workers: answers that are graded at the same time.
 
     Raises:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from factrl.bench.metrics import Interval, bootstrap, summed
-from factrl.bench.prompts import final_part
-from factrl.bench.results import Output
-from factrl.bench.samples import Sample, by_question
 from factrl.errors import ConfigError, Unscored
+from factrl.evals.metrics import Interval, bootstrap, summed
+from factrl.evals.prompts import final_part
+from factrl.evals.results import Output
+from factrl.evals.samples import Sample, by_question
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store

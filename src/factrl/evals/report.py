@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from factrl import charts
-from factrl.changes import BADGES, MetricRow, as_points, changes_table, fill, overview
-from factrl.plots import OUTCOMES, Curves
+from factrl.evals import charts
+from factrl.evals.changes import BADGES, MetricRow, as_points, changes_table, fill, overview
+from factrl.evals.plots import OUTCOMES, Curves
 from factrl.text.escape import attribute, linked, markup
 from factrl.types import Label
 
@@ -92,7 +92,7 @@ def html_page(title: str, body: Sequence[str]) -> str:
         title: plain text.
         body: HTML, every text in it escaped; empty parts are left out.
     """
-    style = files("factrl").joinpath("report.css").read_text(encoding="utf-8")
+    style = files("factrl.evals").joinpath("report.css").read_text(encoding="utf-8")
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

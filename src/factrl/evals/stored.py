@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.bench.asking import Texts
-from factrl.bench.benchmark import Benchmark
 from factrl.errors import DataError, Unscored, nearest
+from factrl.evals.asking import Texts
+from factrl.evals.benchmark import Benchmark
 from factrl.runs.rows import read_rows
 from factrl.types import Completion, Example
 
