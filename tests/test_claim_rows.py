@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import DataError
-from factrl.tuning.claim_rows import LabelledClaim, digest_of_rows, drawn, load_claims, split_by_group
+from factrl.train.tuning.claim_rows import LabelledClaim, digest_of_rows, drawn, load_claims, split_by_group
 
 DATA = Path(os.environ.get("FACTRL_DATA", "unset"))
 

@@ -20,9 +20,9 @@ from factrl.cli import main
 from factrl.cli.describe import knob_help
 from factrl.errors import TooManyMasked
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
-from factrl.plan import Plan, make_plan, run_settings
 from factrl.runs.config import dump_toml, settable
 from factrl.runs.settings import RunSettings, TrainSettings
+from factrl.train.plan import Plan, make_plan, run_settings
 from fault_server import FaultServer, answers, closed_port, says
 
 VERBS = [

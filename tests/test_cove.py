@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from factrl import cove
-from factrl.cove import CoVeWriter, Steps, open_cove, read_questions
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.llm.writers import ServerWriter
 from factrl.runs.settings import AskSettings, DataSettings
+from factrl.train import cove
+from factrl.train.cove import CoVeWriter, Steps, open_cove, read_questions
 from factrl.types import Completion, Example
 
 DATA = DataSettings(train="unused")

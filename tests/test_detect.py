@@ -9,14 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from factrl.detect import RULES, Alarm, Rule, Sample, Signals, Watch, append_alarms, open_watch, read_alarms
-from factrl.detect.alarms import FILE, alarms_section
-from factrl.detect.reading import has_invisible, read, split
-from factrl.detect.step import signals
 from factrl.runs.folder import Run
 from factrl.stress.forms import write
 from factrl.stress.policies import battery
 from factrl.stress.prompts import example_of, prompts
+from factrl.train.signals import (
+    RULES,
+    Alarm,
+    Rule,
+    Sample,
+    Signals,
+    Watch,
+    append_alarms,
+    open_watch,
+    read_alarms,
+)
+from factrl.train.signals.alarms import FILE, alarms_section
+from factrl.train.signals.reading import has_invisible, read, split
+from factrl.train.signals.step import signals
 from factrl.types import Completion, Example, Result
 from test_metric_glossary import glossary
 from test_report import PAYLOADS, Page

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import factrl as fx
-from factrl.detect import HeldOut, Watch
 from factrl.evals.shortqa import Row
 from factrl.rewards.grading import Grader
+from factrl.train.signals import HeldOut, Watch
 from factrl.types import Grade
 from factrl.verifier.search import Given
 

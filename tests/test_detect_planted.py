@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from factrl.detect import Sample, Watch
-from factrl.detect import step as module
 from factrl.stress.forms import write
 from factrl.stress.policies import WAYS, battery
 from factrl.stress.prompts import example_of, prompts
+from factrl.train.signals import Sample, Watch
+from factrl.train.signals import step as module
 from factrl.types import Example, Result
 
 pytestmark = pytest.mark.slow

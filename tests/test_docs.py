@@ -120,7 +120,7 @@ def is_reward(word: str) -> bool:
 
 def tune_settings() -> set[str]:
     """What `factrl tune` can be told beside the others."""
-    from factrl.tuning.settings import TuneSettings
+    from factrl.train.tuning.settings import TuneSettings
 
     return {*settable(TuneSettings)}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.tuning.pairs import RULES, UNDECIDED, Limits, Sample, rule_of
+from factrl.train.tuning.pairs import RULES, UNDECIDED, Limits, Sample, rule_of
 from factrl.types import Label
 
 

@@ -17,9 +17,9 @@ from factrl.papers import (
     paper_names,
     rewards_of,
 )
-from factrl.plan import run_settings
 from factrl.rewards import Reward
 from factrl.runs.data import render_prompt
+from factrl.train.plan import run_settings
 from factrl.types import Example, Passage
 
 CASES = [(name, *found) for name in paper_names() for found in gold_of(name)]

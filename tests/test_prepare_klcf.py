@@ -135,7 +135,7 @@ def test_what_the_passages_support_becomes_the_checklist(tmp_path: Path) -> None
 
 def test_the_dataset_is_what_train_klcf_reads(tmp_path: Path) -> None:
     from factrl.papers import load_reward
-    from factrl.plan import check_usable, run_settings
+    from factrl.train.plan import check_usable, run_settings
 
     Bench(tmp_path, towns).run(TOWNS)
     path = tmp_path / "train.jsonl"

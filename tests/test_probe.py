@@ -21,10 +21,10 @@ from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.evals.probe import Probed, ProbeSample, job, probe, summary, write_probed
 from factrl.llm.stopping import Stopping, wrong_enough
 from factrl.llm.writers import Written, seed_of
-from factrl.majority import majority_curve
 from factrl.papers import load_reward
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
+from factrl.train.majority import majority_curve
 from factrl.types import Completion, Example, Grade, Label
 from fault_server import FaultServer, completion
 

@@ -14,10 +14,10 @@ from factrl.cli import main
 from factrl.errors import ConfigError
 from factrl.llm import models
 from factrl.papers import load_reward, paper_names, settings_of
-from factrl.plan import make_plan, run_settings
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import RunSettings
+from factrl.train.plan import make_plan, run_settings
 from factrl.types import Example
 
 ROOT = Path(__file__).parent.parent

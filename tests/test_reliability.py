@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factrl.tuning.reliability import BINS, fit_temperature, reliability, sigmoid
-from factrl.tuning.reliability_plot import reliability_diagram
+from factrl.train.tuning.reliability import BINS, fit_temperature, reliability, sigmoid
+from factrl.train.tuning.reliability_plot import reliability_diagram
 
 P = [0.95, 0.85, 0.65, 0.35, 0.15, 0.55]
 TRUE = [True, True, False, True, False, False]

@@ -12,7 +12,7 @@ from factrl.errors import DataError
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.rewards.checklist import Checklist
-from factrl.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
+from factrl.train.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 from factrl.verifier.claims import LLMClaims
 
 BODE: dict[str, Any] = {

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from factrl.detect.alarms import FILE, read_alarms
 from factrl.errors import DataError
 from factrl.runs import rows
 from factrl.runs.folder import read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.rows import json_lines, read_rows, whole_lines
+from factrl.train.signals.alarms import FILE, read_alarms
 from factrl.verifier.search.sources import Source
 
 # What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.

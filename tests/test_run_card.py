@@ -12,20 +12,20 @@ import pytest
 from markdown_it import MarkdownIt
 
 from factrl import __version__
-from factrl.detect.alarms import FILE as ALARMS
 from factrl.evals.metrics import wilson
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward
-from factrl.plan import Plan, run_settings
-from factrl.run_card import write_training_card, write_tuning_cards
 from factrl.runs.folder import Rollout, Run
 from factrl.stress.policies import battery
 from factrl.stress.setup import known_failures
-from factrl.tuning.outcome import Outcome
-from factrl.tuning.pairs import Sample
-from factrl.tuning.plan import TunePlan
-from factrl.tuning.settings import tune_settings
+from factrl.train.card import write_training_card, write_tuning_cards
+from factrl.train.plan import Plan, run_settings
+from factrl.train.signals.alarms import FILE as ALARMS
+from factrl.train.tuning.outcome import Outcome
+from factrl.train.tuning.pairs import Sample
+from factrl.train.tuning.plan import TunePlan
+from factrl.train.tuning.settings import tune_settings
 from factrl.types import Example, Result
 from test_report import PAYLOADS
 

@@ -10,8 +10,8 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import DataError
-from factrl.run_page import write_run_page
 from factrl.runs.folder import Rollout, Run
+from factrl.train.page import write_run_page
 from factrl.types import Result, Span
 from test_report import PAYLOADS, Page
 

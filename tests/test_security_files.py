@@ -20,12 +20,12 @@ from factrl.llm.models import path as model_path
 from factrl.llm.models.hub import hub_name
 from factrl.llm.store import Store
 from factrl.rewards.tuned_truthfulness import CARD, read_card
-from factrl.run_page import write_run_page
 from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples, to_example
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.lock import read_lock
+from factrl.train.page import write_run_page
 from factrl.verifier.judges import Calibration
 from factrl.verifier.search.manifest import load_manifest
 from factrl.verifier.search.wikipedia import read_dump

@@ -23,7 +23,6 @@ from factrl.evals.results import RESULTS, SAMPLES, read_output
 from factrl.lab.page import write_page as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.papers import load_reward
-from factrl.run_page import write_run_page
 from factrl.runs.folder import Rollout, Run
 from factrl.stress import oracle_setup
 from factrl.stress.attacks import Attack
@@ -31,6 +30,7 @@ from factrl.stress.order import Cell, Finding
 from factrl.stress.page import write_page as write_stress_page
 from factrl.stress.policies import RUNGS
 from factrl.stress.run import Outcome
+from factrl.train.page import write_run_page
 from factrl.types import Result, Span
 from factrl.verifier.html import pages as verify_pages
 from test_report import PAYLOADS, Page, content

@@ -22,7 +22,6 @@ from test_text import INVISIBLE, MALFORMED
 import factrl
 from factrl import Example, Grader, load_reward
 from factrl.cli import main
-from factrl.cove import read_questions
 from factrl.errors import Unscored
 from factrl.evals.choice import chosen
 from factrl.evals.lm_eval import as_yaml
@@ -36,6 +35,7 @@ from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of, prompts
 from factrl.text.answers import parse_number
 from factrl.text.escape import attribute, cell, linked, markup, one_line, visible
+from factrl.train.cove import read_questions
 from factrl.types import Claim, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
@@ -471,8 +471,8 @@ def test_no_text_of_others_steers_the_terminal(
 @pytest.mark.security("S43")
 def test_no_table_that_is_written_holds_a_formula(tmp_path: Path) -> None:
     from factrl.evals.plots import Point, write_csv
-    from factrl.tuning.reliability import Bin, Reliability
-    from factrl.tuning.reliability_plot import write_bins
+    from factrl.train.tuning.reliability import Bin, Reliability
+    from factrl.train.tuning.reliability_plot import write_bins
 
     bad = ['=HYPERLINK("http://evil")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", " =1", "=cmd|'/C calc'!A0"]
     files = [

@@ -18,11 +18,11 @@ import pytest
 from factrl import Example, FakeLLM, Passage, remote
 from factrl.cli import main
 from factrl.llm.store import Store
-from factrl.plan import run_settings
 from factrl.rewards import Reward, reward
 from factrl.server.ledger import LASTING, Ledger
 from factrl.server.opening import decides_of
 from factrl.server.service import Service, TooMuch
+from factrl.train.plan import run_settings
 from fault_server import FaultServer
 from serving import PARIS, RIGHT, WRONG, Make, request, servers
 

@@ -18,7 +18,7 @@ from factrl.llm.spending import (
     read_account,
 )
 from factrl.llm.usage import Meter
-from factrl.plan import run_settings, supplied_reward
+from factrl.train.plan import run_settings, supplied_reward
 
 PRICE = (1.0, 2.0)  # dollars for a million tokens
 MILLION = 1_000_000

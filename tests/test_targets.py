@@ -14,13 +14,13 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.tuning.extraction import extract_of
-from factrl.tuning.outcome import Outcome
-from factrl.tuning.pairs import UNDECIDED, Sample
-from factrl.tuning.plan import demonstrated, plan_tuning
-from factrl.tuning.samples import grading, measure_samples
-from factrl.tuning.settings import TuneSettings, tune_settings
-from factrl.tuning.targets import SOURCES, Form, Target
+from factrl.train.tuning.extraction import extract_of
+from factrl.train.tuning.outcome import Outcome
+from factrl.train.tuning.pairs import UNDECIDED, Sample
+from factrl.train.tuning.plan import demonstrated, plan_tuning
+from factrl.train.tuning.samples import grading, measure_samples
+from factrl.train.tuning.settings import TuneSettings, tune_settings
+from factrl.train.tuning.targets import SOURCES, Form, Target
 from factrl.types import Example
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)

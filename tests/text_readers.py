@@ -16,9 +16,6 @@ from typing import Any
 
 import factrl
 from factrl import Example, Grader, Verifier, text
-from factrl.card_head import shown
-from factrl.cove import read_questions
-from factrl.detect import reading
 from factrl.errors import Unscored
 from factrl.evals import choice, outcomes, prompts, readers, reasoning, shortqa
 from factrl.llm import FakeLLM, quoting
@@ -38,6 +35,9 @@ from factrl.stress.prompts import prompts as stress_prompts
 from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
 from factrl.text.sentences import sentences
 from factrl.text.words import fold, read, stem
+from factrl.train.card_head import shown
+from factrl.train.cove import read_questions
+from factrl.train.signals import reading
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import small_judge
 from factrl.verifier.claims import LLMClaims, SentenceClaims, marks, replies, statements

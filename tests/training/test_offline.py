@@ -20,11 +20,11 @@ from factrl.runs.settings import ModelSettings
 from factrl.train import offline_trl
 from factrl.train.model import load_policy
 from factrl.train.offline import make_rows, tune
+from factrl.train.tuning.pairs import Sample
+from factrl.train.tuning.plan import TunePlan, plan_tuning
+from factrl.train.tuning.samples import check_masked, measure_samples
+from factrl.train.tuning.settings import tune_settings
 from factrl.train.writing import PolicyWriter
-from factrl.tuning.pairs import Sample
-from factrl.tuning.plan import TunePlan, plan_tuning
-from factrl.tuning.samples import check_masked, measure_samples
-from factrl.tuning.settings import tune_settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -356,8 +356,8 @@ KILLED = """
 import os, sys
 from factrl import journal, run
 from factrl.train.offline import tune
-from factrl.tuning.plan import plan_tuning
-from factrl.tuning.settings import tune_settings
+from factrl.train.tuning.plan import plan_tuning
+from factrl.train.tuning.settings import tune_settings
 
 where, after, *words = sys.argv[1:]
 kind, method = (journal.Journal, "add") if where == "sampling" else (run.Run, "log")
@@ -380,7 +380,7 @@ tune(plan_tuning(tune_settings(None, words)))
 def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, after: int
 ) -> None:
-    monkeypatch.setattr("factrl.tuning.samples.PART", 8)
+    monkeypatch.setattr("factrl.train.tuning.samples.PART", 8)
     more = (
         "tune.method=iterative-dpo",
         "tune.rule=max-min",
@@ -391,7 +391,7 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     whole, _ = tune(planned(words, *more))
     folder = tmp_path / "killed"
     script = KILLED.replace("where, after", "samples.PART = 8\nwhere, after").replace(
-        "import os, sys\n", "import os, sys\nfrom factrl.tuning import samples\n"
+        "import os, sys\n", "import os, sys\nfrom factrl.train.tuning import samples\n"
     )
     command = [sys.executable, "-c", script, where, str(after), *words, *more, f"run.dir={folder}"]
     died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
-from factrl.plan import Plan, make_plan, run_settings
 from factrl.runs import progress
 from factrl.runs.folder import read_metrics
 from factrl.train.callbacks import last_checkpoint
 from factrl.train.online import Interrupted, train
+from factrl.train.plan import Plan, make_plan, run_settings
 
 STEPS = 30
 SETTINGS = """
@@ -94,7 +94,7 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> 
 
 TRAIN = """
 import sys
-from factrl.plan import make_plan, run_settings
+from factrl.train.plan import make_plan, run_settings
 from factrl.train.online import train
 train(make_plan(run_settings(sys.argv[1], sys.argv[2:])))
 """

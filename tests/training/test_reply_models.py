@@ -12,8 +12,8 @@ import torch
 from factrl.errors import ConfigError, DataError
 from factrl.train import reply_models
 from factrl.train.reply_models import table, told_of, tune_replies
-from factrl.tuning.claim_settings import ClaimSettings
-from factrl.tuning.reply_rows import Lesson
+from factrl.train.tuning.claim_settings import ClaimSettings
+from factrl.train.tuning.reply_rows import Lesson
 
 QUESTION = "Tell me about the museum."
 

@@ -13,7 +13,7 @@ import pytest
 from factrl.bridges.verl_overrides import VerlFiles, as_words, overrides, recipe_of_workers
 from factrl.cli.train_verl import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
-from factrl.plan import make_plan, run_settings
+from factrl.train.plan import make_plan, run_settings
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from factrl.plan import make_plan, run_settings
 from factrl.runs.folder import read_metrics
 from factrl.train.online import grpo_config, train
+from factrl.train.plan import make_plan, run_settings
 from fault_server import FaultServer, Handler, answers
 
 GENERATIONS = 4

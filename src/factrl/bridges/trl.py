@@ -24,10 +24,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from factrl.runs.data import ColumnName, to_example
+from factrl.train.plan import run_settings, supplied_reward
 
 from ..errors import ConfigError, nearest
 from ..papers import load_paper, paper_names, rewards_of
-from ..plan import run_settings, supplied_reward
 from ..rewards import Reward
 from ..train.metrics import reward_metrics
 from ..types import Completion, Example, Result

@@ -29,10 +29,10 @@ from functools import partial
 from typing import Any, get_args
 
 from factrl.runs.data import ColumnName, to_example
+from factrl.train.plan import run_settings, supplied_reward
 
 from ..errors import ConfigError
 from ..papers import gold_of
-from ..plan import run_settings, supplied_reward
 from ..rewards import THREADS, Reward
 from ..types import Completion, Example, Result
 

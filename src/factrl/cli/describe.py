@@ -19,12 +19,12 @@ from typing import Any
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.escape import one_line
+from factrl.train.plan import run_settings
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
 
 from ..errors import RewardBug
 from ..papers import load_paper, load_reward, rewards_of, split_spec
-from ..plan import run_settings
 from ..rewards import Reward
 from ..types import Claim, Completion, Example, Finding, Grade, Passage, Result, Verdict
 from ..verifier import Verifier

@@ -35,12 +35,12 @@ from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
 from factrl.runs.whole_file import write_whole
+from factrl.train.plan import open_judge
+from factrl.train.tuning.extraction import extract_of
 
 from .. import __version__
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
-from ..plan import open_judge
-from ..tuning.extraction import extract_of
 from ..types import Example
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
 from .terminal import complain, say, show_table, tell

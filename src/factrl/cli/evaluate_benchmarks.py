@@ -26,13 +26,13 @@ from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
+from factrl.train.plan import open_judge, run_settings
+from factrl.train.tuning.extraction import extract_of
 
 from .. import __version__
 from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from ..llm import LLM, preflight
 from ..papers import settings_of
-from ..plan import open_judge, run_settings
-from ..tuning.extraction import extract_of
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
 

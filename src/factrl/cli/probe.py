@@ -19,13 +19,13 @@ from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
+from factrl.train.majority import Majority, majority_curve
+from factrl.train.plan import open_judge
+from factrl.train.tuning.extraction import extract_of
 
 from .. import __version__
 from ..errors import ConfigError, TooManyMasked
 from ..llm import LLM, preflight
-from ..majority import Majority, majority_curve
-from ..plan import open_judge
-from ..tuning.extraction import extract_of
 from .options import (
     Verbs,
     add_judge,

@@ -21,13 +21,13 @@ from factrl.rewards.preference import PAIR_PROMPT
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
+from factrl.train.comparison import PAGE as RUNS_PAGE
+from factrl.train.comparison import write_run_comparison
+from factrl.train.page import PAGE, write_run_page
+from factrl.train.plan import open_judge
 
 from ..errors import ConfigError
 from ..llm import preflight
-from ..plan import open_judge
-from ..run_comparison import PAGE as RUNS_PAGE
-from ..run_comparison import write_run_comparison
-from ..run_page import PAGE, write_run_page
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from factrl.evals.shortqa import load_completions
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
+from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_reward
 
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
-from ..plan import bare_reward, check_usable, run_settings, supplied_reward
 from ..rewards import SUM, THREADS, Reward
 from ..types import Completion, Example, Result
 from ..verifier import Verifier

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, RunSettings
+from factrl.train.plan import run_settings, supplied_reward
 
 from .. import __version__
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
 from ..papers import load_reward, split_spec
-from ..plan import run_settings, supplied_reward
 from .mishaps import writing
 from .options import (
     Verbs,

@@ -12,11 +12,11 @@ from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings, TrainSettings
 from factrl.text.escape import one_line
+from factrl.train.estimate import estimate
+from factrl.train.page import PAGE
+from factrl.train.plan import Plan, make_plan, run_settings
 
 from ..errors import ConfigError, SetupError, nearest
-from ..plan import Plan, make_plan, run_settings
-from ..plan_estimate import estimate
-from ..run_page import PAGE
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import complain, say, tell
 from .train_verl import train_with_verl

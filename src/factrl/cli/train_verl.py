@@ -17,11 +17,11 @@ from pathlib import Path
 
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings
+from factrl.train.estimate import estimate
+from factrl.train.plan import Plan, make_plan, open_judge
 
 from ..bridges.verl_overrides import PLUGIN, VerlFiles, agent_loops, as_words, overrides, recipe_of_workers
 from ..errors import ConfigError, MissingExtra, SetupError
-from ..plan import Plan, make_plan, open_judge
-from ..plan_estimate import estimate
 from .terminal import say, tell
 
 _MODULE = "verl.trainer.main_ppo"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from factrl.runs.config import dump_toml, load_settings
+from factrl.train.tuning.claim_settings import ClaimSettings, Head
 
 from ..errors import ConfigError
-from ..tuning.claim_settings import ClaimSettings, Head
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
 

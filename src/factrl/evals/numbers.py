@@ -223,7 +223,7 @@ def majority(group: Sequence[Sample]) -> float | None:
     """How likely the most frequent answer is right; leaders of equal length count in equal parts.
 
     Abstentions are one answer; others vote together when they are certainly the same one, whatever became of
-    them, as in `factrl.majority`.  None when no sample could be graded.
+    them, as in `factrl.train.majority`.  None when no sample could be graded.
     """
     votes: dict[str, list[list[Sample]]] = {}
     for one in group:

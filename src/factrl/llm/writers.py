@@ -144,7 +144,7 @@ def open_writer(settings: RunSettings) -> Writer:
         MissingExtra: a policy in this process, without the extra `train`.
     """
     if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
-        from factrl.cove import open_cove
+        from factrl.train.cove import open_cove
 
         return open_cove(settings)
     name, limit = settings.model.name, settings.train.max_completion_length

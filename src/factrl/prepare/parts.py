@@ -10,12 +10,12 @@ from typing import Any
 from factrl.llm.writers import open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
+from factrl.train.plan import open_judge
 from factrl.verifier.search.manifest import NAME as MANIFEST
 
 from .. import __version__
 from ..errors import ConfigError
 from ..llm import preflight
-from ..plan import open_judge
 from ..types import Example
 from .asking import pace_of
 from .importance import Importance

@@ -15,10 +15,10 @@ from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
 from factrl.rewards.resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
 from factrl.runs.settings import RunSettings
+from factrl.train.plan import bare_reward, open_judge, run_settings
 
 from ..errors import ConfigError, LLMError
 from ..papers import split_spec
-from ..plan import bare_reward, open_judge, run_settings
 from ..rewards import Reward
 from .ledger import Ledger
 from .service import Service

@@ -10,11 +10,11 @@ import torch
 from factrl.evals.metrics import short_form
 from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
 from factrl.runs.settings import RunSettings
+from factrl.train.signals import HeldOut
+from factrl.train.tuning.extraction import extract_of
 
 from .. import papers
-from ..detect import HeldOut
 from ..rewards import Reward
-from ..tuning.extraction import extract_of
 from ..types import Example
 from .model import uses_bf16
 from .prompts import encode, render_prompts

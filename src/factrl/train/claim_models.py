@@ -30,11 +30,11 @@ from factrl.rewards.tuned_truthfulness import CARD
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
+from factrl.train.tuning.claim_rows import LabelledClaim, Split
+from factrl.train.tuning.claim_settings import ClaimSettings
+from factrl.train.tuning.samples import parts_of
 
 from ..errors import DataError, ModelError, first_line
-from ..tuning.claim_rows import LabelledClaim, Split
-from ..tuning.claim_settings import ClaimSettings
-from ..tuning.samples import parts_of
 from .callbacks import Interrupt, MarkComplete, ShowProgress, StopWhen, last_checkpoint
 from .embedded import embedded_policy, is_embedded
 from .model import load_policy, uses_bf16

@@ -28,16 +28,23 @@ from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
 from factrl.runs.settings import ModelSettings
 from factrl.runs.whole_file import write_whole
+from factrl.train.card import write_tuning_cards
+from factrl.train.tuning.outcome import Outcome
+from factrl.train.tuning.pairs import Limits, Sample, rule_of
+from factrl.train.tuning.plan import TunePlan, demonstrated
+from factrl.train.tuning.samples import (
+    check_masked,
+    floored,
+    grading,
+    measure_samples,
+    measurement,
+    write_samples,
+)
+from factrl.train.tuning.settings import TUNE
+from factrl.train.tuning.targets import SOURCES, Form
 
 from ..errors import ConfigError, DataError
 from ..llm import preflight
-from ..run_card import write_tuning_cards
-from ..tuning.outcome import Outcome
-from ..tuning.pairs import Limits, Sample, rule_of
-from ..tuning.plan import TunePlan, demonstrated
-from ..tuning.samples import check_masked, floored, grading, measure_samples, measurement, write_samples
-from ..tuning.settings import TUNE
-from ..tuning.targets import SOURCES, Form
 from ..types import Example
 from .callbacks import check_trackers
 from .model import check_model

@@ -27,8 +27,8 @@ from trl.trainer.sft_trainer import SFTTrainer
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings
+from factrl.train.tuning.settings import TuneSettings
 
-from ..tuning.settings import TuneSettings
 from .callbacks import (
     Interrupt,
     Interrupted,

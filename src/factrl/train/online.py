@@ -24,14 +24,14 @@ from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
+from factrl.train.card import write_training_card
+from factrl.train.page import write_run_page
+from factrl.train.plan import Plan, check_enough, open_judge
+from factrl.train.signals import HeldOut, Watch, open_watch
 
-from ..detect import HeldOut, Watch, open_watch
 from ..errors import ConfigError, TooManyMasked
 from ..llm import preflight
-from ..plan import Plan, check_enough, open_judge
 from ..rewards import Reward
-from ..run_card import write_training_card
-from ..run_page import write_run_page
 from ..types import Example
 from .answering import evaluator, extraction
 from .budget import CountSpending

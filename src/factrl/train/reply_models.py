@@ -29,14 +29,14 @@ from factrl.rewards.checklist import Checklist, Item
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
+from factrl.train.tuning.claim_rows import digest_of_rows, drawn, split_by_group
+from factrl.train.tuning.claim_settings import ClaimSettings
+from factrl.train.tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 from factrl.verifier.claims import LLMClaims
 from factrl.verifier.claims.marks import normalised
 
 from ..errors import ConfigError, DataError, LLMError, Unscored
 from ..llm import Message, Reply
-from ..tuning.claim_rows import digest_of_rows, drawn, split_by_group
-from ..tuning.claim_settings import ClaimSettings
-from ..tuning.reply_rows import Lesson, checklist_lessons, extractor_lessons
 from .answering import end_tokens
 from .claim_models import all_parts, base_folder, freeze, run_trainer, training_arguments
 from .model import load_policy, uses_bf16

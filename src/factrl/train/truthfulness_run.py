@@ -13,11 +13,18 @@ from factrl.llm import models
 from factrl.llm.writers import digest_of
 from factrl.rewards.tuned_truthfulness import CARD
 from factrl.runs.journal import Journal
+from factrl.train.tuning.claim_rows import (
+    LabelledClaim,
+    Split,
+    digest_of_rows,
+    drawn,
+    load_claims,
+    split_by_group,
+)
+from factrl.train.tuning.claim_settings import ClaimSettings
+from factrl.train.tuning.reliability import METRICS, Bin, Reliability, fit_temperature, reliability, sigmoid
+from factrl.train.tuning.reliability_plot import reliability_diagram
 
-from ..tuning.claim_rows import LabelledClaim, Split, digest_of_rows, drawn, load_claims, split_by_group
-from ..tuning.claim_settings import ClaimSettings
-from ..tuning.reliability import METRICS, Bin, Reliability, fit_temperature, reliability, sigmoid
-from ..tuning.reliability_plot import reliability_diagram
 from .claim_models import ClaimModel, all_parts, base_folder, save, score, train_claim_model
 
 SCORES, NUMBERS, PICTURE = "scores.jsonl", "metrics.json", "reliability.png"

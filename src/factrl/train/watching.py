@@ -1,8 +1,8 @@
 """A trainer whose steps are looked at for signs of reward hacking, and what becomes of an alarm.
 
-`factrl.detect` has the signals and the limits.  Here they meet the trainer: the signals are logged beside the
-other metrics, and an alarm is one line on the terminal and a line in the run's `alarms.jsonl`.  Rewards,
-advantages and the course of the run stay what they are.
+`factrl.train.signals` has the signals and the limits.  Here they meet the trainer: the signals are logged
+beside the other metrics, and an alarm is one line on the terminal and a line in the run's `alarms.jsonl`.
+Rewards, advantages and the course of the run stay what they are.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from factrl.runs.folder import Run
 from factrl.text.escape import one_line
+from factrl.train.signals import HeldOut, Sample, Watch, append_alarms, signals
+from factrl.train.signals.step import source_of
 
-from ..detect import HeldOut, Sample, Watch, append_alarms, signals
-from ..detect.step import source_of
 from .grpo import FactualGRPOTrainer
 
 SOURCES = 16  # beyond so many a source is no group: a column may hold a URL for each question

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from factrl.runs.settings import Positive, Section
-from factrl.tuning.claim_rows import NEGATIVE, POSITIVE
+from factrl.train.tuning.claim_rows import NEGATIVE, POSITIVE
 
 Method = Literal["truthfulness", "checklist-verifier", "extractor"]
 Head = Literal["token-pair", "classifier"]

@@ -12,19 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from factrl.errors import TooManyMasked, Unscored
 from factrl.evals.shortqa import grade_completions
 from factrl.llm.writers import Writer, digest_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
-
-from ..errors import TooManyMasked, Unscored
-from ..text import Slice, tag
-from ..types import Completion, Example
-from ..verifier.report import Report
-from .pairs import Sample
-from .plan import TunePlan, unmeasured
+from factrl.text import Slice, tag
+from factrl.train.tuning.pairs import Sample
+from factrl.train.tuning.plan import TunePlan, unmeasured
+from factrl.types import Completion, Example
+from factrl.verifier.report import Report
 
 PART = 128  # samples that are written, and measured, together
 MEASURED = ("label", "value", "cause", "floored")  # what a measure says of a sample

@@ -14,15 +14,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import DataError
 from factrl.evals.charts import MOST, series_chart
 from factrl.evals.plots import Point
 from factrl.evals.report import curves_section, facts_list, html_page
 from factrl.runs.config import read_toml
 from factrl.runs.folder import count_states, read_metrics
 from factrl.text.escape import attribute, markup
-
-from .detect.alarms import alarms_section
-from .errors import DataError
+from factrl.train.signals.alarms import alarms_section
 
 PAGE = "report.html"
 _SHOWN_STEPS, _SHOWN_GROUPS = 3, 2

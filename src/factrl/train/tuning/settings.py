@@ -20,9 +20,9 @@ from factrl.papers.forms import Form
 from factrl.runs.config import dump_toml, load_settings, peek
 from factrl.runs.data import template_names
 from factrl.runs.settings import LOCAL, AskSettings, Positive, RunSettings, Section
-from factrl.tuning.extraction import extract_of, form_with
-from factrl.tuning.pairs import Measure, rule_of
-from factrl.tuning.targets import SOURCES
+from factrl.train.tuning.extraction import extract_of, form_with
+from factrl.train.tuning.pairs import Measure, rule_of
+from factrl.train.tuning.targets import SOURCES
 
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed"]
 RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "klc"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from factrl.errors import MissingExtra
 from factrl.evals.plots import FAINT, INK, arm_style, style_axes, write_label
 from factrl.text.escape import cell, one_line
-from factrl.tuning.reliability import Reliability
+from factrl.train.tuning.reliability import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import ConfigError, DataError
 from factrl.evals.shortqa import check_gradable
+from factrl.llm import LLM
+from factrl.papers import load_reward
+from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_unjudged
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.rows import read_rows
-
-from ..errors import ConfigError, DataError
-from ..llm import LLM
-from ..papers import load_reward
-from ..plan import bare_reward, check_usable, open_judge
-from ..rewards import Reward
-from ..types import Completion, Example
-from .pairs import Sample
-from .settings import TuneSettings
-from .targets import check_probed
+from factrl.train.plan import bare_reward, check_usable, open_judge
+from factrl.train.tuning.pairs import Sample
+from factrl.train.tuning.settings import TuneSettings
+from factrl.train.tuning.targets import check_probed
+from factrl.types import Completion, Example
 
 VERIFIED = "factreason"  # a reward that asks `verify` alone of what is needed to measure precision
 

@@ -12,14 +12,13 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from factrl.errors import ConfigError
 from factrl.evals.charts import series_chart
 from factrl.evals.report import curves_section, facts_list, html_page
 from factrl.runs.config import flat
 from factrl.runs.folder import count_states
 from factrl.text.escape import markup
-
-from .errors import ConfigError
-from .run_page import (
+from factrl.train.page import (
     CHARTS,
     LoggedRun,
     article_of,

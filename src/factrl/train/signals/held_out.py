@@ -16,15 +16,14 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from factrl.errors import RewardBug
 from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
+from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import one_line
-
-from ..errors import RewardBug
-from ..rewards import Reward
-from ..types import Completion, Example, Grade, Result
-from .step import Sample, Signals, Values
+from factrl.train.signals.step import Sample, Signals, Values
+from factrl.types import Completion, Example, Grade, Result
 
 FIRST = 64
 FILE = "held_out_start.json"

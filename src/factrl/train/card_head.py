@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from factrl import __version__
+from factrl.errors import ConfigError
 from factrl.llm import models
 from factrl.llm.writers import digest_of
+from factrl.papers import load_paper, split_spec
 from factrl.runs.config import flat
 from factrl.runs.folder import redact
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import markdown, one_line
-
-from .errors import ConfigError
-from .papers import load_paper, split_spec
-from .plan import run_settings
-from .tuning.settings import TuneSettings, tune_settings
-from .types import Example
+from factrl.train.plan import run_settings
+from factrl.train.tuning.settings import TuneSettings, tune_settings
+from factrl.types import Example
 
 # Said elsewhere in the card, of this machine alone, or where a server is.
 _LEFT_OUT = {

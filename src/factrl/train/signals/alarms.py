@@ -11,8 +11,7 @@ from factrl.runs.folder import Run, read_metrics
 from factrl.runs.rows import whole_lines
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markup
-
-from .watch import Alarm, Watch
+from factrl.train.signals.watch import Alarm, Watch
 
 FILE = "alarms.jsonl"
 _LONGEST = 4_000  # characters of a completion in the table

@@ -21,7 +21,7 @@ from factrl.llm import Message, Reply
 from factrl.llm.background import wait_for
 from factrl.rewards.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.runs.rows import read_rows
-from factrl.tuning.claim_rows import group_of, names_of
+from factrl.train.tuning.claim_rows import group_of, names_of
 from factrl.verifier.claims import LLMClaims
 from factrl.verifier.claims.marks import normalised
 from factrl.verifier.claims.replies import read_facts

@@ -11,10 +11,10 @@ others suggest (docs/stress.md).
 
 from __future__ import annotations
 
-from .alarms import append_alarms, open_watch, read_alarms
-from .held_out import HeldOut
-from .step import Sample, Signals, signals
-from .watch import RULES, Alarm, Rule, Watch
+from factrl.train.signals.alarms import append_alarms, open_watch, read_alarms
+from factrl.train.signals.held_out import HeldOut
+from factrl.train.signals.step import Sample, Signals, signals
+from factrl.train.signals.watch import RULES, Alarm, Rule, Watch
 
 __all__ = [
     "RULES",

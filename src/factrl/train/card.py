@@ -16,20 +16,19 @@ from typing import Any
 from factrl.evals.metrics import Interval, short_form
 from factrl.llm.spending import Spent, read_account
 from factrl.llm.usage import Price
+from factrl.papers import load_reward, split_spec
 from factrl.runs.folder import count_states, read_metrics
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.runs.whole_file import write_whole
+from factrl.stress.policies import battery
+from factrl.stress.setup import known_failures
 from factrl.text.escape import markdown
-
-from .card_head import card_head, shown, shown_spec, table
-from .detect.alarms import read_alarms
-from .papers import load_reward, split_spec
-from .plan import Plan
-from .stress.policies import battery
-from .stress.setup import known_failures
-from .tuning.outcome import Outcome
-from .tuning.plan import TunePlan
-from .types import Grade, Label
+from factrl.train.card_head import card_head, shown, shown_spec, table
+from factrl.train.plan import Plan
+from factrl.train.signals.alarms import read_alarms
+from factrl.train.tuning.outcome import Outcome
+from factrl.train.tuning.plan import TunePlan
+from factrl.types import Grade, Label
 
 CARD = "README.md"
 _LABELS: Mapping[str, Label] = {

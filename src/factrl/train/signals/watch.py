@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import fmean, pvariance
 from typing import Any, Literal
 
-from .step import Sample, Signals
+from factrl.train.signals.step import Sample, Signals
 
 EVERY = 25  # steps of a window
 WORST = 10  # samples of an alarm's table

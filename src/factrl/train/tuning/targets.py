@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from factrl.errors import DataError
-from factrl.tuning.pairs import UNDECIDED, Measure, Sample
+from factrl.train.tuning.pairs import UNDECIDED, Measure, Sample
 from factrl.types import Example
 
 INVALID = "invalid question"

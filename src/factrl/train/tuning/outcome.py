@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import ShortForm, compare, short_form
-
-from ..types import Example, Grade
-from .pairs import Sample
+from factrl.train.tuning.pairs import Sample
+from factrl.types import Example, Grade
 
 if TYPE_CHECKING:
     from rich.table import Table

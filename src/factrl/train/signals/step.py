@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from factrl.train.signals.reading import MOST, Reading, read
+from factrl.types import Example, Result
 from factrl.verifier.claims.marks import normalised
-
-from ..types import Example, Result
-from .reading import MOST, Reading, read
 
 READ = 256  # completions of a step whose claims are read, evenly spread; the rest is read without
 CHARACTERS = 250_000  # of a step that claims are read from, at most: a second or two

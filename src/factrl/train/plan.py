@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.errors import ConfigError, DataError
+from factrl.llm import connect
 from factrl.llm.spending import Account, allowance, overdraft, read_account
+from factrl.papers import load_reward, settings_of
+from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
 from factrl.runs.config import load_settings, peek
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
-
-from .errors import ConfigError, DataError
-from .llm import connect
-from .papers import load_reward, settings_of
-from .rewards import Reward
-from .types import Example
+from factrl.types import Example
 
 if TYPE_CHECKING:
     from factrl.llm.local.llama import LlamaModel

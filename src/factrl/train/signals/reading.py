@@ -11,12 +11,11 @@ import zlib
 from dataclasses import dataclass, replace
 
 from factrl.rewards.guards import coverage, relevant, repeats
+from factrl.text import clean, tag
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
+from factrl.types import Example, Result
 from factrl.verifier.claims import SentenceClaims
-
-from ..text import clean, tag
-from ..types import Example, Result
 
 MOST = 8_192  # characters of a part that claims are read from
 FEW = 20  # words up to which a part need not make a claim
