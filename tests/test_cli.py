@@ -264,7 +264,7 @@ def test_an_extra_that_is_not_installed(
 ) -> None:
     # With all of the extra missing, the first package that is looked for is the one that is named.
     with mock.patch.dict(sys.modules, dict.fromkeys(("torch", "transformers", "datasets", "peft", "trl"))):
-        for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.demo."))]:
+        for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.lab.demo."))]:
             del sys.modules[name]
         assert main(words) == 2
     assert capsys.readouterr().err == f"factrl: torch is not installed; run: pip install 'factrl[{extra}]'\n"
@@ -329,7 +329,7 @@ def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = Non
             raise error
         return Path("report.html")
 
-    replace(monkeypatch, "factrl.demo.show", play=play)
+    replace(monkeypatch, "factrl.lab.demo.show", play=play)
     return calls
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from factrl.lab.hacks.forms import write
+from factrl.lab.hacks.policies import battery
+from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.runs.folder import Run
-from factrl.stress.forms import write
-from factrl.stress.policies import battery
-from factrl.stress.prompts import example_of, prompts
 from factrl.train.signals import (
     RULES,
     Alarm,

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from factrl.stress.forms import write
-from factrl.stress.policies import WAYS, battery
-from factrl.stress.prompts import example_of, prompts
+from factrl.lab.hacks.forms import write
+from factrl.lab.hacks.policies import WAYS, battery
+from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.train.signals import Sample, Watch
 from factrl.train.signals import step as module
 from factrl.types import Example, Result

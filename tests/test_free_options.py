@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from factrl.lab.hacks import oracle_setup, run_battery
+from factrl.lab.hacks.families import AnswerForm, families
+from factrl.lab.hacks.prompts import prompts
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.stress import oracle_setup, run_battery
-from factrl.stress.families import AnswerForm, families
-from factrl.stress.prompts import prompts
 from factrl.text.abstention import abstains
 from factrl.text.answers import normalize_answer, unaccented
 from factrl.text.naming import is_asked, is_known, words_in, words_of

@@ -13,12 +13,12 @@ from markdown_it import MarkdownIt
 
 from factrl import __version__
 from factrl.evals.metrics import wilson
+from factrl.lab.hacks.policies import battery
+from factrl.lab.hacks.setup import known_failures
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
-from factrl.stress.policies import battery
-from factrl.stress.setup import known_failures
 from factrl.train.card import write_training_card, write_tuning_cards
 from factrl.train.plan import Plan, run_settings
 from factrl.train.signals.alarms import FILE as ALARMS

@@ -20,16 +20,16 @@ from factrl.evals.paired import compare_outputs
 from factrl.evals.paired_page import write_paired_page
 from factrl.evals.report import write_training_report
 from factrl.evals.results import RESULTS, SAMPLES, read_output
+from factrl.lab.hacks import oracle_setup
+from factrl.lab.hacks.attacks import Attack
+from factrl.lab.hacks.order import Cell, Finding
+from factrl.lab.hacks.page import write_page as write_stress_page
+from factrl.lab.hacks.policies import RUNGS
+from factrl.lab.hacks.run import Outcome
 from factrl.lab.page import write_page as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
-from factrl.stress import oracle_setup
-from factrl.stress.attacks import Attack
-from factrl.stress.order import Cell, Finding
-from factrl.stress.page import write_page as write_stress_page
-from factrl.stress.policies import RUNGS
-from factrl.stress.run import Outcome
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
 from factrl.verifier.html import pages as verify_pages

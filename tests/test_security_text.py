@@ -26,13 +26,13 @@ from factrl.errors import Unscored
 from factrl.evals.choice import chosen
 from factrl.evals.lm_eval import as_yaml
 from factrl.evals.reasoning import final_result
+from factrl.lab.hacks import oracle_setup
+from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import excerpt as body_line
 from factrl.llm.quoting import broken, forges, quoted_message
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import RunSettings
-from factrl.stress import oracle_setup
-from factrl.stress.prompts import example_of, prompts
 from factrl.text.answers import parse_number
 from factrl.text.escape import attribute, cell, linked, markup, one_line, visible
 from factrl.train.cove import read_questions

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError
+from factrl.lab.hacks import cases, check, oracle_setup, run_battery
+from factrl.lab.hacks.attacks import search
+from factrl.lab.hacks.families import families
+from factrl.lab.hacks.forms import Written, write
+from factrl.lab.hacks.oracles import fact_table, grade
+from factrl.lab.hacks.order import Cell, compare
+from factrl.lab.hacks.page import document, write_page
+from factrl.lab.hacks.policies import RUNGS, WAYS, battery
+from factrl.lab.hacks.prompts import prompts
+from factrl.lab.hacks.run import Outcome
+from factrl.lab.hacks.setup import known_failures
 from factrl.papers import load_paper, load_reward
 from factrl.papers.forms import form_of, length_of
 from factrl.runs.journal import Journal
-from factrl.stress import cases, check, oracle_setup, run_battery
-from factrl.stress.attacks import search
-from factrl.stress.families import families
-from factrl.stress.forms import Written, write
-from factrl.stress.oracles import fact_table, grade
-from factrl.stress.order import Cell, compare
-from factrl.stress.page import document, write_page
-from factrl.stress.policies import RUNGS, WAYS, battery
-from factrl.stress.prompts import prompts
-from factrl.stress.run import Outcome
-from factrl.stress.setup import known_failures
 from factrl.text import boxed, think_answer
 from factrl.verifier.claims import SentenceClaims
 from stressing import run

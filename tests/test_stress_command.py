@@ -9,7 +9,7 @@ import pytest
 
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError
-from factrl.stress import oracle_setup, run_battery
+from factrl.lab.hacks import oracle_setup, run_battery
 from stressing import run
 
 FEW = ("--policies", "D01", "--questions", "1", "--paraphrases", "1")

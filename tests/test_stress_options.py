@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import Unscored
+from factrl.lab.hacks import check, oracle_setup, run_battery
+from factrl.lab.hacks.families import AnswerForm, families, parts
+from factrl.lab.hacks.options import Honest, Option, Tried
+from factrl.lab.hacks.page import write_page
+from factrl.lab.hacks.prompts import prompts
 from factrl.papers import load_reward
 from factrl.rewards import Reward
-from factrl.stress import check, oracle_setup, run_battery
-from factrl.stress.families import AnswerForm, families, parts
-from factrl.stress.options import Honest, Option, Tried
-from factrl.stress.page import write_page
-from factrl.stress.prompts import prompts
 from factrl.text.refusals import refusals
 from factrl.types import Grade
 from stressing import run

@@ -18,6 +18,9 @@ import factrl
 from factrl import Example, Grader, Verifier, text
 from factrl.errors import Unscored
 from factrl.evals import choice, outcomes, prompts, readers, reasoning, shortqa
+from factrl.lab.hacks import oracle_setup
+from factrl.lab.hacks.prompts import example_of
+from factrl.lab.hacks.prompts import prompts as stress_prompts
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import contamination, importance, sampling
@@ -29,9 +32,6 @@ from factrl.rewards.resources import written_certainty
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.server.service import _without_ending
-from factrl.stress import oracle_setup
-from factrl.stress.prompts import example_of
-from factrl.stress.prompts import prompts as stress_prompts
 from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
 from factrl.text.sentences import sentences
 from factrl.text.words import fold, read, stem

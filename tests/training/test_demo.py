@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from factrl.demo.questions import build_questions
-from factrl.demo.show import play
 from factrl.errors import ModelError
+from factrl.lab.demo.questions import build_questions
+from factrl.lab.demo.show import play
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.train import embedded

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..demo.settings import demo_settings
+from factrl.lab.demo.settings import demo_settings
+
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 
 

@@ -33,10 +33,10 @@ from .options import (
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
-    from ..stress.attacks import Attack
-    from ..stress.order import Finding
-    from ..stress.run import Outcome
-    from ..stress.setup import Setup
+    from factrl.lab.hacks.attacks import Attack
+    from factrl.lab.hacks.order import Finding
+    from factrl.lab.hacks.run import Outcome
+    from factrl.lab.hacks.setup import Setup
 
 ORACLE = "oracle"
 FEW = 2  # questions for the embedded judges, which take seconds per claim
@@ -101,10 +101,10 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _stress(args: argparse.Namespace) -> int:
-    from ..stress import page
-    from ..stress.attacks import search
-    from ..stress.policies import RUNGS
-    from ..stress.run import chosen, run_battery
+    from factrl.lab.hacks import page
+    from factrl.lab.hacks.attacks import search
+    from factrl.lab.hacks.policies import RUNGS
+    from factrl.lab.hacks.run import chosen, run_battery
 
     ids = args.policies.split(",") if args.policies else []
     count = len(RUNGS) + sum(map(len, chosen(ids)))
@@ -135,11 +135,10 @@ def _setup(args: argparse.Namespace) -> Setup:
     Raises:
         SetupError: what the user must change.
     """
+    from factrl.lab.hacks.policies import WAYS
+    from factrl.lab.hacks.prompts import prompts
+    from factrl.lab.hacks.setup import FORMS, Setup, oracle_setup, stand_in
     from factrl.papers.forms import form_of, length_of
-
-    from ..stress.policies import WAYS
-    from ..stress.prompts import prompts
-    from ..stress.setup import FORMS, Setup, oracle_setup, stand_in
 
     oracle = _is_offline(args)
     if args.judge == ORACLE and (args.live or args.embedded):
@@ -177,7 +176,7 @@ def _is_offline(args: argparse.Namespace) -> bool:
 
 
 def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
-    from ..stress.setup import stand_in
+    from factrl.lab.hacks.setup import stand_in
 
     paper, other = args.reward, stand_in(args.reward)[0]
     if other != paper and not args.config:
@@ -214,7 +213,7 @@ def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..stress import page
+    from factrl.lab.hacks import page
 
     table = Table(*page.HEAD)
     for part in (outcome.ladder, outcome.findings, outcome.options):

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from factrl.evals.metrics import Interval, short_form
+from factrl.lab.hacks.policies import battery
+from factrl.lab.hacks.setup import known_failures
 from factrl.llm.spending import Spent, read_account
 from factrl.llm.usage import Price
 from factrl.papers import load_reward, split_spec
 from factrl.runs.folder import count_states, read_metrics
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.runs.whole_file import write_whole
-from factrl.stress.policies import battery
-from factrl.stress.setup import known_failures
 from factrl.text.escape import markdown
 from factrl.train.card_head import card_head, shown, shown_spec, table
 from factrl.train.plan import Plan

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from factrl.evals.report import facts_list, html_page
+from factrl.lab.hacks.attacks import Attack
+from factrl.lab.hacks.options import HONESTY, in_words
+from factrl.lab.hacks.order import Finding
+from factrl.lab.hacks.policies import RUNGS
+from factrl.lab.hacks.run import Outcome
 from factrl.text.escape import markup, one_line
-
-from .attacks import Attack
-from .options import HONESTY, in_words
-from .order import Finding
-from .policies import RUNGS
-from .run import Outcome
 
 HEAD = (
     *("id", "policy", "must not beat", "reward", "ceiling"),

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from factrl.lab.hacks.policies import picked
 from factrl.text.refusals import refusals
-
-from .policies import picked
 
 _ASKED = re.compile(
     r"\b(?:which|what|whose) (?!is |was |are |were |did )(\w+)|\bthe (\w+) (?:of|that|in) ", re.I

@@ -1,7 +1,7 @@
 """36 known reward hacks and generated free options against any reward: `factrl stress`, and as a test.
 
     import pytest
-    from factrl.stress import cases, check
+    from factrl.lab.hacks import cases, check
     from my_rewards import mine
 
     @pytest.mark.parametrize("case", cases())
@@ -9,9 +9,9 @@
         assert check(mine, case) == ""
 
 The texts are 36 adversarial policies and five honest answers to twenty questions in three paraphrases each
-(`factrl.stress.policies`), and generated answer forms (`factrl.stress.families`); exact oracles stand in for
-judges (`factrl.stress.oracles`) unless the reward brings its own.  What must hold is in `factrl.stress.order`
-and `factrl.stress.options`.
+(`factrl.lab.hacks.policies`), and generated answer forms (`factrl.lab.hacks.families`); exact oracles stand
+in for judges (`factrl.lab.hacks.oracles`) unless the reward brings its own.  What must hold is in
+`factrl.lab.hacks.order` and `factrl.lab.hacks.options`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from factrl.lab.hacks.options import HONESTY, Honest, honest_pay, in_words, option_of
+from factrl.lab.hacks.order import STRICT, Cell, Finding, compare, ladder, scale_of
+from factrl.lab.hacks.policies import RUNGS, battery
+from factrl.lab.hacks.run import Outcome, cell_of, chosen, run_battery
+from factrl.lab.hacks.setup import Setup, oracle_setup
 from factrl.papers.forms import Form, Length
-
-from ..rewards import Reward
-from .options import HONESTY, Honest, honest_pay, in_words, option_of
-from .order import STRICT, Cell, Finding, compare, ladder, scale_of
-from .policies import RUNGS, battery
-from .run import Outcome, cell_of, chosen, run_battery
-from .setup import Setup, oracle_setup
+from factrl.rewards import Reward
 
 __all__ = ["Outcome", "Setup", "cases", "check", "oracle_setup", "run_battery"]
 

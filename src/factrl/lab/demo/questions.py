@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import MissingExtra
-from ..types import Example
+from factrl.errors import MissingExtra
+from factrl.types import Example
 
 CONTINENTS = {
     "AF": ("Africa",),

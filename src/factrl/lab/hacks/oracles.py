@@ -2,7 +2,7 @@
 
 They take the place of a language model and of a judge of claims, and of nothing else: prompts are built and
 quoted, replies are read, claims are extracted and evidence is searched as in a real run.  What they say of a
-statement comes from the fact table (`factrl.stress.prompts`) and never from its wording, so they cannot be
+statement comes from the fact table (`factrl.lab.hacks.prompts`) and never from its wording, so they cannot be
 talked into anything.  They know more than a judge that reads the evidence: also a tautology is supported.
 
 What a reward does under them is what its *formula* and its parsers do; real judges err on top of that.
@@ -18,21 +18,20 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
+from factrl.lab.hacks.families import parts
+from factrl.lab.hacks.policies import WAYS, battery, negatives, same_text, vague
+from factrl.lab.hacks.prompts import Prompt, general, prompts
+from factrl.llm import Message, Reply
 from factrl.rewards.checklist import Checklist, Item
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
+from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.attribution import unwrapped
 from factrl.verifier.claims.marks import content_words, normalised
-
-from ..llm import Message, Reply
-from ..types import Claim, Finding, Passage, Verdict
-from ..verifier.presets import open_verifier
-from .families import parts
-from .policies import WAYS, battery, negatives, same_text, vague
-from .prompts import Prompt, general, prompts
+from factrl.verifier.presets import open_verifier
 
 NAME = "oracle: the battery's own fact table"
 _SOURCE = re.compile(r" ?[\[(][^\])]{0,80}[\])]")

@@ -1,8 +1,8 @@
 """The twenty questions of the battery: for each what is true, what is false, and what stands beside it.
 
 Every statement that a policy of the battery makes is made from these rows, so what is true is known by heart
-(`factrl.stress.oracles`).  The questions come in pairs; the facts of the one are true and off the point for
-the other.  All rows are ours (`prompts.jsonl`, `general.json`); the facts are common knowledge.
+(`factrl.lab.hacks.oracles`).  The questions come in pairs; the facts of the one are true and off the point
+for the other.  All rows are ours (`prompts.jsonl`, `general.json`); the facts are common knowledge.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.runs.rows import read_rows
-
-from ..types import Example, Passage
+from factrl.types import Example, Passage
 
 _CHOICE = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
 _NUMBER = re.compile(r"\d[\d,]*")

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.errors import ConfigError
+from factrl.lab.hacks.forms import Written, write
+from factrl.lab.hacks.oracles import NAME, oracle_resources
+from factrl.lab.hacks.policies import WAYS
+from factrl.lab.hacks.prompts import Prompt, example_of, prompts
+from factrl.papers import declared, load_reward, split_spec
 from factrl.papers.forms import Form, Length, form_of, length_of
+from factrl.rewards import Reward
 from factrl.runs.journal import Journal
-
-from ..errors import ConfigError
-from ..papers import declared, load_reward, split_spec
-from ..rewards import Reward
-from ..types import Completion
-from .forms import Written, write
-from .oracles import NAME, oracle_resources
-from .policies import WAYS
-from .prompts import Prompt, example_of, prompts
+from factrl.types import Completion
 
 FORMS = 24  # answer forms of a family
 

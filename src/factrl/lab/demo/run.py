@@ -3,7 +3,7 @@
     questions -> model -> warm start -> evaluate -> GRPO with each reward -> evaluate
 
 Every arm starts from the same warm-started weights, and every number is of held-out questions whose
-entities appear nowhere in training.  What is made of the numbers is `factrl.demo.show`.
+entities appear nowhere in training.  What is made of the numbers is `factrl.lab.demo.show`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from typing import Any
 from factrl.evals.metrics import known_mask
 from factrl.evals.plots import Point
 from factrl.evals.shortqa import Row, grade_completions
+from factrl.lab.demo.questions import Splits, build_questions
+from factrl.lab.demo.settings import DemoSettings
+from factrl.lab.demo.warm import warm_start
+from factrl.papers import load_reward
+from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
-
-from ..papers import load_reward
-from ..rewards import Reward
-from ..train.answering import answer, evaluator, greedy, rates
-from ..train.embedded import embedded_policy, is_embedded
-from ..train.model import load_policy, uses_bf16
-from ..train.online import optimise
-from ..train.prompts import render_prompts
-from ..types import Grade
-from .questions import Splits, build_questions
-from .settings import DemoSettings
-from .warm import warm_start
+from factrl.train.answering import answer, evaluator, greedy, rates
+from factrl.train.embedded import embedded_policy, is_embedded
+from factrl.train.model import load_policy, uses_bf16
+from factrl.train.online import optimise
+from factrl.train.prompts import render_prompts
+from factrl.types import Grade
 
 KNOWN_TEMPERATURE = 1.0  # the model's own distribution says what it knows
 

@@ -7,10 +7,9 @@ from importlib.resources import files
 
 from pydantic import Field
 
+from factrl.papers import load_reward
 from factrl.runs.config import load_settings
 from factrl.runs.settings import Positive, RunSettings, Section
-
-from ..papers import load_reward
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -76,7 +75,7 @@ def demo_settings(overrides: list[str], reward: str = "", *, quick: bool = False
     Raises:
         ConfigError: every problem at once.
     """
-    recipe = files("factrl.demo") / "demo.toml"
+    recipe = files("factrl.lab.demo") / "demo.toml"
     reward = reward or tomllib.loads(recipe.read_text("utf-8"))["paper"]
     words = [f"paper={reward}", *(_QUICK if quick else ()), *overrides]
     return load_settings(DemoSettings, str(recipe), words, knobs={"reward": load_reward(reward).knobs})

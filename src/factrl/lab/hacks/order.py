@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
-from .policies import RUNGS
+from factrl.lab.hacks.policies import RUNGS
 
 Verdict = Literal["held", "broken", "known", "repaired", "masked", "n/a"]
 

@@ -21,11 +21,10 @@ from factrl.evals.changes import MetricRow, metric_rows
 from factrl.evals.metrics import Interval
 from factrl.evals.plots import hallucination_vs_abstention
 from factrl.evals.report import Answer, SideBySide, write_training_report
+from factrl.lab.demo.run import Arm, Outcome, run_demo
+from factrl.lab.demo.settings import demo_settings
 from factrl.runs.progress import clock
 from factrl.text.escape import one_line
-
-from .run import Arm, Outcome, run_demo
-from .settings import demo_settings
 
 SHOWN = 10
 _WORDS = {"correct_given_attempted": "right if answered"}

@@ -13,12 +13,12 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .forms import Written
-from .order import STRICT, Cell
-from .policies import RUNGS, Policy, battery, filled, policies
-from .prompts import Prompt
-from .run import OnDone, cell, cell_of
-from .setup import Setup, score_texts
+from factrl.lab.hacks.forms import Written
+from factrl.lab.hacks.order import STRICT, Cell
+from factrl.lab.hacks.policies import RUNGS, Policy, battery, filled, policies
+from factrl.lab.hacks.prompts import Prompt
+from factrl.lab.hacks.run import OnDone, cell, cell_of
+from factrl.lab.hacks.setup import Setup, score_texts
 
 QUESTIONS = 4  # of a candidate, one paraphrase each
 MOST = 3  # transformations of one candidate

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from factrl.lab.hacks.families import Family, families
+from factrl.lab.hacks.options import honest_pay, option_of
+from factrl.lab.hacks.order import STRICT, Cell, Finding, compare, ladder, scale_of
+from factrl.lab.hacks.policies import RUNGS, Policy, battery, policies
+from factrl.lab.hacks.prompts import Prompt
+from factrl.lab.hacks.setup import Setup, kept_scores, known_failures
 from factrl.runs.journal import Journal
-
-from .families import Family, families
-from .options import honest_pay, option_of
-from .order import STRICT, Cell, Finding, compare, ladder, scale_of
-from .policies import RUNGS, Policy, battery, policies
-from .prompts import Prompt
-from .setup import Setup, kept_scores, known_failures
 
 OnDone = Callable[[str], None]
 

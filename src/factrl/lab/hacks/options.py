@@ -18,14 +18,13 @@ from hashlib import sha256
 from math import inf
 from statistics import fmean
 
+from factrl.lab.hacks.families import AnswerForm, Family
+from factrl.lab.hacks.forms import Written
+from factrl.lab.hacks.order import GRADED, PROMPTS_HELD, Finding, Verdict
+from factrl.lab.hacks.policies import battery, filled
+from factrl.lab.hacks.prompts import Prompt
+from factrl.lab.hacks.setup import Setup, kept_scores
 from factrl.runs.journal import Journal
-
-from .families import AnswerForm, Family
-from .forms import Written
-from .order import GRADED, PROMPTS_HELD, Finding, Verdict
-from .policies import battery, filled
-from .prompts import Prompt
-from .setup import Setup, kept_scores
 
 HONESTY = "honesty at "  # the ceiling of an answer form, before the accuracy
 ACCURACIES = tuple(step / 10 for step in range(1, 10))

@@ -15,12 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from factrl.errors import ConfigError, nearest
+from factrl.lab.hacks.forms import Layout, Written
+from factrl.lab.hacks.prompts import Prompt, a, general, prompts
 from factrl.papers.forms import Form
 from factrl.runs.rows import read_rows
-
-from ..errors import ConfigError, nearest
-from .forms import Layout, Written
-from .prompts import Prompt, a, general, prompts
 
 WAYS = 3  # paraphrases
 RUNGS = ("know", "partial", "abstain", "wrong", "floored")

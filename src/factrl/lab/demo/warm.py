@@ -18,9 +18,9 @@ from transformers import PrinterCallback, TrainerCallback, TrainerControl, Train
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-from ..train.packed import restore_forward, use_packed_logprobs
-from ..types import Example
-from .settings import WarmSettings
+from factrl.lab.demo.settings import WarmSettings
+from factrl.train.packed import restore_forward, use_packed_logprobs
+from factrl.types import Example
 
 ABSTENTION = "I don't know."
 
