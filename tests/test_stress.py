@@ -20,8 +20,7 @@ from factrl.lab.hacks.policies import RUNGS, WAYS, battery
 from factrl.lab.hacks.prompts import prompts
 from factrl.lab.hacks.run import Outcome
 from factrl.lab.hacks.setup import known_failures
-from factrl.papers import load_paper, load_reward
-from factrl.papers.forms import form_of, length_of
+from factrl.papers import form_of, length_of, load_paper, load_reward
 from factrl.runs.journal import Journal
 from factrl.text import boxed, think_answer
 from factrl.verifier.claims import SentenceClaims

@@ -16,7 +16,7 @@ from factrl.lab.loop import LoopSettings, make_batch, sample, update
 from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, _fresh, log_probs, pretrained
 from factrl.lab.people import People
 from factrl.lab.tables import METHODS
-from factrl.papers.forms import form_of
+from factrl.papers import form_of
 from factrl.types import Result, Span
 
 SMALL = ModelSettings(width=32, hidden=48, heads=2, spread=0.2, learning_rate=1e-2, warmup_steps=2)

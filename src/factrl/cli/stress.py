@@ -138,7 +138,7 @@ def _setup(args: argparse.Namespace) -> Setup:
     from factrl.lab.hacks.policies import WAYS
     from factrl.lab.hacks.prompts import prompts
     from factrl.lab.hacks.setup import FORMS, Setup, oracle_setup, stand_in
-    from factrl.papers.forms import form_of, length_of
+    from factrl.papers import form_of, length_of
 
     oracle = _is_offline(args)
     if args.judge == ORACLE and (args.live or args.embedded):

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid
 
-from factrl.papers.forms import form_of
+from factrl.papers import form_of
 
 from ..errors import ConfigError
 from ..papers import load_reward, settings_of

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from factrl.papers.forms import Form
+from factrl.papers import Form
 from factrl.rewards.checklist import Item
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences

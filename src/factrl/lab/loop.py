@@ -18,7 +18,7 @@ from typing import Literal
 
 import torch
 
-from factrl.papers.forms import Form
+from factrl.papers import Form
 
 from ..rewards import Reward
 from ..train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages

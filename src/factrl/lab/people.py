@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from factrl.papers.forms import Form
+from factrl.papers import Form
 from factrl.rewards.grading import Grader
 
 from ..types import Claim, Example, Finding, Passage

@@ -20,7 +20,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from factrl.papers.forms import Form
+from factrl.papers import Form
 from factrl.rewards.grading import Grader
 from factrl.text.sentences import sentences
 

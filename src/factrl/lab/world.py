@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from factrl.papers.forms import Form
+from factrl.papers import Form
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 

@@ -11,8 +11,7 @@ A paper's module is called what the paper is called and holds
 
 It may also say, and so may a file of your own:
 
-* `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default
-(`factrl.papers.forms`);
+* `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default (`form_of`);
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
@@ -32,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from factrl.rewards.resources import supply
 from factrl.verifier.claims import SentenceClaims
@@ -43,6 +42,10 @@ from ..llm import FakeLLM
 from ..rewards import Reward
 from ..types import Claim, Example, Finding, Passage, State, Verdict
 from ..verifier import Verifier
+
+Form = Literal["tags", "boxed", "text"]
+"""Where a reward looks for the answer: between tags, in a box, or in the whole text."""
+Length = Literal["short", "long"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,22 @@ def declared(spec: str, name: str, default: Any = None) -> Any:
     paper = split_spec(spec)[0]
     known = Path(paper).is_file() if paper.endswith(".py") else paper in paper_names()
     return getattr(load_paper(paper), name, default) if known else default
+
+
+def form_of(spec: str, reward: Reward) -> Form:
+    """The form in which a reward reads completions: its knob `answer`, else its file's `FORM`, else text."""
+    said = reward.knobs.get("answer")
+    if said in ("boxed", "tags", "text"):
+        return said
+    if reward.knobs.get("thinking") is False:
+        return "text"
+    return declared(spec, "FORM", "text")
+
+
+def length_of(spec: str, reward: Reward) -> Length:
+    """Whether a reward looks for one short answer or reads a long one."""
+    said: Length | None = declared(spec, "LENGTH")
+    return said or ("short" if reward.needs_answers else "long")
 
 
 def gold_of(spec: str) -> list[tuple[str, Reward, Gold]]:

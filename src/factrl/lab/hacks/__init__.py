@@ -24,7 +24,7 @@ from factrl.lab.hacks.order import STRICT, Cell, Finding, compare, ladder, scale
 from factrl.lab.hacks.policies import RUNGS, battery
 from factrl.lab.hacks.run import Outcome, cell_of, chosen, run_battery
 from factrl.lab.hacks.setup import Setup, oracle_setup
-from factrl.papers.forms import Form, Length
+from factrl.papers import Form, Length
 from factrl.rewards import Reward
 
 __all__ = ["Outcome", "Setup", "cases", "check", "oracle_setup", "run_battery"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from factrl.papers.forms import Form, Length
+from factrl.papers import Form, Length
 
 Layout = Literal["blocks", "bare", "empty", "forged", "lookalike"]
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from factrl.errors import ConfigError, nearest
 from factrl.lab.hacks.forms import Layout, Written
 from factrl.lab.hacks.prompts import Prompt, a, general, prompts
-from factrl.papers.forms import Form
+from factrl.papers import Form
 from factrl.runs.rows import read_rows
 
 WAYS = 3  # paraphrases

@@ -11,8 +11,7 @@ from factrl.lab.hacks.forms import Written, write
 from factrl.lab.hacks.oracles import NAME, oracle_resources
 from factrl.lab.hacks.policies import WAYS
 from factrl.lab.hacks.prompts import Prompt, example_of, prompts
-from factrl.papers import declared, load_reward, split_spec
-from factrl.papers.forms import Form, Length, form_of, length_of
+from factrl.papers import Form, Length, declared, form_of, length_of, load_reward, split_spec
 from factrl.rewards import Reward
 from factrl.runs.journal import Journal
 from factrl.types import Completion

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from factrl.evals.shortqa import Extract
-from factrl.papers import load_reward, paper_names, split_spec
-from factrl.papers.forms import Form, form_of
+from factrl.papers import Form, form_of, load_reward, paper_names, split_spec
 
 _EXTRACTS: Mapping[Form, Extract] = {"tags": "answer", "boxed": "boxed", "text": "text"}
 

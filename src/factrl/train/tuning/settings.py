@@ -15,8 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.evals.shortqa import Extract
-from factrl.papers import load_reward, settings_of, split_spec
-from factrl.papers.forms import Form
+from factrl.papers import Form, load_reward, settings_of, split_spec
 from factrl.runs.config import dump_toml, load_settings, peek
 from factrl.runs.data import template_names
 from factrl.runs.settings import LOCAL, AskSettings, Positive, RunSettings, Section
