@@ -249,7 +249,11 @@ def test_answers_are_only_needed_when_asked_for(tmp_path: Path) -> None:
         ("d.jsonl", b"[" * 100_000, r"d\.jsonl, line 1 is not JSON: "),
         ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text: "),
         ("d.jsonl.gz", b"not gzip", r"d\.jsonl\.gz cannot be read: "),
-        ("d.jsonl.gz", gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99)[:-20], r"cannot be read: "),
+        (
+            "d.jsonl.gz",
+            gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99, mtime=0)[:-20],
+            r"cannot be read: ",
+        ),
         ("d.json", b'{"question": "Q"}', r"d\.json holds one dict, not a list of rows"),
         ("d.json", b"[1", r"d\.json is not JSON: "),
         ("d.json", b"[]", r"d\.json has no rows"),

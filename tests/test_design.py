@@ -1,4 +1,4 @@
-"""docs/design.md says which module may import which, and where torch is: the imports say the same."""
+"""docs/design.md says which wing may import which, and where torch is: the imports say the same."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ MODULES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "__init__.py"
 }
-WITH_TORCH = re.compile(r"(train|demo|lab)\.|bridges\.verl_(agent|plugin)$")
+WITH_TORCH = re.compile(r"(train|lab)\.|bridges\.verl_(agent|plugin)$")
 
 
-def layers(page: str) -> dict[str, int]:
-    """Module -> number of its layer, from the table of the page."""
-    section = page.partition("\n## Layers\n")[2].partition("\n## ")[0]
-    rows = [row.split("|")[3] for row in re.findall(r"^\|.*`.*\|$", section, re.M)]
-    found = [(name, number) for number, row in enumerate(rows) for name in re.findall(r"`(\w+)`", row)]
-    assert len(found) == len(dict(found)), "a module is in two layers"
-    return dict(found)
+def wings(page: str) -> dict[str, int]:
+    """Package or module at the top -> its place, from the table of the page."""
+    section = page.partition("\n## The wings\n")[2].partition("\n## ")[0]
+    names = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert len(names) == len({*names}), "a wing is listed twice"
+    return {name: number for number, name in enumerate(names)}
 
 
 def imported(source: str, package: str) -> Iterator[str]:
@@ -53,17 +52,47 @@ def upward(layer: Mapping[str, int], name: str, source: str, package: str) -> li
     return [top for top in imported(source, package) if layer.get(top.split(".")[0], -1) > own]
 
 
-def test_every_module_has_a_layer() -> None:
-    layer = layers((ROOT / "docs" / "design.md").read_text("utf-8"))
-    assert {*layer} == {name.split(".")[0] for name in MODULES}
+PAGE = (ROOT / "docs" / "design.md").read_text("utf-8")
 
 
-def test_no_module_imports_a_later_layer() -> None:
-    layer = layers((ROOT / "docs" / "design.md").read_text("utf-8"))
+def imports() -> dict[str, list[str]]:
+    """Every module with what is imported at its top."""
+    return {name: [*imported(path.read_text("utf-8"), package_of(path))] for name, path in MODULES.items()}
+
+
+def test_every_module_has_a_wing() -> None:
+    assert {*wings(PAGE)} == {name.split(".")[0] for name in MODULES}
+
+
+def test_no_module_imports_a_later_wing() -> None:
+    order = wings(PAGE)
     found = {
-        name: upward(layer, name, path.read_text("utf-8"), package_of(path)) for name, path in MODULES.items()
+        name: upward(order, name, path.read_text("utf-8"), package_of(path)) for name, path in MODULES.items()
     }
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    known = {name: {module_of(top) for top in tops} - {None, name} for name, tops in imports().items()}
+    assert circles(known) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
+
+
+def module_of(top: str) -> str | None:
+    """The module of factrl that an import names, or a name of which it has; None for another package's."""
+    return next((name for name in (top, top.rpartition(".")[0]) if name in MODULES), None)
+
+
+def circles(known: Mapping[str, set]) -> list[str]:
+    """The modules that reach themselves."""
+    left = dict(known)
+    while free := [name for name, tops in left.items() if not tops & left.keys()]:
+        for name in free:
+            del left[name]
+    reached = {name: {*tops} & left.keys() for name, tops in left.items()}
+    for _ in left:
+        reached = {name: tops.union(*(reached[top] for top in tops)) for name, tops in reached.items()}
+    return sorted(name for name, tops in reached.items() if name in tops)
 
 
 def test_torch_is_imported_where_the_page_says() -> None:

@@ -365,7 +365,7 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize("content", LEFT)
+@pytest.mark.parametrize("content", LEFT, ids=range(len(LEFT)))
 def test_a_lock_that_nobody_holds_stops_nobody(run: Run, content: str) -> None:
     run.close()
     lock = run.path / "lock"
@@ -398,7 +398,7 @@ def test_a_disk_without_locks_is_warned_about(
         assert caplog.text.count("gives no locks (No locks available)") == 2
 
 
-@pytest.mark.parametrize("content", LEFT)
+@pytest.mark.parametrize("content", LEFT, ids=range(len(LEFT)))
 def test_a_lock_that_is_held_is_respected_whatever_it_says(run: Run, content: str) -> None:
     (run.path / "lock").write_text(content)
     with pytest.raises(

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from factrl.evals.metrics import Interval, short_form
-from factrl.lab.hacks.policies import battery
-from factrl.lab.hacks.setup import known_failures
 from factrl.llm.spending import Spent, read_account
 from factrl.llm.usage import Price
 from factrl.papers import load_reward, split_spec
@@ -241,6 +239,10 @@ def _hacks(paper: str) -> list[str]:
             f"`factrl stress` cannot try {name}, which looks at the model and not at what it says.",
             "",
         ]
+    # The battery is of a later wing, which trains with this one.
+    from factrl.lab.hacks.policies import battery
+    from factrl.lab.hacks.setup import known_failures
+
     known = {key: why for key, why in known_failures(paper).items() if key in battery()}
     if not known:
         return [*head, f"None of the 36 that `factrl stress` tries is known to work on {name}.", ""]
