@@ -385,7 +385,7 @@ BLIND = Path(__file__).parent / "fixtures" / "abstention_blind.jsonl"
 
 def test_the_blind_set() -> None:
     # 300 replies in eight languages, half of them traps, frozen on 2026-11-23 before the code they measure.
-    # Measured: precision 0.92, recall 0.45; with phrases alone 0.81 and 0.09 (docs/results.md).
+    # Measured: precision 0.92, recall 0.45; with phrases alone 0.81 and 0.09 (docs/history.md).
     rows = [json.loads(line) for line in BLIND.read_text(encoding="utf-8").split("\n") if line]
     truth = [row["label"] == "abstain" for row in rows]
     found = [abstains(row["text"], row["question"]) for row in rows]

@@ -38,7 +38,7 @@ from factrl.runs.settings import AskSettings, RunSettings
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-RUN = [page for page in PAGES if page.name not in ("results.md", "changelog.md")]
+RUN = [page for page in PAGES if page.name not in ("history.md", "changelog.md")]
 _FENCE = re.compile(
     r"(?:^<!-- test: ([a-z ]+) -->\n)?^```(\w*)(?: title=\"([^\"]+)\")?[^\n]*\n(.*?)^```$", re.M | re.S
 )

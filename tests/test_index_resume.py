@@ -134,7 +134,7 @@ def test_killed_around_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_memory_is_that_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Python's own; the engine's is bounded by its heap, and measured in docs/results.md."""
+    """Of Python's own; the engine's is bounded by its heap, and measured in docs/history.md."""
     from factrl.verifier.search import build
 
     monkeypatch.setattr(build, "BATCH", 200)

@@ -426,16 +426,11 @@ _UNSURE = "a claim of which the model knows nothing is worth 0.5"
 WEAKNESSES = {
     "": {
         "abstain > wrong": "an abstention is worth 0, and a wrong text with some true claims more",
-        "D02": _UNSURE,
         "D03": "the false answer behind a refusal is no claim, so it lowers no share",
         "D04": _UNSURE,
         **dict.fromkeys(("D08", "D12", "D13"), "claims off the question count"),
-        **dict.fromkeys(("D11", "D14"), "a share of claims: one that is right is as good as twelve"),
-        "D05": "'this or that' is a true claim",
         "D16": _UNSURE,
-        "D17": "what stands in code, tables and links makes no claim, so it lowers no share",
         "D20": "claims are checked one by one, and the whole not at all",
-        "D22": "three of four weights look at what a text says, and one at what it denies",
         "D30": "the reasoning is not read",
         "D31": _UNSURE,
         "D32": "what the question presupposes counts as a claim",

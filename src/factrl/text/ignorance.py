@@ -26,7 +26,7 @@ from factrl.text.naming import (
 BARE = 200
 """Characters of the longest text that is read strictly."""
 _LONG = 120  # bytes from which on a text is long
-# Shares of new words, chosen on texts written for it (docs/results.md).
+# Shares of new words, chosen on texts written for it (docs/history.md).
 _MOST_NEW, _MOST_NEW_SHORT = 0.55, 0.34
 _FEW = 4  # words of a sentence whose first word is taken for a name
 _BARE_CLAUSE = 1  # new words that are a clause of their own

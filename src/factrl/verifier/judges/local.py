@@ -2,7 +2,7 @@
 
 The model is shown a claim and the sentences of the evidence that bear on it, and is not asked to write: what
 counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These ranks are good and their natural
-thresholds are not (docs/results.md), so a calibration fitted on human labels turns them, with the plain
+thresholds are not (docs/history.md), so a calibration fitted on human labels turns them, with the plain
 comparison of words, into the probability that the claim is supported.
 
 It reads about 450 characters of evidence per claim, because on a CPU every word costs time: 3 seconds per

@@ -1,6 +1,6 @@
 """Passages on disk, found by their words (BM25) or their title: a thin layer over tantivy.
 
-tantivy was chosen by measurement (docs/results.md): it skips what cannot reach the best k, so that a claim is
+tantivy was chosen by measurement (docs/history.md): it skips what cannot reach the best k, so that a claim is
 looked up among a million passages in about a millisecond where SQLite's FTS5 ranks every match.  It keeps an
 inverted index in files that are never changed once written, and a commit is the replacement of one small
 file, so a killed writer loses only what it had not committed.  Queries are built of terms, never parsed.

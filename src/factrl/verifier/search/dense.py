@@ -1,7 +1,7 @@
 """Passages as vectors: a file of half floats, searched by comparing a query with all of them.
 
 Row i of `vectors.f16` belongs to passage number i.  Exact and without an index of its own, so that adding is
-appending; the time of a search grows with the number of passages, and docs/results.md says where that ends to
+appending; the time of a search grows with the number of passages, and docs/history.md says where that ends to
 be useful.
 """
 

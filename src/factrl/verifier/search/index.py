@@ -4,7 +4,7 @@
     index.search("Marie Curie was born in Warsaw.", k=5)
     index.titled("Marie Curie")
 
-One folder, one machine.  Beyond that, any object with `search` takes its place: docs/results.md says where
+One folder, one machine.  Beyond that, any object with `search` takes its place: docs/history.md says where
 the limits are.
 """
 
@@ -78,7 +78,7 @@ class Index:
 
         Args:
             embedder: what it was built with, for searches by meaning as well.  Without it a dense index is
-                searched by words alone, which found more for the questions of docs/results.md.
+                searched by words alone, which found more for the questions of docs/history.md.
             reranker: looks at the best 50 of any search again.
 
         Raises:
