@@ -43,7 +43,7 @@ def keys(count: int) -> list[str]:
 # their first acknowledgement.  A line of this length reaches a pipe whole or not at all.
 KILLED = """
 import os, random, signal, sys, threading, time
-from factrl import cache_file
+from factrl.llm import store_file as cache_file
 from factrl.llm.store import Store
 
 def write(kill, tell):

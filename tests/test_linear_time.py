@@ -97,14 +97,14 @@ HOSTILE = [
 ]
 # Found by the search below, or by an attacker: (reader, before, unit, after).
 FOUND = [
-    ("judges.replies.read_verdicts", "", '"\\', ""),
-    ("checklist.read_checklist", "", '"\\', ""),
+    ("verifier.judges.replies.read_verdicts", "", '"\\', ""),
+    ("rewards.checklist.read_checklist", "", '"\\', ""),
     ("prepare.importance.read_choices", '{"', '\\"', "\\"),
-    ("guards.contradictions", "", "Ann is not {n}\n", ""),
-    ("guards.contradictions", "", "Ann was born in 1900\nAnn was never born in 1901\n", ""),
-    ("guards.repeats", "", '"', ""),
-    ("words.fold", "", "\u0316\u0300", ""),
-    ("mentions.mentions (answers)", "", "\u0316\u0300", ""),
+    ("rewards.guards.contradictions", "", "Ann is not {n}\n", ""),
+    ("rewards.guards.contradictions", "", "Ann was born in 1900\nAnn was never born in 1901\n", ""),
+    ("rewards.guards.repeats", "", '"', ""),
+    ("text.words.fold", "", "\u0316\u0300", ""),
+    ("text.mentions.mentions (answers)", "", "\u0316\u0300", ""),
     ("prepare.contamination.normalised", "$", "\u0316\u0300~", ""),
 ]
 PARSERS: list[Callable[[str], object]] = [

@@ -50,7 +50,7 @@ def test_the_package_and_its_recipes_are_in_the_wheel_and_nothing_else(wheel: Pa
         held = set(file.namelist())
     own = {name for name in held if ".dist-info/" not in name}
     assert own == files(ROOT / "src" / "factrl", "factrl") | files(ROOT / "recipes", "factrl/recipes")
-    assert {"factrl/py.typed", "factrl/recipes/small/questions.jsonl", "factrl/report.css"} <= own
+    assert {"factrl/py.typed", "factrl/recipes/small/questions.jsonl", "factrl/evals/report.css"} <= own
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
 
 

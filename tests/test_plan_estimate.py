@@ -142,4 +142,3 @@ def test_where_the_vllm_server_is_needs_a_server(capsys: pytest.CaptureFixture[s
     assert main(["train", *words, url, "train.use_vllm=true"]) == 2
     assert "train.vllm_server_base_url is asked only with" in capsys.readouterr().err
     assert main(["train", *words, url, "train.use_vllm=true", "train.vllm_mode=server"]) == 0
-    assert ", vLLM elsewhere (" in capsys.readouterr().err

@@ -651,7 +651,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_probe import World, grade, questions, rates
-from factrl import probe as module
+from factrl.evals import probe as module
 from factrl.runs.journal import Journal
 from factrl.llm.stopping import Stopping
 

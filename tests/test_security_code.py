@@ -170,11 +170,12 @@ NOT_USED = (
     *("requests", "httpx", "urllib3", "ftplib", "smtplib", "telnetlib", "websockets", "openai", "webbrowser"),
 )
 ONLINE = {
-    "aiohttp": {"http.py", "connections.py", "bodies.py"},
-    "urllib.request": {"models/download.py", "connections.py"},  # connections.py: the proxy's settings alone
-    "http.client": {"models/download.py", "local/llama.py"},  # llama.py: its own port on loopback
-    "socket": {"run_lock.py", "cli/serve.py"},  # the host's name; whether a port can be had
-    "huggingface_hub": {"models/hub.py"},
+    "aiohttp": {"llm/client.py", "llm/connections.py", "llm/bodies.py"},
+    # connections.py: the proxy's settings alone
+    "urllib.request": {"llm/models/download.py", "llm/connections.py"},
+    "http.client": {"llm/models/download.py", "llm/local/llama.py"},  # llama.py: its own port on loopback
+    "socket": {"runs/lock.py", "cli/serve.py"},  # the host's name; whether a port can be had
+    "huggingface_hub": {"llm/models/hub.py"},
     **{name: set[str]() for name in NOT_USED},
 }
 
@@ -192,7 +193,7 @@ def test_only_these_files_can_go_online() -> None:
     loads = {
         path for path, source in SOURCES.items() for name, _ in calls(source) if name.endswith("load_dataset")
     }
-    assert loads == {"rows.py"}
+    assert loads == {"runs/rows.py"}
 
 
 def names_in_full(source: str) -> Iterator[str]:

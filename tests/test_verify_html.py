@@ -477,7 +477,7 @@ def test_a_long_text_with_many_claims_takes_no_time() -> None:
 
 def colours(dark: bool) -> dict[str, str]:
     found: dict[str, str] = {}
-    for package, name in (("factrl", "report.css"), ("factrl.verifier", "html.css")):
+    for package, name in (("factrl.evals", "report.css"), ("factrl.verifier", "html.css")):
         css = files(package).joinpath(name).read_text(encoding="utf-8")
         light, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
         found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
@@ -505,7 +505,7 @@ def test_every_colour_is_defined_and_used() -> None:
 def test_every_class_has_a_style() -> None:
     css = "".join(
         files(package).joinpath(name).read_text(encoding="utf-8")
-        for package, name in (("factrl", "report.css"), ("factrl.verifier", "html.css"))
+        for package, name in (("factrl.evals", "report.css"), ("factrl.verifier", "html.css"))
     )
     styled = set(re.findall(r"\.([a-z][\w-]*)", css))
     one = replace(hostile("x"), weak=True)

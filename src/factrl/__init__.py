@@ -14,22 +14,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from factrl.evals.metrics import compare, short_form
-    from factrl.evals.shortqa import evaluate_file, grade_completions
-    from factrl.rewards.grading import Grader, reasoning_judge
-    from factrl.rewards.remote import remote
-    from factrl.rewards.resources import supply
-    from factrl.runs.data import load_examples
-    from factrl.verifier.search import Given, Index, WebSearch
-
     from .bridges.trl import to_trl
     from .errors import FactrlError, LLMError, SetupError, Unscored
+    from .evals.metrics import compare, short_form
+    from .evals.shortqa import evaluate_file, grade_completions
     from .llm import LLM, FakeLLM, connect
     from .papers import load_reward, paper_names
     from .rewards import Reward, reward
+    from .rewards.grading import Grader, reasoning_judge
+    from .rewards.remote import remote
+    from .rewards.resources import supply
+    from .runs.data import load_examples
     from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
     from .verifier import Report, Verifier
     from .verifier.presets import open_verifier, verify
+    from .verifier.search import Given, Index, WebSearch
 
 _HOME = {
     "Claim": "types",

@@ -47,7 +47,7 @@ def _index(args: argparse.Namespace) -> int:
     from factrl.verifier.search.manifest import NAME
 
     folder = Path(args.out).expanduser()
-    embedder = needs_extra("local.embed", "local").Potion() if args.dense else None
+    embedder = needs_extra("llm.local.embed", "local").Potion() if args.dense else None
     started = time.monotonic()
     if not args.add:
         index, before = Index.build(folder, args.files, embedder=embedder), 0

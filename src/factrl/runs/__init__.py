@@ -1,0 +1,1 @@
+"""A run: its settings, data, folder, journal and progress."""
