@@ -94,10 +94,6 @@ FOUND = [
     ("words.fold", "", "\u0316\u0300", ""),
     ("mentions.mentions (answers)", "", "\u0316\u0300", ""),
     ("prepare.contamination.normalised", "$", "\u0316\u0300~", ""),
-    ("tuning.verifier_swaps.swaps", "", "\\text{;\\(1.", ""),
-    ("tuning.verifier_swaps.swaps", "", "{n} Paris; ", ""),
-    ("tuning.verifier_swaps.Names.like", "", "Ann; ", ""),
-    ("tuning.verifier_statements.yes_and_no", "", "is ", ""),
 ]
 PARSERS: list[Callable[[str], object]] = [
     *(think_answer, boxed, boxed_released),

@@ -236,7 +236,7 @@ def test_nothing_of_this_machine_is_in_a_card(tmp_path: Path) -> None:
         "paper=knowrl",
         f"data.eval={tmp_path}/held.jsonl",
         f"verifier.index={tmp_path}/kb",
-        f"verifier.judge=own:{tmp_path}/kb",
+        f"verifier.judge=nli:{tmp_path}/kb",
         "verifier.web=https://me:pass@search.example/?key=abc",
         "data.system=the key is sk-abcdefgh12345 of https://me:pass@corp.example",
         f"judge.reward_model={tmp_path}/rm",
@@ -246,7 +246,7 @@ def test_nothing_of_this_machine_is_in_a_card(tmp_path: Path) -> None:
         assert secret not in text
     changed = rows(text, "Settings that are not the usual ones:")
     assert changed["`verifier.index`"] == ["–", "kb"]
-    assert changed["`verifier.judge`"] == ["–", "own:kb"]
+    assert changed["`verifier.judge`"] == ["–", "nli:kb"]
     assert "10 of held.jsonl" in text
 
 

@@ -354,7 +354,6 @@ ALLOWED = {
     "factrl.run._SECRET": "reads the command line",
     "factrl.search.wikipedia._MARKERS": "the two repeat different characters; its time is tested",
     "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
-    "factrl.tuning.verifier_swaps._NAME": "the inner words are lower case, the outer ones are not",
 }
 
 

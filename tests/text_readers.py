@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import io
-import random
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -50,7 +49,6 @@ from factrl.extract.spans import Places
 from factrl.grading import read_verdict
 from factrl.judges import LLMJudge, overlap
 from factrl.judges import replies as verdicts
-from factrl.judges.own import premise
 from factrl.judges.weak import WeakJudge
 from factrl.llm import FakeLLM
 from factrl.prepare import contamination, importance, sampling
@@ -64,7 +62,6 @@ from factrl.stress import oracle_setup
 from factrl.stress.prompts import example_of
 from factrl.stress.prompts import prompts as stress_prompts
 from factrl.truthfulness import shown_claim
-from factrl.tuning import verifier_statements, verifier_swaps
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier.marked import Mark, marked
 from factrl.words import fold, read, stem
@@ -75,7 +72,6 @@ QUESTION = "Where was Marie Curie born?"
 FACT = "Marie Curie was born in Warsaw in 1867."
 EXTRACT = ClauseClaims()
 CHOICES = readers.with_choices(Example(QUESTION), ["Ulm", "Bern"], [1, 0])
-NAMES = verifier_swaps.Names([FACT, "Pierre Curie lived in Paris."])
 
 
 def _judged(raw: str) -> object:
@@ -136,15 +132,6 @@ CURIE = example_of(stress_prompts()["curie"])
 
 def _rewarded(spec: str, raw: str, before: str = "", after: str = "") -> object:
     return _setup(spec).reward(CURIE, Completion(f"{before}{raw}{after}"))
-
-
-def _swapped(raw: str) -> object:
-    return list(verifier_swaps.swaps(raw, raw, NAMES, random.Random(0)))
-
-
-def _like(raw: str) -> object:
-    names = verifier_swaps.Names([raw])
-    return [names.like(raw, name) for name in verifier_swaps.names_in(raw)]
 
 
 READERS: dict[str, Reader] = {
@@ -250,7 +237,6 @@ READERS: dict[str, Reader] = {
     "judges.overlap.nearest_pieces": lambda raw: overlap.nearest_pieces(raw, _pieces(raw), 4),
     "judges.overlap.compare": lambda raw: overlap.compare(raw, _pieces(raw)),
     "judges.overlap.quote_of": lambda raw: overlap.quote_of(raw, [Passage(raw)]),
-    "judges.own.premise": lambda raw: premise(raw, _pieces(raw), 400),
     "judges.replies.read_verdicts": lambda raw: verdicts.read_verdicts(raw, ["a", "b"]),
     "judges.replies.json_records": lambda raw: list(verdicts.json_records(raw)),
     "judges.replies.read_true_false": verdicts.read_true_false,
@@ -297,16 +283,6 @@ READERS: dict[str, Reader] = {
     "text.unwrap_latex": text.unwrap_latex,
     "text.clean": text.clean,
     "truthfulness.shown_claim": shown_claim,
-    "tuning.verifier_statements.statement": lambda raw: verifier_statements.statement(raw, "Paris"),
-    "tuning.verifier_statements.quoted": lambda raw: verifier_statements.quoted(raw, raw),
-    "tuning.verifier_statements.yes_and_no": lambda raw: verifier_statements.yes_and_no(raw, FACT),
-    "tuning.verifier_swaps.Names.like": _like,
-    "tuning.verifier_swaps.edited": lambda raw: verifier_swaps.edited(
-        raw, verifier_swaps.Swap("date", "", "refuted", raw[:9] or "a", "b")
-    ),
-    "tuning.verifier_swaps.names_in": lambda raw: list(verifier_swaps.names_in(raw)),
-    "tuning.verifier_swaps.negated": verifier_swaps.negated,
-    "tuning.verifier_swaps.swaps": _swapped,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
     "verifier.marked.marked": lambda raw: marked(
         raw, [Mark(n, n + 9, "supported", n, "#") for n in range(0, len(raw), 9)]

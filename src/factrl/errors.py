@@ -106,3 +106,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the closest known word, or an empty string when nothing is close."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+NO_OWN_VERIFIER = "verifiers of one's own did not judge well enough to keep; commit 1b92e7e has them"

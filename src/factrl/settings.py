@@ -160,7 +160,7 @@ class VerifierSettings(Section):
     web: str | None = None
     """Serper-compatible search server, for questions that come without evidence."""
     judge: str | None = None
-    """Instead of the preset's own: `local`, `weak`, `nli:NAME` of any cross-encoder, or `own:FOLDER`."""
+    """Instead of the preset's own: `local`, `weak`, or `nli:NAME` of any cross-encoder."""
     controls: bool = False
     """Put a true and a false claim of ours into every call; what gets one wrong is masked. Needs a server."""
     k: Positive | None = None

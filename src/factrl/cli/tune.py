@@ -45,8 +45,7 @@ def add_verbs(verbs: Verbs) -> None:
         about="train a model on given answers or on pairs of its own, the methods that papers compare with",
         example=(
             "methods: sft, r-tuning, rft, sft-seed; dpo and iterative-dpo with --rule correctness, max-min,\n"
-            "margin-length, factscore or klc; on claims truthfulness, verifier, checklist-verifier,\n"
-            "extractor\n\n"
+            "margin-length, factscore or klc; on claims truthfulness, checklist-verifier, extractor\n\n"
             "examples:\n"
             "  factrl probe train.jsonl --model SmolLM2-135M-Instruct --output probed.jsonl\n"
             "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct --probe probed.jsonl \\\n"

@@ -1,4 +1,4 @@
-"""`factrl tune truthfulness`, `tune verifier`, `tune checklist-verifier` and `tune extractor`."""
+"""`factrl tune truthfulness`, `tune checklist-verifier` and `tune extractor`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any, get_args
 from ..config import dump_toml, load_settings
 from ..errors import ConfigError
 from ..tuning.claim_settings import ClaimSettings, Head
-from ..tuning.verifier_settings import VerifierSettings
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
 
-METHODS = ("truthfulness", "verifier", "checklist-verifier", "extractor")
+METHODS = ("truthfulness", "checklist-verifier", "extractor")
 
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 _OPTIONS = {
@@ -25,7 +24,6 @@ _OPTIONS = {
     "seed": "run.seed",
     "output": "run.dir",
 }
-_RESULTS = {"verifier": "own"}  # folder of the result, where it is not `model`
 _OF_OTHERS = ("rule", "judge", "probe", "evaluate", "resume")  # options of the parser for the other methods
 
 
@@ -52,10 +50,7 @@ def run(args: argparse.Namespace) -> int:
         say(dump_toml(settings).rstrip())
         return 0
     needs_extra("train.quiet", "train").quiet_libraries()
-    if isinstance(settings, VerifierSettings):
-        module = needs_extra("train.verifier_run", "train")
-        found = module.tune_verifier(settings, tell)
-    elif args.method == "truthfulness":
+    if args.method == "truthfulness":
         module = needs_extra("train.truthfulness_run", "train")
         found = module.tune_truthfulness(settings, tell)
     else:
@@ -64,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(settings.run.dir)
     show_table(_rich(module.table(found)))
     tell(module.told_of(found, folder))
-    say(str(folder / (_RESULTS.get(args.method) or "model")))
+    say(str(folder / "model"))
     return 0
 
 
-def _settings(args: argparse.Namespace) -> ClaimSettings | VerifierSettings:
+def _settings(args: argparse.Namespace) -> ClaimSettings:
     for name in _OF_OTHERS:
         if getattr(args, name, None) is not None:
             again = "; the same command goes on where it stopped" if name == "resume" else ""
@@ -82,21 +77,7 @@ def _settings(args: argparse.Namespace) -> ClaimSettings | VerifierSettings:
     named = [f"data.files={files!r}"] if files else []
     evidence = ["data.with_evidence=true"] if getattr(args, "with_evidence", False) else []
     source = getattr(args, "config", None)
-    if args.method == "verifier":
-        if evidence or told.head is not None:
-            raise ConfigError("factrl tune verifier has no --with-evidence and no --head: it reads both")
-        options = {name: key for name, key in _OPTIONS.items() if name != "head"}
-        return load_settings(VerifierSettings, source, [*_staged(files), *as_overrides(told, options)])
     return load_settings(ClaimSettings, source, [*named, *evidence, *as_overrides(told, _OPTIONS)])
-
-
-def _staged(words: Sequence[str]) -> list[str]:
-    """Of the words that are no settings, the folder of staged sets and the files of rows."""
-    folders = [word for word in words if Path(word).is_dir()]
-    if len(folders) > 1:
-        raise ConfigError(f"rows are made from one folder of staged sets, not from {' and '.join(folders)}")
-    files = [word for word in words if word not in folders]
-    return [f"data.folder={folders[0]}" for _ in folders] + ([f"data.files={files!r}"] if files else [])
 
 
 def _rich(rows: Sequence[Sequence[str]]) -> Any:

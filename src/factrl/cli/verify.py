@@ -70,7 +70,7 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--judge",
-        metavar="local|weak|nli:NAME|own:FOLDER",
+        metavar="local|weak|nli:NAME",
         help="what judges (default: local where its model is, else weak)",
     )
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Judges: whether passages support a claim.
 
 `LocalJudge` runs a small language model in this process, `LLMJudge` asks one over HTTP, `NLIJudge` is a
-cross-encoder, `OwnJudge` one that `factrl tune verifier` made, `Cascade` puts two in a row, and `WeakJudge`
+cross-encoder, `Cascade` puts two in a row, and `WeakJudge`
 compares words, for machines with nothing else; its verdicts are marked weak wherever they are shown.  Any
 object with the shape of `Judge` is a judge.
 
@@ -18,7 +18,6 @@ from factrl.judges.cascade import Cascade
 from factrl.judges.llm import LLMJudge
 from factrl.judges.local import LocalJudge
 from factrl.judges.nli import NLIJudge
-from factrl.judges.own import OwnJudge
 from factrl.judges.weak import WeakJudge
 from factrl.types import Claim, Passage, Verdict
 
@@ -29,7 +28,6 @@ __all__ = [
     "LLMJudge",
     "LocalJudge",
     "NLIJudge",
-    "OwnJudge",
     "WeakJudge",
     "fit",
 ]

@@ -34,7 +34,6 @@ from ..tuned_truthfulness import CARD
 from ..tuning.claim_rows import LabelledClaim, Split
 from ..tuning.claim_settings import ClaimSettings
 from ..tuning.samples import parts_of
-from ..tuning.verifier_settings import VerifierSettings
 from .callbacks import Interrupt, MarkComplete, ShowProgress, StopWhen, last_checkpoint
 from .embedded import embedded_policy, is_embedded
 from .model import load_policy, uses_bf16
@@ -195,9 +194,7 @@ def save(model: ClaimModel, folder: Path, card: dict[str, Any]) -> None:
     (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
 
 
-def training_arguments(
-    settings: ClaimSettings | VerifierSettings, folder: Path, **more: Any
-) -> dict[str, Any]:
+def training_arguments(settings: ClaimSettings, folder: Path, **more: Any) -> dict[str, Any]:
     """What the Trainer of every tuned claim model is told."""
     told = settings.train
     return {

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from factrl.bench.shortqa import Extract
 from factrl.config import dump_toml, load_settings, peek
 from factrl.data import template_names
-from factrl.errors import ConfigError, nearest
+from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.forms import Form
 from factrl.papers import load_reward, settings_of, split_spec
 from factrl.settings import LOCAL, AskSettings, Positive, RunSettings, Section
@@ -250,6 +250,8 @@ def check_method(name: str, known: Sequence[str]) -> None:
     Raises:
         ConfigError: it names the methods.
     """
+    if name == "verifier":
+        raise ConfigError(f"factrl tune verifier is gone: {NO_OWN_VERIFIER}")
     if name not in known:
         raise ConfigError(
             f"there is no method {name!r}{nearest(name, known)} (there are: {', '.join(known)})"

@@ -17,10 +17,10 @@ from typing import Any
 
 from ..cache import Store
 from ..cached_llm import CachedLLM
-from ..errors import ConfigError, MissingExtra, ModelError, Unscored, nearest
+from ..errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
 from ..extract import ClauseClaims, Extractor, LLMClaims, SentenceClaims
 from ..extract.replies import read_facts
-from ..judges import Judge, LLMJudge, LocalJudge, NLIJudge, OwnJudge, WeakJudge
+from ..judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from ..llm import LLM, Reply, connect
 from ..search import Given, Index, Search, WebSearch
 from . import Evidence, Report, Verifier
@@ -92,7 +92,7 @@ def open_verifier(
         docs: files of evidence; `index` is a folder made by `factrl index`, `web` a Serper-compatible server.
             One of the three, or none where evidence comes with every text.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, `own:FOLDER`.
+        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
             preset `local` asks a server.
         k: passages for a claim instead of the preset's number.
@@ -142,8 +142,8 @@ def verify(
     return open_verifier(llm=model, **named)(text, question, topic=topic, evidence=evidence)
 
 
-def open_judge(name: str) -> LocalJudge | NLIJudge | OwnJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, `nli:MODEL`, or `own:FOLDER` of `factrl tune verifier`, or FOLDER.
+def open_judge(name: str) -> LocalJudge | NLIJudge | WeakJudge:
+    """A judge by name: `local`, `weak`, or `nli:MODEL`.
 
     Raises:
         ConfigError: another name.
@@ -156,13 +156,12 @@ def open_judge(name: str) -> LocalJudge | NLIJudge | OwnJudge | WeakJudge:
     kind, _, model = name.partition(":")
     if kind == "nli" and model:
         return NLIJudge(_cross_encoder(model))
-    if (kind == "own" and model) or (Path(name).expanduser() / "verifier.json").is_file():
-        from ..local.own_verifier import OwnVerifier
-
-        return OwnJudge(OwnVerifier(model if kind == "own" else name))
+    if kind == "own":
+        raise ConfigError(
+            f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
+        )
     raise ConfigError(
-        f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name, own:FOLDER "
-        "with one that factrl tune verifier made)"
+        f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name)"
     )
 
 
