@@ -472,16 +472,10 @@ def test_no_text_of_others_steers_the_terminal(
 @pytest.mark.security("S43")
 def test_no_table_that_is_written_holds_a_formula(tmp_path: Path) -> None:
     from factrl.plots import Point, write_csv
-    from factrl.tuning.reliability import Bin, Reliability
-    from factrl.tuning.reliability_plot import write_bins
 
     bad = ['=HYPERLINK("http://evil")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", " =1", "=cmd|'/C calc'!A0"]
     files = [
         write_csv({name: [Point(0, 0.5, 0.2, 0.3)] for name in bad}, tmp_path / "curves.csv"),
-        write_bins(
-            {name: Reliability(0, 0, {}, (Bin(0.0, 0.1, 3, 0.05, 0.1),)) for name in bad},
-            tmp_path / "bins.csv",
-        ),
     ]
     for file in files:
         for row in csv.reader(io.StringIO(file.read_text("utf-8"), newline="")):

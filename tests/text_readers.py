@@ -327,7 +327,7 @@ ELSEWHERE = {
     "a query of at most 4,000 characters, to SQLite": "search.bm25 search.index",
     "a digest of it is all": "server.ledger",
     "an own test of its time": "train.credit",
-    "a text of factrl's own": "extract.words.word_set train.verifier_export tuning.reliability_plot",
+    "a text of factrl's own": "extract.words.word_set",
 }
 _NAMES = (
     "answer body claim claims completion content document evidence fact gold inside line part prediction "
