@@ -28,7 +28,7 @@ NAMES = [f"{a}{b}" for a in "abcdefgh" for b in "mnopq"]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random two-layer Llama on a byte-level tokenizer that knows the words of the claims."""
+    """A random two-layer Llama on a byte-level tokenizer with a chat template."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -39,20 +39,26 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         vocab_size=400,
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[AddedToken("<|end|>", special=True)],
+        special_tokens=[AddedToken(t, special=True) for t in ("<pad>", "<end>", "<user>", "<bot>")],
     )
     texts = ["Answer: True", "Answer: False", TUNED_PROMPT, *(f"mo {word}." for word in (*TRUE, *FALSE))]
     made.train_from_iterator(texts * 3, trainer)
     path = tmp_path_factory.mktemp("base")
-    PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>").save_pretrained(path)
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", pad_token="<pad>")
+    fast.chat_template = (
+        "{% for m in messages %}{{ '<user>' if m['role'] == 'user' else '<bot>' }}{{ m['content'] }}"
+        "{{ '<end>' }}{% endfor %}{% if add_generation_prompt %}{{ '<bot>' }}{% endif %}"
+    )
+    fast.save_pretrained(path)
     torch.manual_seed(3)
     shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     LlamaForCausalLM(
         LlamaConfig(
             vocab_size=made.get_vocab_size(),
-            max_position_embeddings=256,
+            max_position_embeddings=8192,
             num_attention_heads=2,
-            eos_token_id=0,
+            eos_token_id=1,
+            pad_token_id=0,
             bos_token_id=None,
             tie_word_embeddings=True,
             **shape,
@@ -215,53 +221,14 @@ def test_what_does_not_fit_is_told(base: Path, rows: Path, tmp_path: Path) -> No
 QUESTION = "Tell me about the museum."
 
 
-@pytest.fixture(scope="module")
-def chatty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random two-layer Llama on bytes, with a chat template."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    special = [AddedToken(token, special=True) for token in ("<pad>", "<end>", "<user>", "<bot>")]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300, show_progress=False, initial_alphabet=alphabet, special_tokens=special
-    )
-    made.train_from_iterator(["the museum"] * 3, trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", pad_token="<pad>")
-    fast.chat_template = (
-        "{% for m in messages %}{{ '<user>' if m['role'] == 'user' else '<bot>' }}{{ m['content'] }}"
-        "{{ '<end>' }}{% endfor %}{% if add_generation_prompt %}{{ '<bot>' }}{% endif %}"
-    )
-    path = tmp_path_factory.mktemp("base")
-    fast.save_pretrained(path)
-    torch.manual_seed(0)
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=made.get_vocab_size(),
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            max_position_embeddings=8192,
-            eos_token_id=1,
-            pad_token_id=0,
-            bos_token_id=None,
-        )
-    ).save_pretrained(path)
-    return path
-
-
-def chat_settings(chatty: Path, rows: list[dict[str, Any]], folder: Path, **train: Any) -> LabelledSettings:
+def chat_settings(base: Path, rows: list[dict[str, Any]], folder: Path, **train: Any) -> LabelledSettings:
     folder.mkdir(exist_ok=True)
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     told = {"steps": 2, "batch_size": 2, "micro_batch_size": 2, "max_length": 8000, "max_new_tokens": 4}
     return LabelledSettings.model_validate(
         {
-            "model": {"name": str(chatty)},
+            "model": {"name": str(base)},
             "data": {"files": [str(file)]},
             "train": {**told, "bf16": False, **train},
             "run": {"dir": str(folder / "run")},
@@ -285,9 +252,9 @@ def rows_of(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("method", ["checklist-verifier", "extractor"])
 def test_a_model_that_learnt_nothing_is_unreadable_and_not_wrong(
-    chatty: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    base: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = chat_settings(chatty, rows_of(8), tmp_path)
+    settings = chat_settings(base, rows_of(8), tmp_path)
     found = tune_labelled(method, settings)
     assert sum(found["unreadable"].values()) == found["rows_used"]["report"] == 2
     assert set(found["metrics"].values()) == {None}
@@ -304,7 +271,7 @@ def test_a_model_that_learnt_nothing_is_unreadable_and_not_wrong(
 
 
 def test_only_the_reply_is_learnt_and_replies_are_measured_by_the_reader(
-    chatty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run killed while it asks goes on there, with the model that was saved."""
     seen: list[Any] = []
@@ -328,7 +295,7 @@ def test_only_the_reply_is_learnt_and_replies_are_measured_by_the_reader(
 
     monkeypatch.setattr(labelled, "LabelledTrainer", Watched)
     monkeypatch.setattr(labelled.TunedLLM, "complete", complete)
-    settings = chat_settings(chatty, rows_of(10), tmp_path)
+    settings = chat_settings(base, rows_of(10), tmp_path)
     with pytest.raises(KeyboardInterrupt):
         tune_labelled("checklist-verifier", settings)
     learnt = len(seen)
@@ -337,7 +304,7 @@ def test_only_the_reply_is_learnt_and_replies_are_measured_by_the_reader(
     assert len(asked) == 4  # of three rows, the one that was interrupted twice
     from transformers import AutoTokenizer
 
-    texts = {AutoTokenizer.from_pretrained(chatty).decode(row) for row in seen}
+    texts = {AutoTokenizer.from_pretrained(base).decode(row) for row in seen}
     assert all(text.startswith('{"id": "') and text.endswith("<end>") for text in texts)
     assert found["metrics"]["recall_contradictory"] is None  # there was none
     numbers = {name: one["value"] for name, one in found["metrics"].items() if one}
@@ -359,16 +326,16 @@ def test_claims_are_matched_one_to_one() -> None:
     assert claim_counts(lesson(), []).tolist() == [0, 0, 0]
 
 
-def test_what_cannot_be_learnt_from_is_told(chatty: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_what_cannot_be_learnt_from_is_told(base: Path, tmp_path: Path, tiny_model: Path) -> None:
     with pytest.raises(DataError, match=r"none of 6 rows fits train.max_length = 10; the shortest has \d+"):
-        tune_labelled("extractor", chat_settings(chatty, rows_of(8), tmp_path / "a", max_length=10))
+        tune_labelled("extractor", chat_settings(base, rows_of(8), tmp_path / "a", max_length=10))
     from transformers import AutoTokenizer
 
     bare = tmp_path / "bare"
     import shutil
 
-    shutil.copytree(chatty, bare)
-    tokenizer = AutoTokenizer.from_pretrained(chatty)
+    shutil.copytree(base, bare)
+    tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = None
     (bare / "chat_template.jinja").unlink(missing_ok=True)
     tokenizer.save_pretrained(bare)
