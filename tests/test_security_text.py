@@ -470,9 +470,10 @@ def test_no_text_of_others_steers_the_terminal(
 
 @pytest.mark.security("S43")
 def test_no_table_that_is_written_holds_a_formula(tmp_path: Path) -> None:
-    from factrl.evals.plots import Point, write_csv
     from factrl.train.tuning.reliability import Bin, Reliability
     from factrl.train.tuning.reliability_plot import write_bins
+
+    from factrl.evals.plots import Point, write_csv
 
     bad = ['=HYPERLINK("http://evil")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", " =1", "=cmd|'/C calc'!A0"]
     files = [

@@ -302,13 +302,15 @@ READERS: dict[str, Reader] = {
 
 # What takes text and is not timed here, and why.
 ELSEWHERE = {
-    "what the user writes": "bridges.verl train.card_head evals.charts cli evals.plots evals.report train.tuning.settings",
+    "what the user writes": "bridges.verl train.card_head evals.charts cli evals.plots evals.report "
+    "train.tuning.settings",
     "a small world of its own": "lab",
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.eval_page evals.kept evals.outcomes.score_text "
     "evals.shortqa.GradeAnswer "
     "verifier.claims.statements.shown rewards.guards.think_and_answer verifier.presets.verify "
-    "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor papers.truthrl.truthrl_reasoning",
+    "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor "
+    "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "evals.reasoning.Mathematician",
     "a model's own limit": "rewards.letter_preference llm.local rewards.preference.SelfReference",
     "a server is asked": "rewards.remote verifier.search.web.WebSearch",

@@ -72,7 +72,6 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print the resolved settings and the plan; train nothing"
     )
-    tune_claims.add_arguments(parser)
     add_settings(parser)
 
 

@@ -6,38 +6,20 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
+from factrl.cli.options import as_overrides, needs_extra
+from factrl.cli.terminal import say, show_table, tell
+from factrl.errors import ConfigError
 from factrl.runs.config import dump_toml, load_settings
-from factrl.train.tuning.claim_settings import ClaimSettings, Head
+from factrl.train.tuning.labelled_settings import LabelledSettings, Method
 
-from ..errors import ConfigError
-from .options import as_overrides, needs_extra
-from .terminal import say, show_table, tell
-
-METHODS = ("truthfulness", "checklist-verifier", "extractor")
+METHODS = get_args(Method)
 
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
-_OPTIONS = {
-    "model": "model.name",
-    "head": "head",
-    "steps": "train.steps",
-    "seed": "run.seed",
-    "output": "run.dir",
-}
+_OPTIONS = {"model": "model.name", "steps": "train.steps", "seed": "run.seed", "output": "run.dir"}
 _OF_OTHERS = ("rule", "judge", "probe", "evaluate", "resume")  # options of the parser for the other methods
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that only these methods have."""
-    parser.add_argument(
-        "--with-evidence",
-        action="store_true",
-        help="truthfulness: show each claim's evidence beside it (default: the claim alone)",
-    )
-    parser.add_argument(
-        "--head", choices=get_args(Head), help="truthfulness: odds of two words, or a classifier's output"
-    )
+_GONE = ("head", "data.with_evidence")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,43 +33,35 @@ def run(args: argparse.Namespace) -> int:
         say(dump_toml(settings).rstrip())
         return 0
     needs_extra("train.quiet", "train").quiet_libraries()
-    if args.method == "truthfulness":
-        module = needs_extra("train.truthfulness_run", "train")
-        found = module.tune_truthfulness(settings, tell)
-    else:
-        module = needs_extra("train.reply_models", "train")
-        found = module.tune_replies(args.method, settings, tell)
+    numbers = needs_extra("train.labelled", "train").tune_labelled(args.method, settings, tell)
+    from rich.table import Table
+
+    from factrl.train.tuning.labelled_numbers import table, told_of
+
+    head, *rows = table(numbers)
+    shown = Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        shown.add_row(*row)
+    show_table(shown)
     folder = Path(settings.run.dir)
-    show_table(_rich(module.table(found)))
-    tell(module.told_of(found, folder))
+    tell(told_of(numbers, folder))
     say(str(folder / "model"))
     return 0
 
 
-def _settings(args: argparse.Namespace) -> ClaimSettings:
+def _settings(args: argparse.Namespace) -> LabelledSettings:
     for name in _OF_OTHERS:
         if getattr(args, name, None) is not None:
             again = "; the same command goes on where it stopped" if name == "resume" else ""
             raise ConfigError(f"--{name} is not an option of factrl tune {args.method}{again}")
     words: Sequence[str] = [*([args.file] if args.file else []), *args.settings]
+    for word in words:
+        if (name := word.partition("=")[0].strip()) in _GONE:
+            raise ConfigError(f"{name} is gone: no reward reads such a model (commit 1b92e7e made them)")
     files = [word for word in words if not _SETTING.match(word)]
-    told = argparse.Namespace(**{**dict.fromkeys(_OPTIONS), **vars(args)})
-    told.settings = [word for word in words if _SETTING.match(word)]
-    if told.output is None:
-        told.output = f"runs/{args.method}"
-    named = [f"data.files={files!r}"] if files else []
-    evidence = ["data.with_evidence=true"] if getattr(args, "with_evidence", False) else []
+    named = argparse.Namespace(**{**dict.fromkeys(_OPTIONS), **vars(args)})
+    named.settings = [word for word in words if _SETTING.match(word)]
+    named.output = named.output or f"runs/{args.method}"
+    overrides = [f"data.files={files!r}"] if files else []
     source = getattr(args, "config", None)
-    return load_settings(ClaimSettings, source, [*named, *evidence, *as_overrides(told, _OPTIONS)])
-
-
-def _rich(rows: Sequence[Sequence[str]]) -> Any:
-    from rich.table import Table
-
-    head, *rest = rows
-    table = Table(box=None, pad_edge=False)
-    for number, column in enumerate(head):
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
-    for row in rest:
-        table.add_row(*row)
-    return table
+    return load_settings(LabelledSettings, source, [*overrides, *as_overrides(named, _OPTIONS)])

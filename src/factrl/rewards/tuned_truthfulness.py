@@ -29,27 +29,22 @@ class TunedTruthfulness(LetterTruthfulness):
         identity: the model with a fingerprint of its weights, prompt, answers and temperature.
 
     Raises:
-        ConfigError: the model was tuned with evidence, which the truthfulness reward does not have.
+        ConfigError: an earlier version made it, as a classifier or with evidence.
         ModelError: the folder cannot be read.
         MissingExtra: torch or transformers is not installed.
     """
 
     def __init__(self, folder: str | Path, *, device: str | None = None) -> None:
         card = read_card(Path(folder))
-        if card["with_evidence"]:
+        if card["with_evidence"] or card["head"] != "token-pair":
             raise ConfigError(
-                f"{folder} was tuned on claims with evidence, and the truthfulness reward shows claims "
-                "alone: tune one without data.with_evidence, or use a classifier as verifier.judge=nli:FOLDER"
+                f"{folder} is a classifier, or was tuned with evidence, which factrl no longer reads (commit "
+                "1b92e7e does); make the model again with factrl tune truthfulness"
             )
-        if card["head"] == "classifier":
-            from factrl.llm.local.claim_classifier import ClaimClassifier
+        from factrl.llm.local.truthfulness import CausalModel
 
-            super().__init__(ClaimClassifier(folder, device=device), prompt="{claim}")
-        else:
-            from factrl.llm.local.truthfulness import CausalModel
-
-            model = CausalModel(folder, device=device)
-            super().__init__(model, prompt=card["prompt"], answers=card["answers"])
+        model = CausalModel(folder, device=device)
+        super().__init__(model, prompt=card["prompt"], answers=card["answers"])
         self.temperature = float(card["temperature"])
         self.identity += f" temperature={self.temperature:.6g}"
 

@@ -34,10 +34,10 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
-from factrl.runs.rows import whole_lines
 from factrl.runs.lock import FileLock
-from factrl.types import Result, plain
+from factrl.runs.rows import whole_lines
 from factrl.runs.whole_file import write_whole
+from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
 _SECRET_NAME = re.compile(r"(^|[._-])(api[_-]?key|key|token|secret|password|passwd|authorization)$", re.I)

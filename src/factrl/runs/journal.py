@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
-from factrl.runs.rows import whole_lines
 from factrl.runs.lock import FileLock
+from factrl.runs.rows import whole_lines
 
 _KEY = "key"
 

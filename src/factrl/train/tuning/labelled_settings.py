@@ -7,31 +7,27 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from factrl.runs.settings import Positive, Section
-from factrl.train.tuning.claim_rows import NEGATIVE, POSITIVE
 
 Method = Literal["truthfulness", "checklist-verifier", "extractor"]
-Head = Literal["token-pair", "classifier"]
 
 
-class TunedModelSettings(Section):
+class LabelledModel(Section):
     """`[model]`: what is tuned."""
 
     name: str = Field(min_length=1)
-    """A folder, a hub id, or a model of `factrl models list`; a classifier may also be an encoder."""
+    """A folder, a hub id, or a model of `factrl models list`."""
     trainable_layers: Positive | None = None
     """Train only the last so many layers and what stands behind them; all weights by default."""
 
 
-class ClaimDataSettings(Section):
+class LabelledData(Section):
     """`[data]`: rows with labels, and how they are divided."""
 
-    files: tuple[str, ...] = Field(strict=False)
+    files: tuple[str, ...] = Field(min_length=1, strict=False)
     """Files of rows."""
-    with_evidence: bool = False
-    """Show the evidence of a claim beside it (truthfulness); the reward of KLCF shows claims alone."""
-    positive: tuple[str, ...] = Field(default=POSITIVE, strict=False)
+    positive: tuple[str, ...] = Field(default=("supported",), strict=False)
     """Labels that count as true."""
-    negative: tuple[str, ...] = Field(default=NEGATIVE, strict=False)
+    negative: tuple[str, ...] = Field(default=("refuted", "unsupported"), strict=False)
     """Labels that count as false; rows with any other are left out and counted."""
     held_out: float = Field(default=0.3, gt=0, lt=1)
     """Share of each file's documents that is not learnt from."""
@@ -43,7 +39,7 @@ class ClaimDataSettings(Section):
     """Whose definition of a claim the extractor is asked for."""
 
     @model_validator(mode="after")
-    def _classes_differ(self) -> ClaimDataSettings:
+    def _classes_differ(self) -> LabelledData:
         both = {*self.positive} & {*self.negative}
         if both or not self.positive or not self.negative:
             raise ValueError(
@@ -53,7 +49,7 @@ class ClaimDataSettings(Section):
         return self
 
 
-class ClaimTrainSettings(Section):
+class LabelledTraining(Section):
     """`[train]`: the optimisation."""
 
     epochs: float = Field(default=1.0, gt=0)
@@ -71,7 +67,7 @@ class ClaimTrainSettings(Section):
     weight_decay: float = Field(default=0.01, ge=0, lt=1)
     """AdamW weight decay."""
     max_length: Positive = 256
-    """Tokens of a row; evidence is cut to fit, a longer row without evidence is left out and counted."""
+    """Tokens of a row; a longer row is left out and counted."""
     max_new_tokens: Positive = 512
     """Tokens that a tuned verifier or extractor may write when it is evaluated."""
     bf16: Literal["auto"] | bool = "auto"
@@ -80,7 +76,7 @@ class ClaimTrainSettings(Section):
     """Steps between checkpoints."""
 
     @model_validator(mode="after")
-    def _batches_divide(self) -> ClaimTrainSettings:
+    def _batches_divide(self) -> LabelledTraining:
         if self.batch_size % self.micro_batch_size:
             raise ValueError(
                 f"train.micro_batch_size = {self.micro_batch_size} does not divide "
@@ -89,7 +85,7 @@ class ClaimTrainSettings(Section):
         return self
 
 
-class ClaimOutputSettings(Section):
+class LabelledOutput(Section):
     """`[run]`: where the model goes."""
 
     dir: str = Field(min_length=1)
@@ -98,12 +94,10 @@ class ClaimOutputSettings(Section):
     """Seed of everything that is random."""
 
 
-class ClaimSettings(Section):
+class LabelledSettings(Section):
     """Everything that the three methods can be told."""
 
-    head: Head = "token-pair"
-    """How a truthfulness model says it: by the odds of two words, or by a classifier's one output."""
-    model: TunedModelSettings
-    data: ClaimDataSettings
-    train: ClaimTrainSettings = ClaimTrainSettings()
-    run: ClaimOutputSettings
+    model: LabelledModel
+    data: LabelledData
+    train: LabelledTraining = LabelledTraining()
+    run: LabelledOutput
