@@ -470,22 +470,12 @@ def test_no_text_of_others_steers_the_terminal(
 
 @pytest.mark.security("S43")
 def test_no_table_that_is_written_holds_a_formula(tmp_path: Path) -> None:
-    from factrl.train.tuning.reliability import Bin, Reliability
-    from factrl.train.tuning.reliability_plot import write_bins
-
     from factrl.evals.plots import Point, write_csv
 
     bad = ['=HYPERLINK("http://evil")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", " =1", "=cmd|'/C calc'!A0"]
-    files = [
-        write_csv({name: [Point(0, 0.5, 0.2, 0.3)] for name in bad}, tmp_path / "curves.csv"),
-        write_bins(
-            {name: Reliability(0, 0, {}, (Bin(0.0, 0.1, 3, 0.05, 0.1),)) for name in bad},
-            tmp_path / "bins.csv",
-        ),
-    ]
-    for file in files:
-        for row in csv.reader(io.StringIO(file.read_text("utf-8"), newline="")):
-            assert not row[0].lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
+    file = write_csv({name: [Point(0, 0.5, 0.2, 0.3)] for name in bad}, tmp_path / "curves.csv")
+    for row in csv.reader(io.StringIO(file.read_text("utf-8"), newline="")):
+        assert not row[0].lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
     sources = {path.name: path.read_text("utf-8") for path in Path(factrl.__file__).parent.rglob("*.py")}
     assert [name for name, text in sources.items() if "csv.writer" in text and "cell(" not in text] == []
 

@@ -354,7 +354,7 @@ def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -
 
 KILLED = """
 import os, sys
-from factrl import journal, run
+from factrl.runs import folder as run, journal
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import tune_settings
