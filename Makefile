@@ -4,9 +4,10 @@ VENV ?= .venv
 # -qq leaves only errors.
 INSTALL = -m pip install -qq -c constraints.txt
 VERL = tests/training/verl.txt
+BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-slow test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-all test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,10 +16,10 @@ demo: $(VENV)/.demo ## teach a small real model to say when it does not know (te
 	$(VENV)/bin/factrl demo
 
 test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
-	$(VENV)-core/bin/python -m pytest -m "not torch and not slow"
-	$(VENV)/bin/python -m pytest -m torch
+	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m torch
 
-test-slow: $(VENV)-core/.test ## the few tests that take a minute and more each
+test-all: test test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
 	$(VENV)-core/bin/python -m pytest -m slow
 
 test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml, with a line for each

@@ -26,6 +26,7 @@ def pytest_configure() -> None:
         if USERS_SETTINGS.fullmatch(name) and name not in KEPT:
             del os.environ[name]
     os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.pop("COLUMNS", None)  # of the terminal that pytest's workers were started from
     settings.register_profile("factrl", deadline=None)  # no test is about the clock of a busy machine
     settings.load_profile("factrl")
 

@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +28,20 @@ EVERYTHING = r"\b(everything|Exception|BaseException)\b"
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def each_file() -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def of_each_file(rule: Callable[[Path], None]) -> Callable[[], None]:
+    """A test that holds every file to a rule and names all that break it."""
+
+    def test() -> None:
+        broken = []
+        for path in FILES:
+            try:
+                rule(path)
+            except AssertionError as error:  # noqa: PERF203  # all of them are named
+                broken.append(f"{path.relative_to(PACKAGE)}: {error}")
+        assert not broken, "\n".join(broken)
+
+    test.__name__ = rule.__name__
+    return test
 
 
 def too_long(source: str) -> Iterator[str]:
@@ -75,25 +87,25 @@ def dangerous(source: str) -> Iterator[str]:
                 yield f"except {caught}"
 
 
-@each_file()
+@of_each_file
 def test_a_file_can_be_read_in_one_go(path: Path) -> None:
     source = path.read_text("utf-8")
     assert len(source.splitlines()) <= (MAX_PAPER if path.parent.name == "papers" else MAX_FILE)
     assert list(too_long(source)) == []
 
 
-@each_file()
+@of_each_file
 def test_a_module_is_a_word_that_a_user_would_say(path: Path) -> None:
     assert not NO_WORDS & {*path.relative_to(PACKAGE).with_suffix("").parts}
 
 
-@each_file()
+@of_each_file
 def test_what_is_public_is_explained(path: Path) -> None:
     assert list(undocumented(path.read_text("utf-8"))) == []
 
 
 @pytest.mark.security("S26")
-@each_file()
+@of_each_file
 def test_nothing_runs_data_or_swallows_errors(path: Path) -> None:
     # The boundary around the user's reward: what it catches becomes an error that names reward and sample.
     allowed = ["except Exception"] if path == PACKAGE / "rewards" / "__init__.py" else []
