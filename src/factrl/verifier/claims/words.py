@@ -90,8 +90,8 @@ spend spent spent | spin spun spun | split split split | spread spread spread | 
 stole stolen | strike struck struck | swear swore sworn | swim swam swum | take took taken | teach taught
 taught | tell told told | think thought thought | throw threw thrown | undergo underwent undergone |
 understand understood understood | undertake undertook undertaken | win won won | withdraw withdrew withdrawn
-| write wrote written | co-write co-wrote co-written | outlive outlived outlived | bear bore born | go goes gone | use used used |
-add added added | age aged aged | die died died | tie tied tied
+| write wrote written | co-write co-wrote co-written | outlive outlived outlived | bear bore born
+| go goes gone | use used used | add added added | age aged aged | die died died | tie tied tied
 """
 
 BE = word_set("is are was were am 's isn't aren't wasn't weren't")
