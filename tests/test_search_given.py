@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from factrl.errors import DataError
 from factrl.types import Passage
 from factrl.verifier.search import EvidencePool, Given
-from factrl.verifier.search.fusion import fuse
 from factrl.verifier.search.given import Ranking
+from factrl.verifier.search.index import fuse
 from factrl.verifier.search.words import title_key, words
 
 CURIE = Passage("Marie Curie was born in Warsaw in 1867.", title="Marie Curie")
@@ -105,12 +105,12 @@ def test_given_evidence_is_read_from_files(tmp_path: Path) -> None:
 
 
 def test_reciprocal_rank_fusion_by_hand() -> None:
-    assert fuse([["a", "b"], ["b", "c"]]) == [
-        ("b", pytest.approx(1 / 12 + 1 / 11)),
-        ("a", pytest.approx(1 / 11)),
-        ("c", pytest.approx(1 / 12)),
+    assert fuse([[1, 2], [2, 3]]) == [
+        (2, pytest.approx(1 / 12 + 1 / 11)),
+        (1, pytest.approx(1 / 11)),
+        (3, pytest.approx(1 / 12)),
     ]
-    assert fuse([["x"], ["y"]]) == [("x", 1 / 11), ("y", 1 / 11)]  # equal: the first that was met
+    assert fuse([[8], [7]]) == [(8, 1 / 11), (7, 1 / 11)]  # equal: the first that was met
     assert fuse([]) == fuse([[], []]) == []
 
 

@@ -43,11 +43,11 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _index(args: argparse.Namespace) -> int:
+    from factrl.verifier.search.build import NAME
     from factrl.verifier.search.index import Index
-    from factrl.verifier.search.manifest import NAME
 
     folder = Path(args.out).expanduser()
-    embedder = needs_extra("local.embed", "local").Potion() if args.dense else None
+    embedder = needs_extra("llm.local.embed", "local").Potion() if args.dense else None
     started = time.monotonic()
     if not args.add:
         index, before = Index.build(folder, args.files, embedder=embedder), 0

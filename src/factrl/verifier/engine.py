@@ -29,7 +29,7 @@ from factrl.text.sentences import sentences
 from factrl.verifier.blame import LENGTH, REPLY, judged
 from factrl.verifier.claims.marks import normalised
 from factrl.verifier.search import Search
-from factrl.verifier.search.pool import EvidencePool
+from factrl.verifier.search.given import EvidencePool
 
 from ..errors import OwnDoing, Unscored
 from ..types import Claim, Passage, Verdict
