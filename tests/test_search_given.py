@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.errors import DataError
 from factrl.types import Passage
 from factrl.verifier.search import EvidencePool, Given
 from factrl.verifier.search.given import Ranking
@@ -43,10 +40,6 @@ ULM = Passage("Albert Einstein was born in Ulm.", title="Albert Einstein")
 )
 def test_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
-
-
-def test_a_word_without_end_is_cut() -> None:
-    assert words("x" * 10_000) == ["x" * 64]
 
 
 @given(st.text())
@@ -94,13 +87,6 @@ def test_a_topic_narrows_given_evidence_where_it_can() -> None:
     assert len(evidence.search("born", topic="Nobody")) == 3
 
 
-def test_given_evidence_is_read_from_files(tmp_path: Path) -> None:
-    (tmp_path / "Ulm.txt").write_text("Einstein was born there.")
-    assert [p.title for p in Given.read([tmp_path / "Ulm.txt"]).search("Einstein")] == ["Ulm"]
-    with pytest.raises(DataError, match="does not exist"):
-        Given.read([tmp_path / "Elm.txt"])
-
-
 # Fusion
 
 
@@ -137,28 +123,6 @@ def test_a_pool_says_when_it_has_nothing() -> None:
     assert EvidencePool().coverage("Whales") == 0.0
     assert EvidencePool().top("Whales") == []
     assert EvidencePool().coverage("1 2 3") == 1.0
-
-
-def test_threads_may_add_and_ask() -> None:
-    pool = EvidencePool()
-    failures: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            for turn in range(50):
-                pool.add([Passage(f"claim n{number} t{turn}")])
-                assert pool.top(f"claim n{number} t{turn}", k=1)[0].text == f"claim n{number} t{turn}"
-        except BaseException as error:
-            failures.append(error)
-            raise
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert len(pool) == 400
 
 
 @pytest.mark.security("S24")

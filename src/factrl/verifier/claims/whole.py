@@ -2,8 +2,8 @@
 
 Wrappers that name nobody, or only the writer, are taken off what they wrap: "Some people say that the Moon is
 made of cheese" is true whatever the Moon is made of, so a policy that wraps its falsehoods that way would
-never be wrong (reliability, D15 and R8).  A named source stays ("According to NASA, …"), and so does a wrapper
-that turns against what it wraps ("Some people wrongly believe …").
+never be wrong (reliability, D15 and R8).  A named source stays ("According to NASA, …"), and so does a
+wrapper that turns against what it wraps ("Some people wrongly believe …").
 """
 
 from __future__ import annotations
