@@ -198,16 +198,6 @@ def test_the_report_goes_to_stdout_and_the_rest_to_stderr(
     assert "<script" not in html
 
 
-def test_recall_is_printed_when_asked(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
-    fake(made("supported", *["supported"] * 30, "unjudged"))
-    assert main(["verify", TEXT, *DOCS, "--recall-at", "62", "--html", "out.html"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "recall@62 = between 0.50 and 0.52",
-        "F1@62 = between 0.66 and 0.68",
-    ]
-    assert "recall@62" in Path("out.html").read_text(encoding="utf-8")
-
-
 @pytest.mark.security("S42")
 def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
     bad = "\x1b[2J\u202e\r\nfactrl: S supported"
@@ -218,21 +208,6 @@ def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.Capt
     out, err = capsys.readouterr()
     assert not {*"\x1b\u202e\r"} & {*out, *err}
     assert not re.search(r"^factrl: S", out, re.M)
-
-
-def test_a_page_that_cannot_be_written_loses_nothing_else(
-    fake: Say, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake(made("supported"))
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    assert main(["verify", TEXT, *DOCS, "--html", "out.html"]) == 2
-    out, err = capsys.readouterr()
-    assert "precision 1/1" in out
-    assert "--html out.html could not be written: No space left on device" in err
 
 
 # Endings
@@ -332,25 +307,6 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
     assert document["passages"][0]["text"].strip() in CURIE
 
 
-def test_verdicts_of_an_earlier_run_are_used_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
-    from factrl.verifier.judges import WeakJudge
-
-    assert main(["verify", TEXT, *DOCS, *WEAK, "--no-cache"]) == 0
-    first = capsys.readouterr().out
-    assert not (folder / "cache" / "verdicts.db").exists()
-    assert main(["verify", TEXT, *DOCS, *WEAK]) == 0
-    assert capsys.readouterr().out == first
-
-    def again(*_: Any) -> Any:
-        raise AssertionError("judged twice")
-
-    monkeypatch.setattr(WeakJudge, "judge", again)
-    assert main(["verify", TEXT, *DOCS, *WEAK]) == 0
-    assert capsys.readouterr().out == first
-
-
 # Without transformers there is nothing to look for the model with.
 NO_MODEL = "no/such model" if importlib.util.find_spec("transformers") else "transformers is not installed"
 
@@ -359,9 +315,7 @@ NO_MODEL = "no/such model" if importlib.util.find_spec("transformers") else "tra
     ("words", "message"),
     [
         ([TEXT, *WEAK], "--docs"),
-        ([TEXT, *WEAK, "--index", "none"], "none"),
         ([TEXT, *WEAK, "--docs", "curie.txt", "--preset", "factscor"], "factscore"),
-        ([TEXT, "--docs", "curie.txt", "--judge", "wek"], "weak"),
         ([TEXT, "--docs", "curie.txt", "--judge", "nli:no/such model"], NO_MODEL),
         (["x " * 500_000, *WEAK, "--docs", "curie.txt"], "the text has 1,000,000 characters, more than"),
     ],

@@ -14,7 +14,6 @@ from factrl.errors import ConfigError, SetupError, Unscored
 from factrl.llm import FakeLLM
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
-from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import LLMJudge
 
 
@@ -364,18 +363,3 @@ def test_f17_a_verdict_of_another_call_is_not_used():
     first, second = (verifier(text, evidence=["Rain is wet."]) for text in ("Rain is wet.", "Rain is dry."))
     assert (labels(first), labels(second)) == (["supported"], ["unjudged"])
     assert second.checks[0].verdict.cause == "judge_unreadable"
-
-
-@pytest.mark.security("S45")
-@pytest.mark.fault("F28")
-def test_f28_one_flood_and_one_megabyte_leave_the_others_alone():
-    flood = " ".join(f"Town {number} has {number} houses." for number in range(900))
-    large = "The river is yes long. " * 50_000
-    judge = Says(per_call=64)
-    reports = Verifier(SentenceClaims(), Echo(), judge).batch([flood, "The river is yes long.", large])
-    assert len(large) > 1 << 20
-    assert [report.floored for report in reports] == [None, None, "oversize"]
-    assert reports[0].counts["unknown"] == reports[0].claims > 800
-    assert sum(check.verdict.cause == "over_limit" for check in reports[0].checks if check.verdict) > 700
-    assert reports[1].precision == 1.0
-    assert sum(map(len, judge.calls)) == 65
