@@ -79,7 +79,7 @@ _DROPPED = ("ref", "math", "gallery", "timeline", "syntaxhighlight", "score", "i
 _NOT_PROSE = re.compile(r"[ :]*(?:file|image|category|media):", re.I)
 # The innermost of each kind: no other opens before it closes, so every character is read once a round.
 _TEMPLATE = re.compile(r"\{\{((?:[^{}]|\{(?!\{)|\}(?!\}))*)\}\}")
-_TABLE = re.compile(r"^[ :]*\{\|(?:(?!^[ :]*\{\|).)*?^\|\}", re.M | re.S)
+_TABLE = re.compile(r"^[ :]{0,20}\{\|(?:(?!^[ :]{0,20}\{\|).)*?^\|\}", re.M | re.S)
 _LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\]))*)\]\]")
 _OUTSIDE_LINK = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]]{1,500}([^\[\]\n]{0,500})\]")
 _HEADING = re.compile(r"(={2,6})([^=\n]{1,200})\1[ \t]*")
