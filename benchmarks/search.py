@@ -34,7 +34,8 @@ from typing import Any
 
 from factrl.runs.rows import read_rows
 from factrl.text.answers import normalize_answer
-from factrl.verifier.search import Index, fusion
+from factrl.verifier.search import Index
+from factrl.verifier.search import index as factrl_index
 from factrl.verifier.search.words import words
 
 SETS = {
@@ -387,11 +388,13 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "factrl-bench-search")
     parser.add_argument("--packages", type=Path, default=Path(".venv-search"), help="made when missing")
-    parser.add_argument("--fusion", type=int, default=fusion.K, help="the constant of rank fusion")
+    parser.add_argument(
+        "--fusion", type=int, default=factrl_index.FUSION_K, help="the constant of rank fusion"
+    )
     parser.add_argument("--step", choices=["build", "search"], help="used by the benchmark itself")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    fusion.K = args.fusion
+    factrl_index.FUSION_K = args.fusion
     passages = corpus(args.folder, args.passages)
     for engine in args.engine:
         folder = args.folder / engine

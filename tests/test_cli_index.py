@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tantivy")
 
 from factrl.cli import index as verb
-from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
+from factrl.errors import ConfigError, DataError, MissingExtra
 from factrl.verifier.search import Index
 
 
@@ -45,12 +45,6 @@ def test_build_and_add(capsys: pytest.CaptureFixture[str]) -> None:
     assert [p.text for p in Index.open("kb").search("Ulm")] == ["Einstein was born in Ulm."]
 
 
-def test_the_same_command_again(capsys: pytest.CaptureFixture[str]) -> None:
-    run("a.jsonl", "--out", "kb")
-    run("a.jsonl", "--out", "kb")
-    assert capsys.readouterr().out.count("kb: 1 passages") == 2
-
-
 def test_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):  # the second time the folder holds the index as well
         assert run(".", "--out", "kb") == 0
@@ -66,26 +60,16 @@ def test_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
         (["c.jsonl", "--out", "kb"], DataError, "c.jsonl does not exist; did you mean"),
         (["thesis.pdf", "--out", "kb"], DataError, "thesis.pdf is of no known format"),
         (["a.jsonl", "--out", "kb", "--add"], ConfigError, "no index in kb to add to; leave out --add"),
-        (["a.jsonl", "--out", "a.jsonl"], SetupError, "a.jsonl is there already and holds no index"),
         (["empty.jsonl", "--out", "kb"], DataError, "there is no text in empty.jsonl"),
-        (["table.csv", "--out", "kb"], DataError, "columns: body, title; rename"),
     ],
 )
 def test_mistakes(words: list[str], kind: type[Exception], told: str) -> None:
     Path("thesis.pdf").write_text("%PDF")
-    Path("table.csv").write_text("body,title\nx,y\n")
     Path("empty.jsonl").write_text("\n")
     with pytest.raises(kind) as caught:
         run(*words)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_damaged_index() -> None:
-    run("a.jsonl", "--out", "kb")
-    next(Path("kb/words").glob("*.store")).unlink()
-    with pytest.raises(SetupError, match=r"rm -r kb && factrl index /.*/a\.jsonl --out kb$"):
-        run("b.jsonl", "--out", "kb", "--add")
 
 
 def test_dense_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

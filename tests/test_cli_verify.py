@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from factrl.cli import main, verify
+from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, ModelError, Unscored
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import presets
@@ -110,13 +110,11 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, terminal: bool = False) -
     [
         ([TEXT], b"", TEXT),
         (["answer.txt"], b"", "Zürich is in Switzerland."),
-        (["./answer.txt"], b"", "Zürich is in Switzerland."),
         (["-"], "Zürich.".encode(), "Zürich."),
         ([], b"\xef\xbb\xbfFrom a pipe.\r\n", "From a pipe.\r\n"),
         (["x" * 5000], b"", "x" * 5000),
         (["see answer.txt"], b"", "see answer.txt"),
         (["a\0b"], b"", "a\0b"),
-        (["No."], b"", "No."),
         (["玛丽·居里" * 60], b"", "玛丽·居里" * 60),
     ],
 )
@@ -129,65 +127,17 @@ def test_what_is_read(
     assert verifier.asked == (read, "", "")
 
 
-def test_options_reach_the_verifier(fake: Say) -> None:
-    verifier = fake(made("supported"))
-    words = (
-        "--docs curie.txt answer.txt --docs more.md --index wiki --web http://s --judge nli:x --preset knowrl"
-    )
-    more = [
-        "--question",
-        "Who?",
-        "--topic",
-        "Marie Curie",
-        "--k",
-        "3",
-        "--max-claims",
-        "9",
-        "--max-chars",
-        "50",
-    ]
-    assert main(["verify", TEXT, *words.split(), *more, "--no-cache"]) == 0
-    assert verifier.asked == (TEXT, "Who?", "Marie Curie")
-    assert verifier.opened == {
-        "preset": "knowrl",
-        "docs": ["curie.txt", "answer.txt", "more.md"],
-        "index": "wiki",
-        "web": "http://s",
-        "llm": None,
-        "judge": "nli:x",
-        "k": 3,
-        "max_claims": 9,
-        "max_chars": 50,
-        "store": None,
-    }
-
-
-def test_verdicts_are_kept_in_the_cache_folder(fake: Say, folder: Path) -> None:
-    verifier = fake(made("supported"))
-    assert main(["verify", TEXT, *DOCS]) == 0
-    store = verifier.opened["store"]
-    assert store.path == folder / "cache" / "verdicts.db"
-    store.close()
-
-
 @pytest.mark.parametrize(
     ("words", "piped", "message"),
     [
         ([""], b"", "the text is empty"),
-        (["  \n"], b"", "the text is empty"),
         (["-"], b"", "the text is empty"),
-        ([], b"\n", "the text is empty"),
         (["answr.txt"], b"", "answr.txt does not exist; did you mean 'answer.txt'?"),
-        (["none/answer.md"], b"", "none/answer.md does not exist"),
         (["latin.txt"], b"", "latin.txt is not UTF-8 text: invalid start byte at byte 1"),
-        (["-"], b"\xff\xfe", "stdin is not UTF-8 text: invalid start byte at byte 0"),
         (["-"], b"x" * (2**24 + 1), "stdin has more than 16 MiB"),
         (["."], b"", ". is a folder; name a file, or give the text itself"),
         ([TEXT, "--html", "none/a.html"], b"", "--html none/a.html is in none, which does not exist"),
-        ([TEXT, "--html", "."], b"", "--html . is a folder"),
         ([TEXT, "--k", "0"], b"", "'0' is not a whole number of at least 1"),
-        ([TEXT, "--recall-at", "x"], b"", "'x' is not a whole number of at least 1"),
-        ([TEXT, "--doc", "curie.txt"], b"", "unknown option '--doc'; did you mean '--docs'?"),
         ([TEXT, "--llm", "localhost"], b"", "'localhost' does not name a model server"),
     ],
 )
@@ -208,13 +158,26 @@ def test_a_mistake_gets_one_line(
     assert verifier.asked == ()
 
 
-def test_nobody_waits_for_a_text_at_a_terminal(
-    fake: Say, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake(made("supported"))
-    pipe(monkeypatch, b"", terminal=True)
-    assert main(["verify", *DOCS]) == 2
-    assert "no text; give it as an argument (before --docs)" in capsys.readouterr().err
+def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Path) -> None:
+    verifier = fake(made("supported"))
+    server = FaultServer(says("ok"))
+    words = "--docs curie.txt a.txt --docs b.md --index wiki --web http://s --judge nli:x --preset knowrl"
+    more = "--question Who? --topic Curie --k 3 --max-claims 9 --max-chars 50 --llm"
+    try:
+        assert main(["verify", TEXT, *words.split(), *more.split(), f"{server.url}#qwen"]) == 0
+    finally:
+        server.close()
+    assert verifier.asked == (TEXT, "Who?", "Curie")
+    store = verifier.opened.pop("store")
+    assert store.path == folder / "cache" / "verdicts.db"
+    store.close()
+    assert verifier.opened.pop("llm").model == "qwen"
+    assert verifier.opened == {
+        "preset": "knowrl",
+        "docs": ["curie.txt", "a.txt", "b.md"],
+        **{"index": "wiki", "web": "http://s", "judge": "nli:x"},
+        **{"k": 3, "max_claims": 9, "max_chars": 50},
+    }
 
 
 # What comes out
@@ -235,42 +198,6 @@ def test_the_report_goes_to_stdout_and_the_rest_to_stderr(
     assert "<script" not in html
 
 
-def test_json(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
-    report = made("supported", "refuted")
-    fake(report)
-    assert main(["verify", TEXT, *DOCS, "--json", "--recall-at", "4"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document.items() >= json.loads(json.dumps(report.to_json())).items()
-    assert document["recall@4"] == {"low": 0.25, "high": 0.25}
-    assert document["F1@4"]["low"] == pytest.approx(1 / 3)
-
-
-def test_recall_is_printed_when_asked(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
-    fake(made("supported", *["supported"] * 30, "unjudged"))
-    assert main(["verify", TEXT, *DOCS, "--recall-at", "62", "--html", "out.html"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "recall@62 = between 0.50 and 0.52",
-        "F1@62 = between 0.66 and 0.68",
-    ]
-    assert "recall@62" in Path("out.html").read_text(encoding="utf-8")
-
-
-def test_colours_are_for_terminals(
-    fake: Say, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = made("supported", "refuted")
-    fake(report)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert main(["verify", TEXT, *DOCS]) == 0
-    out = capsys.readouterr().out
-    assert "\x1b[1;31mC refuted \x1b[0m" in out
-    assert re.sub(r"\x1b\[[\d;]*m", "", out) == f"{report}\n"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert main(["verify", TEXT, *DOCS]) == 0
-    assert not re.search(r"\x1b\[[\d;]*3[0-7]m", capsys.readouterr().out)
-
-
 @pytest.mark.security("S42")
 def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
     bad = "\x1b[2J\u202e\r\nfactrl: S supported"
@@ -283,43 +210,6 @@ def test_text_of_others_cannot_steer_the_terminal(fake: Say, capsys: pytest.Capt
     assert not re.search(r"^factrl: S", out, re.M)
 
 
-def test_without_a_model_it_says_what_to_install(fake: Say, capsys: pytest.CaptureFixture[str]) -> None:
-    fake(made("supported", weak=True), weak=True)
-    assert main(["verify", TEXT, *DOCS]) == 0
-    out, err = capsys.readouterr()
-    assert "weak: compared by words and numbers only; this is not a verification" in out
-    assert err.count("\n") == 1
-    assert "pip install 'factrl[local]'" in err
-    assert main(["verify", TEXT, *DOCS, "--judge", "weak"]) == 0
-    assert capsys.readouterr().err == "", "who asks for it knows"
-
-
-def test_a_page_that_cannot_be_written_loses_nothing_else(
-    fake: Say, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake(made("supported"))
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    assert main(["verify", TEXT, *DOCS, "--html", "out.html"]) == 2
-    out, err = capsys.readouterr()
-    assert "precision 1/1" in out
-    assert "--html out.html could not be written: No space left on device" in err
-
-
-def test_a_bar_appears_only_when_it_takes_longer(
-    fake: Say, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake(made("supported"))
-    monkeypatch.setattr(verify, "_QUIET", -1.0)
-    assert main(["verify", TEXT, *DOCS]) == 0
-    out, err = capsys.readouterr()
-    assert re.fullmatch(r"verify: started\nverify: done after 0:00\n", err)
-    assert "verify:" not in out
-
-
 # Endings
 
 
@@ -328,7 +218,6 @@ def test_a_bar_appears_only_when_it_takes_longer(
     [
         (made("refuted", "refuted"), 0, ""),
         (made("supported", "unjudged"), 0, "1 of 2 claims have no verdict; run again to judge only those."),
-        (made(), 0, ""),
         (Report("I do not know.", abstained=True), 0, ""),
         (made("unjudged", "unjudged"), 3, "none of the claims could be judged (2 timeout)"),
         (
@@ -396,16 +285,6 @@ def test_a_server_that_cannot_answer(
     assert verifier.asked == ()
 
 
-def test_the_server_is_handed_on(fake: Say) -> None:
-    verifier = fake(made("supported"))
-    server = FaultServer(says("ok"))
-    try:
-        assert main(["verify", TEXT, *DOCS, "--llm", f"{server.url}#qwen"]) == 0
-    finally:
-        server.close()
-    assert verifier.opened["llm"].model == "qwen"
-
-
 # With the real parts, and the judge that needs no model
 
 
@@ -421,29 +300,11 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
     html = Path("out.html").read_text(encoding="utf-8")
     assert "<mark>Marie Curie was born in Warsaw in 1867.</mark>" in html
     assert "Weak: this is not a verification." in html
-    assert main([*words[:-2], "--json"]) == 0
+    assert main([*words[:-2], "--json", "--recall-at", "4"]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert document["recall@4"] == {"low": 0.25, "high": 0.25}
     assert document["weak"] is True
     assert document["passages"][0]["text"].strip() in CURIE
-
-
-def test_verdicts_of_an_earlier_run_are_used_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
-    from factrl.verifier.judges import WeakJudge
-
-    assert main(["verify", TEXT, *DOCS, *WEAK, "--no-cache"]) == 0
-    first = capsys.readouterr().out
-    assert not (folder / "cache" / "verdicts.db").exists()
-    assert main(["verify", TEXT, *DOCS, *WEAK]) == 0
-    assert capsys.readouterr().out == first
-
-    def again(*_: Any) -> Any:
-        raise AssertionError("judged twice")
-
-    monkeypatch.setattr(WeakJudge, "judge", again)
-    assert main(["verify", TEXT, *DOCS, *WEAK]) == 0
-    assert capsys.readouterr().out == first
 
 
 # Without transformers there is nothing to look for the model with.
@@ -454,11 +315,7 @@ NO_MODEL = "no/such model" if importlib.util.find_spec("transformers") else "tra
     ("words", "message"),
     [
         ([TEXT, *WEAK], "--docs"),
-        ([TEXT, *WEAK, "--docs", "cure.txt"], "cure.txt does not exist; did you mean 'curie.txt'?"),
-        ([TEXT, *WEAK, "--index", "none"], "none"),
-        ([TEXT, *WEAK, "--index", "broken"], "broken"),
         ([TEXT, *WEAK, "--docs", "curie.txt", "--preset", "factscor"], "factscore"),
-        ([TEXT, "--docs", "curie.txt", "--judge", "wek"], "weak"),
         ([TEXT, "--docs", "curie.txt", "--judge", "nli:no/such model"], NO_MODEL),
         (["x " * 500_000, *WEAK, "--docs", "curie.txt"], "the text has 1,000,000 characters, more than"),
     ],
@@ -466,48 +323,7 @@ NO_MODEL = "no/such model" if importlib.util.find_spec("transformers") else "tra
 def test_bad_input_gets_one_clear_error(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
-    Path("broken").mkdir()
-    for name in ("manifest.json", "passages.jsonl"):
-        Path("broken", name).write_bytes(b"\x00\xff{")
     assert main(["verify", *words]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert message in err
-
-
-def test_an_index_that_was_damaged_gets_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
-    from factrl.verifier.search.index import Index
-
-    Index.build("kb", ["curie.txt"])
-    assert main(["verify", TEXT, *WEAK, "--index", "kb"]) == 0
-    assert "C refuted" in capsys.readouterr().out
-    for file in Path("kb").rglob("*"):
-        if file.is_file() and file.stat().st_size:
-            whole = file.read_bytes()
-            file.write_bytes(whole[: len(whole) // 2])
-            assert main(["verify", TEXT, *WEAK, "--index", "kb"]) in (0, 2), file
-            out, err = capsys.readouterr()
-            assert err.count("\n") == (not out), file
-            file.write_bytes(whole)
-
-
-@pytest.mark.parametrize(
-    ("text", "claims"),
-    [
-        ("Zeppelins crossed Antarctica during 1911.", 1),
-        ("玛丽·居里出生于华沙。她两次获得诺贝尔奖。", None),
-        ("وُلدت ماري كوري في وارسو عام 1867.", None),
-        ("👍👍👍", None),
-        ("I do not know.", 0),
-    ],
-)
-def test_what_the_evidence_says_nothing_about_is_unknown(
-    capsys: pytest.CaptureFixture[str], text: str, claims: int | None
-) -> None:
-    assert main(["verify", text, *WEAK, "--docs", "curie.txt", "--json", "--html", "out.html"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    counts = document["counts"]
-    assert counts == {"supported": 0, "refuted": 0, "unknown": sum(counts.values()), "unjudged": 0}
-    assert claims in (None, counts["unknown"])
-    assert document["precision"] in ({"low": 0.0, "high": 0.0}, None)
-    assert Path("out.html").stat().st_size > 10_000

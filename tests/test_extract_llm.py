@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_linear_time import slowdown
 
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.types import Claim
 from factrl.verifier.claims import LLMClaims
 from factrl.verifier.claims.replies import read_facts
-from factrl.verifier.claims.spans import Places
-from factrl.verifier.claims.statements import statements
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes. Her husband was Pierre Curie."
 
@@ -90,26 +85,17 @@ READABLE = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "facts"), READABLE, ids=[reply[:40] for reply, _ in READABLE])
-def test_a_reply_is_read_as_a_person_would_or_not_at_all(reply: str, facts: list[str] | None) -> None:
-    if facts is None:
-        with pytest.raises(Unscored) as caught:
-            read_facts(reply)
-        assert caught.value.cause == "extract_unreadable"
-    else:
-        assert read_facts(reply) == facts
+def facts_or_cause(reply: str) -> list[str] | str:
+    try:
+        return read_facts(reply)
+    except Unscored as error:
+        return error.cause
 
 
-@given(
-    st.lists(
-        st.from_regex(r"[A-Z][a-z]{1,9}( [0-9A-Za-z'()-]{1,9}){1,6}[.]", fullmatch=True),
-        min_size=1,
-        max_size=6,
-    )
-)
-def test_a_list_is_read_back(facts: list[str]) -> None:
-    assert read_facts("\n".join(f"- {fact}" for fact in facts)) == facts
-    assert read_facts("\n".join(f"{n}. {fact}" for n, fact in enumerate(facts, 1))) == facts
+def test_a_reply_is_read_as_a_person_would_or_not_at_all() -> None:
+    assert {reply: facts_or_cause(reply) for reply, _ in READABLE} == {
+        reply: "extract_unreadable" if facts is None else facts for reply, facts in READABLE
+    }
 
 
 @given(st.text(max_size=200))
@@ -181,6 +167,8 @@ def test_one_call_per_response_or_per_sentence(style: Any, per: Any, calls: int)
     llm = FakeLLM(echo)
     assert len(claims_of(LLMClaims(llm, style, per))) == 3
     assert len(llm.calls) == calls
+    repeated = claims_of(LLMClaims(llm, style, per), "Paris is big. " * 9)
+    assert [claim.skip for claim in repeated].count(None) == 1
     heads = {call[0]["content"].split("\nDATA ")[0] for call in llm.calls}
     assert len(heads) == 1  # the fixed part comes first, byte for byte
 
@@ -198,15 +186,6 @@ def test_a_style_that_cannot_work_is_refused(arguments: Any, words: str) -> None
         LLMClaims(FakeLLM([]), *arguments)
 
 
-def test_what_changes_the_claims_changes_the_identity() -> None:
-    ways: list[tuple[Any, Any]] = [
-        *(("factscore", None), ("factscore", "sentence")),
-        *(("veriscore", None), ("veriscore", "response"), ("knowrl", None)),
-    ]
-    assert len({LLMClaims(FakeLLM([]), style, per).identity for style, per in ways}) == 5
-    assert LLMClaims(FakeLLM([])).identity == LLMClaims(FakeLLM([])).identity
-
-
 def test_an_empty_text_asks_nobody() -> None:
     for text in ("", "\n", "# Life\n```\nx = 1\n```", "This answer has three sentences."):
         llm = FakeLLM([])
@@ -214,41 +193,7 @@ def test_an_empty_text_asks_nobody() -> None:
         assert llm.calls == []
 
 
-def test_a_sentence_that_repeats_is_asked_once() -> None:
-    llm = FakeLLM(echo)
-    assert len(claims_of(LLMClaims(llm, "veriscore"), "Paris is big. " * 9)) == 1
-    assert len(llm.calls) == 1
-
-
-def test_the_calls_of_a_text_run_side_by_side() -> None:
-    barrier = threading.Barrier(3, timeout=10)
-
-    class Slow(FakeLLM):
-        def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
-            barrier.wait()  # passes only when three calls are in flight
-            return super().complete(messages, **options)
-
-    start = time.monotonic()
-    assert len(claims_of(LLMClaims(Slow(echo), "veriscore"))) == 3
-    assert time.monotonic() - start < 5
-
-
-def test_an_asynchronous_model_is_awaited() -> None:
-    class Async(FakeLLM):
-        async def acomplete(self, messages: Sequence[Message], **options: Any) -> Reply:
-            assert options == {"temperature": 0.0, "max_tokens": 77}
-            return Reply(echo(messages), "stop", "fake")
-
-    assert len(claims_of(LLMClaims(Async([]), max_tokens=77))) == 3
-
-
 # ---------------------------------------------------------------- failures
-
-
-@pytest.mark.parametrize("reply", ["", "null", "I cannot help with that.", "Marie Curie was born."])
-def test_a_reply_that_cannot_be_read_is_not_no_claims(reply: str) -> None:
-    with pytest.raises(Unscored, match="extract_unreadable"):
-        claims_of(LLMClaims(FakeLLM([reply])))
 
 
 def test_one_failed_sentence_fails_the_text() -> None:
@@ -267,11 +212,6 @@ def test_a_list_that_was_cut_is_not_a_list() -> None:
 
     with pytest.raises(Unscored, match="truncated"):
         claims_of(LLMClaims(Cut([])))
-
-
-def test_no_claims_are_no_claims() -> None:
-    assert claims_of(LLMClaims(FakeLLM(["NO FACTS"]))) == []
-    assert claims_of(LLMClaims(FakeLLM(lambda _: "No verifiable claim."), "veriscore")) == []
 
 
 # ---------------------------------------------------------------- what a text could smuggle
@@ -338,23 +278,3 @@ def test_spans_of_chinese_claims() -> None:
     text = "居里夫人出生于华沙。她获得了两次诺贝尔奖。"
     claims = claims_of(LLMClaims(FakeLLM(["- 居里夫人获得了两次诺贝尔奖。"])), text)
     assert [text[claim.start : claim.end] for claim in claims] == ["她获得了两次诺贝尔奖"]
-
-
-@given(st.text(max_size=150), st.lists(st.text(min_size=1, max_size=40), max_size=4))
-def test_spans_stay_inside_the_text(text: str, facts: list[str]) -> None:
-    reply = "\n".join(f"- {' '.join(fact.split())}" for fact in facts) or "NO FACTS"
-    try:
-        claims = claims_of(LLMClaims(FakeLLM(lambda _: reply)), text)
-    except Unscored:
-        return
-    assert all(0 <= claim.start < claim.end <= len(text) for claim in claims)
-
-
-@pytest.mark.security("S15")
-def test_facts_are_placed_in_linear_time() -> None:
-    def place(signs: str) -> None:
-        units = statements(" ".join(f"Lion {n} eats meat {n} in Rome." for n in range(len(signs))))
-        places = Places(units)
-        assert all(places.claim(unit.text) for unit in units)
-
-    assert slowdown(place, "x", 400, 4) < 9

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("tantivy")
 
@@ -81,15 +79,6 @@ def test_a_passage_comes_back_whole(index: Index) -> None:
     assert scores == sorted(scores, reverse=True)
     assert scores[-1] > 0
     assert repr(index) == f"Index({str(index.path)!r}, 7 passages)"
-
-
-def test_k(index: Index) -> None:
-    assert len(index.search("born", k=1)) == 1
-    with pytest.raises(ConfigError, match="k must be at least 1, not 0"):
-        index.search("born", k=0)
-
-
-def test_unspaced_scripts(index: Index) -> None:
     assert ids(index.search("法国的首都是什么？")) == ["k1"]
 
 
@@ -97,19 +86,12 @@ def test_unspaced_scripts(index: Index) -> None:
     ("title", "expected"),
     [
         ("Marie Curie", ["c1", "c2"]),
-        (" marie_curie ", ["c1", "c2"]),
         ("US", ["u1"]),
-        ("Us", ["u2"]),
         ("uS", ["u1", "u2"]),
         ("Marie Curie;Albert Einstein", ["c1", "c2", "e1"]),
-        ("Albert Einstein;Marie Curie;Nobody", ["c1", "c2", "e1"]),
         ("Alien; Aliens", ["j1"]),
         ("Nobody", []),
-        ("Nobody;No One", []),
         ("", []),
-        (";", []),
-        ("Curie", []),
-        ("=US", []),
         ("\ud800", []),
         ("x" * 5000, []),
     ],
@@ -142,11 +124,12 @@ def test_a_topic_confines_the_search(index: Index, dense: Index) -> None:
     [
         *('" OR 1=1', "NEAR(", "NEAR(a b, 5)", "*", "born*", '"', '"born', "'; DROP TABLE passages; --", "%"),
         *("title:born", "born AND", "NOT born", "-born", "(", "((((", "born^9", "a:b:c", "[1 TO 2]", "\\"),
+        *("Marie Curie Warsaw " + "word " * 200_000, " ".join(map(str, range(100_000)))),
         *("", " ", "\x00", "\ud800", "born\x00Ulm", "/.*/", "born~2", "IN [a b]", "{born}", "\n", "💥", "﷽"),
     ],
 )  # fmt: skip
 def test_no_query_is_an_operator(index: Index, dense: Index, query: str) -> None:
-    plain = " ".join(words(query))
+    plain = " ".join(words(query)[:128])
     for searched in (index, dense):
         assert index.search(query, k=9) == index.search(plain, k=9)
         assert searched.search(query, topic="Marie Curie", k=9) is not None
@@ -154,29 +137,6 @@ def test_no_query_is_an_operator(index: Index, dense: Index, query: str) -> None
     known = set(words(query))
     for passage in index.search(query, k=9):
         assert known & set(words(f"{passage.title} {passage.text}"))
-
-
-@pytest.mark.security("S24")
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.text(max_size=200), st.text(max_size=20))
-def test_any_query(index: Index, query: str, topic: str) -> None:
-    assert len(index.search(query)) <= 5
-    assert len(index.search(query, topic=topic)) <= 5
-    assert isinstance(index.titled(topic), list)
-
-
-@pytest.mark.security("S24")
-def test_a_query_without_end(index: Index) -> None:
-    assert ids(index.search("Marie Curie Warsaw " + "word " * 200_000, k=1)) == ["c1"]
-    assert index.search(" ".join(map(str, range(100_000)))) is not None
-
-
-def test_any_passage_is_given_back(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    letters = "aZ9 é字\x00\ud800\u202e'\"\\<>{}[]\n💥"
-    texts = ["key " + "".join(rng.choices(letters, k=30)) + "." for _ in range(200)]
-    index = Index.build(tmp_path / "kb", [write(tmp_path / "x.jsonl", [{"text": text} for text in texts])])
-    assert {p.text for p in index.search("key", k=500)} == {text.strip() for text in texts}
 
 
 # By meaning
@@ -203,42 +163,19 @@ def test_a_second_look(dense: Index) -> None:
     assert second.search("zzzz") == []
 
 
-def test_an_index_with_vectors_needs_no_embedder(dense: Index) -> None:
-    plain = Index.open(dense.path)
-    assert plain.dense
-    assert ids(plain.search("Ulm")) == ["e1"]
+def test_what_cannot_be_searched(index: Index, dense: Index) -> None:
+    with pytest.raises(ConfigError, match="k must be at least 1, not 0"):
+        index.search("born", k=0)
     with pytest.raises(ConfigError, match="opened without an embedder"):
-        plain.search("Ulm", how="dense")
-
-
-def test_what_cannot_be_searched(index: Index) -> None:
+        Index.open(dense.path).search("Ulm", how="dense")
     with pytest.raises(ConfigError, match="built without --dense"):
         index.search("Ulm", how="hybrid")
     with pytest.raises(ConfigError, match="no way to search; did you mean 'dense'"):
         index.search("Ulm", how="denses")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="vectors of no embedder, not of letters-1"):
         Index.open(index.path, embedder=Letters())
-
-
-def test_another_embedder(dense: Index, tmp_path: Path) -> None:
-    other = Letters()
-    other.identity = "letters-2"
-    with pytest.raises(ConfigError, match="has vectors of letters-1, not of letters-2"):
-        Index.open(dense.path, embedder=other)
-    copy = Path(shutil.copytree(dense.path, tmp_path / "kb"))
-    with pytest.raises(
-        ConfigError, match="vectors of letters-1, and new passages would have none; use --dense"
-    ):
-        Index.open(copy).add([write(tmp_path / "y.jsonl", [{"text": "x"}])])
-
-
-def test_an_embedder_that_fails_its_promise(tmp_path: Path) -> None:
-    class Wrong(Letters):
-        def encode(self, texts: Sequence[str]) -> np.ndarray:
-            return super().encode(texts)[:, :9]
-
-    with pytest.raises(ValueError, match=r"letters-1 gave vectors of shape \(1, 9\), not finite \(1, 26\)"):
-        Index.build(tmp_path / "kb", [write(tmp_path / "x.jsonl", [{"text": "x"}])], embedder=Wrong())
+    with pytest.raises(ConfigError, match="vectors of letters-1, and new passages would have none; use --de"):
+        Index.open(dense.path).add([write(index.path.parent / "y.jsonl", [{"text": "x"}])])
 
 
 def test_vectors_are_found_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,27 +211,12 @@ def test_add(tmp_path: Path) -> None:
     assert old.search("Ulm") == []
     assert len(Index.open(tmp_path / "kb", embedder=Letters())) == 7
     index.add([first])
-    assert len(index) == 7
-
-
-def test_a_file_that_has_grown_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", CURIE[:2])
-    index = Index.build(tmp_path / "kb", [path])
-    write(path, CURIE)
+    assert len(index) == len(Index.build(tmp_path / "kb", [first, tmp_path / "b.jsonl"])) == 7
+    with pytest.raises(SetupError, match="already holds an index of other files; add these with"):
+        Index.build(tmp_path / "kb", [first])
+    write(first, CURIE)
     with pytest.raises(DataError, match=r"a\.jsonl has changed since it was read into"):
-        index.add([path])
-    assert len(Index.open(tmp_path / "kb")) == 2
-
-
-def test_building_again_changes_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", CURIE)
-    Index.build(tmp_path / "kb", [path])
-    assert len(Index.build(tmp_path / "kb", [path])) == 7
-    other = write(tmp_path / "b.jsonl", [{"text": "x"}])
-    with pytest.raises(
-        SetupError, match="already holds an index of other files; add these with: factrl index"
-    ):
-        Index.build(tmp_path / "kb", [path, other])
+        index.add([first])
 
 
 def test_searches_run_while_passages_are_added(tmp_path: Path) -> None:
@@ -329,28 +251,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     Index.open(tmp_path / "kb").add([tmp_path / "b.jsonl"])
 
 
-def test_documents_are_cut(tmp_path: Path) -> None:
-    text = "\n\n".join(f"Sentence number {number} says something about zebras." for number in range(100))
-    (tmp_path / "Zebra.txt").write_text(text)
-    index = Index.build(tmp_path / "kb", [tmp_path / "Zebra.txt"])
-    parts = index.titled("zebra")
-    assert len(parts) == len(index) > 5
-    assert " ".join(" ".join(part.text.split()) for part in parts) == " ".join(text.split())
-    assert [part.id for part in parts] == [str(number) for number in range(len(parts))]
-
-
 # Refusals
-
-
-def test_nothing_to_index(tmp_path: Path) -> None:
-    empty = write(tmp_path / "a.jsonl", [{"text": ""}])
-    with pytest.raises(DataError, match=r"there is no text in .*a\.jsonl"):
-        Index.build(tmp_path / "kb", [empty])
-    with pytest.raises(SetupError, match="is unfinished"):
-        Index.open(tmp_path / "kb")
-    assert (
-        len(Index.build(tmp_path / "kb", [write(tmp_path / "b.jsonl", CURIE)])) == 7
-    )  # no need to remove it
 
 
 def test_a_mended_file_goes_on(tmp_path: Path) -> None:
@@ -383,20 +284,20 @@ def test_no_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 1, "states": 7, "built": 1}']
+    ("old", "new", "told"),
+    [
+        ("{", "", "is damaged"),
+        ('"states": [', '"states": [7, ', "is damaged"),
+        ('"format": 1', '"format": 0', "has the format 0, and this version reads 1"),
+        ('"passages": 7', '"passages": 9', "holds 7 passages instead of 9"),
+    ],
 )
-def test_a_damaged_manifest(index: Index, tmp_path: Path, content: str) -> None:
+def test_a_manifest_that_cannot_be_true(index: Index, tmp_path: Path, old: str, new: str, told: str) -> None:
     copy = Path(shutil.copytree(index.path, tmp_path / "kb"))
-    (copy / "index.json").write_text(content)
-    with pytest.raises(BrokenIndex, match=r"build it again: rm -r .*kb && factrl index FILES --out .*kb"):
-        Index.open(copy)
-
-
-def test_another_version(index: Index, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(index.path, tmp_path / "kb"))
-    document = json.loads((copy / "index.json").read_text())
-    (copy / "index.json").write_text(json.dumps({**document, "format": 0}))
-    with pytest.raises(BrokenIndex, match="has the format 0, and this version reads 1; build it again"):
+    content = (copy / "index.json").read_text()
+    assert old in content
+    (copy / "index.json").write_text(content.replace(old, new))
+    with pytest.raises(BrokenIndex, match=f"{told}.*; build it again: rm -r .*kb && factrl index .* --out"):
         Index.open(copy)
 
 
@@ -439,13 +340,3 @@ def test_a_flipped_bit_in_a_passage_is_noticed(tmp_path: Path) -> None:
     store.write_bytes(content)
     with pytest.raises(BrokenIndex, match="is damaged"):
         Index.open(index.path).search("key")
-
-
-def test_passages_that_no_commit_left(index: Index, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(index.path, tmp_path / "kb"))
-    document = json.loads((copy / "index.json").read_text())
-    for state in document["states"]:
-        state["passages"] = 9
-    (copy / "index.json").write_text(json.dumps(document))
-    with pytest.raises(BrokenIndex, match="holds 7 passages instead of 9"):
-        Index.open(copy)

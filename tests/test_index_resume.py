@@ -18,7 +18,7 @@ pytest.importorskip("tantivy")
 from factrl.errors import SetupError
 from factrl.verifier.search import Index
 from factrl.verifier.search.bm25 import WordIndex
-from factrl.verifier.search.manifest import load_manifest
+from factrl.verifier.search.build import load_manifest
 
 PASSAGES, KILLS = 1_500, 3
 

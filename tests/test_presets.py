@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-import factrl as fx
 from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
 from factrl.llm import FakeLLM
 from factrl.verifier import presets
 from factrl.verifier.claims import LLMClaims, SentenceClaims
-from factrl.verifier.judges import LLMJudge, NLIJudge, WeakJudge
-from factrl.verifier.presets import open_judge, open_verifier
+from factrl.verifier.judges import LLMJudge, WeakJudge
+from factrl.verifier.presets import open_verifier
 
 CURIE = "Marie Curie was born in Warsaw on 7 November 1867. She won two Nobel Prizes."
 
@@ -43,15 +42,6 @@ def nli(monkeypatch):
     return names
 
 
-def test_the_weak_verifier_needs_nothing_and_says_so(curie):
-    report = fx.verify("Marie Curie was born in Warsaw in 1868.", docs=[curie], judge="weak")
-    assert report.weak
-    (check,) = report.checks
-    assert check.claim.text == "Marie Curie was born in Warsaw in 1868."
-    assert check.verdict.label != "supported"
-    assert "not a verification" in str(report)
-
-
 def test_without_the_local_runtime_the_weak_judge_stands_in(curie, monkeypatch):
     def missing():
         raise MissingExtra("xllamacpp", "local")
@@ -65,11 +55,7 @@ def test_without_the_local_runtime_the_weak_judge_stands_in(curie, monkeypatch):
 def test_the_published_presets(curie, nli):
     llm = FakeLLM(lambda messages: "")
     made = {name: open_verifier(name, docs=[curie], llm=llm) for name in ("factscore", "veriscore", "knowrl")}
-    assert {name: verifier.k for name, verifier in made.items()} == {
-        "factscore": 5,
-        "veriscore": 10,
-        "knowrl": 5,
-    }
+    assert [verifier.k for verifier in made.values()] == [5, 10, 5]
     assert all(isinstance(verifier.extract, LLMClaims) for verifier in made.values())
     assert made["factscore"].judge.style == "factscore"
     assert made["veriscore"].judge.per_call == 1
@@ -77,16 +63,11 @@ def test_the_published_presets(curie, nli):
     assert (made["knowrl"].judge.threshold_supported, made["knowrl"].judge.threshold_refuted) == (0.3, None)
     fspo = open_verifier("fspo")
     assert isinstance(fspo.extract, SentenceClaims)
-    assert nli == [presets.KNOWRL_NLI, presets.FSPO_NLI]
+    named = open_verifier("knowrl", docs=[curie], llm=llm, judge="nli:my/encoder")
+    assert (named.judge.threshold_supported, named.judge.threshold_refuted) == (0.3, None)
+    assert nli == [presets.KNOWRL_NLI, presets.FSPO_NLI, "my/encoder"]
     report = fspo("He lived there. Wait.", evidence=["He lived there."])
     assert [check.verdict.label for check in report.checks if check.verdict] == ["supported"]
-
-
-def test_a_named_cross_encoder_keeps_the_thresholds_of_its_preset(curie, nli):
-    verifier = open_verifier("knowrl", docs=[curie], llm=FakeLLM([]), judge="nli:my/encoder")
-    assert nli == ["my/encoder"]
-    assert isinstance(verifier.judge, NLIJudge)
-    assert verifier.judge.threshold_supported == 0.3
 
 
 def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
@@ -115,13 +96,8 @@ def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
     ("named", "error", "message"),
     [
         ({"preset": "veriscor"}, ConfigError, "unknown preset 'veriscor'; did you mean 'veriscore'?"),
-        (
-            {"preset": "veriscore"},
-            ConfigError,
-            "preset 'veriscore' asks a model server",
-        ),
+        ({"preset": "veriscore"}, ConfigError, "preset 'veriscore' asks a model server"),
         ({"judge": "clever"}, ConfigError, "unknown judge 'clever'"),
-        ({"judge": "nli:"}, ConfigError, "unknown judge 'nli:'"),
         ({"docs": ["nowhere.txt"]}, DataError, "nowhere.txt"),
         ({"index": "nowhere"}, SetupError, "nowhere"),
         ({"docs": ["a.txt"], "index": "b"}, ConfigError, "not from docs and index"),
@@ -131,15 +107,6 @@ def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
 def test_what_is_missing_is_named(named, error, message):
     with pytest.raises(error, match=message.replace("?", r"\?")):
         open_verifier(named.pop("preset", "local"), **named)
-
-
-def test_no_evidence_at_all_is_an_error_of_the_call():
-    with pytest.raises(ConfigError, match="has no search"):
-        open_verifier(judge="weak")("Something was said.")
-
-
-def test_judges_by_name():
-    assert open_judge("weak").weak
 
 
 def test_controls_are_for_a_server_that_is_asked_in_words(curie):

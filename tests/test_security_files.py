@@ -27,7 +27,7 @@ from factrl.runs.journal import Journal
 from factrl.runs.lock import read_lock
 from factrl.train.page import write_run_page
 from factrl.verifier.judges import Calibration
-from factrl.verifier.search.manifest import load_manifest
+from factrl.verifier.search.build import load_manifest
 from factrl.verifier.search.wikipedia import read_dump
 
 TOML = 'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q.jsonl"\n'

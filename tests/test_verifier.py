@@ -7,7 +7,6 @@ import json
 import math
 import threading
 import time
-from functools import partial
 
 import pytest
 
@@ -15,7 +14,6 @@ from factrl.errors import ConfigError, SetupError, Unscored
 from factrl.llm import FakeLLM
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
-from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import LLMJudge
 
 
@@ -72,8 +70,9 @@ def checked(counts, **named):
 
 
 def test_each_claim_gets_the_verdict_of_its_own_evidence():
-    search, judge = Echo(), Says()
-    report = Verifier(per_line, search, judge)("yes a\nno b\nc", topic="T")
+    search, judge, seen = Echo(), Says(), []
+    report = Verifier(per_line, search, judge)("yes a\nno b\nc", topic="T", watch=lambda *at: seen.append(at))
+    assert sorted(seen) == [(1, 3), (2, 3), (3, 3)]
     assert labels(report) == ["supported", "refuted", "unknown"]
     assert [check.passages[0].text for check in report.checks] == ["about yes a", "about no b", "about c"]
     assert {check.passages[0].title for check in report.checks} == {"T"}
@@ -124,24 +123,6 @@ def test_equal_claims_of_one_question_are_judged_once_and_near_ones_are_not():
     assert judge.calls == [["yes"], ["yes"]]
 
 
-def test_calls_are_filled_in_the_order_of_the_texts():
-    judge = Says(per_call=3)
-    Verifier(per_line, Echo(), judge).batch(["a\nb", "c\nd", "e"], ["q"] * 3)
-    assert sorted(judge.calls) == [["a", "b", "c"], ["d", "e"]]
-
-
-def test_skipped_claims_cost_nothing():
-    search, judge = Echo(), Says()
-
-    def extract(text, question="", topic=""):
-        return [Claim("yes", 0, 3), Claim("yes", 4, 7, skip="repeat")]
-
-    report = Verifier(extract, search, judge)("yes yes")
-    assert labels(report) == ["supported", "repeat"]
-    assert (report.claims, report.precision, len(search.queries), len(judge.calls)) == (1, 1.0, 1, 1)
-    assert "skipped" in str(report)
-
-
 @pytest.mark.security("S45")
 @pytest.mark.fault("F28")
 def test_a_flood_of_claims_counts_against_the_text_and_is_not_judged():
@@ -176,17 +157,8 @@ def test_no_evidence_is_unknown_and_a_failed_search_is_unjudged():
     assert [check.verdict.cause for check in report.checks] == ["search_failed", "no_evidence"]
     assert report.checks[0].verdict.facts["status"] == 429
     assert judge.calls == []
-
-
-def test_a_judge_that_fails_loses_its_own_claims_only():
-    class Flaky(Says):
-        def judge(self, pairs):
-            if "bad" in pairs[0][0].text:
-                raise Unscored("http_5xx", "answered 503")
-            return super().judge(pairs)
-
-    report = Verifier(per_line, Echo(), Flaky())("yes\nbad\nno")
-    assert labels(report) == ["supported", "unjudged", "refuted"]
+    shared = Verifier(per_line, Broken(), judge, share=True).batch(["yes down"], ["down?"])[0]
+    assert [check.verdict.cause for check in shared.checks] == ["search_failed"]
 
 
 def test_a_failed_extraction_is_a_failure_and_never_no_claims():
@@ -282,44 +254,20 @@ def test_shared_evidence_searches_for_one_text_of_the_group():
     assert all(check.passages for report in reports for check in report.checks)
 
 
-@pytest.mark.fault("F27")
-def test_shared_evidence_that_could_not_be_searched_is_not_called_missing():
-    class Down:
-        def search(self, query, k=5, *, topic=""):
-            raise Unscored("search_failed", "quota")
-
-    report = Verifier(per_line, Down(), Says(), share=True).batch(["yes"], ["q"])[0]
-    assert [check.verdict.cause for check in report.checks] == ["search_failed"]
-
-
-def test_a_plain_part_may_hand_on_a_coroutine():
-    async def claims(reader, text, question="", topic=""):
-        return reader(text, question, topic)
-
-    class Later(Says):
-        def judge(self, pairs):
-            async def said():
-                return Says.judge(self, pairs)
-
-            return said()
-
-    report = Verifier(partial(claims, per_line), Echo(), Later())("yes")
-    assert labels(report) == ["supported"]
-
-
 def test_evidence_can_come_with_the_text():
     verifier = Verifier(per_line, None, Says())
     report = verifier("yes the river", evidence=["The river is long.", Passage("Another thing.", title="X")])
     assert report.checks[0].passages[0].text == "The river is long."
+    own = Verifier(per_line, Echo(), Says(), share=True)
+    reports = own.batch(["red"] * 3, ["q"] * 3, evidence=[["red a"], ["red b"], None])
+    assert [each.checks[0].passages[0].text for each in reports] == ["red a", "red b", "about red"]
+    assert own.batch([]) == []
     with pytest.raises(ConfigError, match="has no search"):
         verifier("yes")
+    with pytest.raises(ConfigError, match="a list of texts, not one text: give"):
+        verifier("yes the river", evidence="The river is long.")
     with pytest.raises(ConfigError, match="questions has 1 entries for 2 texts"):
         verifier.batch(["a", "b"], ["q"])
-
-
-def test_evidence_that_is_one_text_is_refused_instead_of_read_letter_by_letter():
-    with pytest.raises(ConfigError, match="a list of texts, not one text: give"):
-        Verifier(per_line, None, Says())("yes the river", evidence="The river is long.")
 
 
 def test_the_same_batch_in_another_order_gives_the_same_verdicts_and_a_store_answers_it(tmp_path):
@@ -352,12 +300,6 @@ def test_failures_are_not_stored(tmp_path):
     verifier = Verifier(per_line, Echo(), Recovers(), store=Store(tmp_path / "verdicts.sqlite"))
     assert [labels(verifier("yes")) for _ in range(3)] == [["unjudged"], ["supported"], ["supported"]]
     assert len(verifier.judge.calls) == 2
-
-
-def test_progress_is_told(capsys):
-    seen = []
-    Verifier(per_line, Echo(), Says())("yes\nno", watch=lambda done, total: seen.append((done, total)))
-    assert sorted(seen) == [(1, 2), (2, 2)]
 
 
 def test_json_lists_each_passage_once():
@@ -421,29 +363,3 @@ def test_f17_a_verdict_of_another_call_is_not_used():
     first, second = (verifier(text, evidence=["Rain is wet."]) for text in ("Rain is wet.", "Rain is dry."))
     assert (labels(first), labels(second)) == (["supported"], ["unjudged"])
     assert second.checks[0].verdict.cause == "judge_unreadable"
-
-
-@pytest.mark.security("S45")
-@pytest.mark.fault("F28")
-def test_f28_one_flood_and_one_megabyte_leave_the_others_alone():
-    flood = " ".join(f"Town {number} has {number} houses." for number in range(900))
-    large = "The river is yes long. " * 50_000
-    judge = Says(per_call=64)
-    reports = Verifier(SentenceClaims(), Echo(), judge).batch([flood, "The river is yes long.", large])
-    assert len(large) > 1 << 20
-    assert [report.floored for report in reports] == [None, None, "oversize"]
-    assert reports[0].counts["unknown"] == reports[0].claims > 800
-    assert sum(check.verdict.cause == "over_limit" for check in reports[0].checks if check.verdict) > 700
-    assert reports[1].precision == 1.0
-    assert sum(map(len, judge.calls)) == 65
-
-
-def test_no_texts_make_no_reports():
-    assert Verifier(per_line, Echo(), Says()).batch([]) == []
-
-
-def test_texts_of_one_question_with_evidence_of_their_own_are_held_against_it():
-    judge = Says()
-    verifier = Verifier(per_line, Echo(), judge, share=True)
-    reports = verifier.batch(["red", "red", "red"], ["q"] * 3, evidence=[["red a"], ["red b"], None])
-    assert [report.checks[0].passages[0].text for report in reports] == ["red a", "red b", "about red"]

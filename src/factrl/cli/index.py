@@ -43,8 +43,8 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _index(args: argparse.Namespace) -> int:
+    from factrl.verifier.search.build import NAME
     from factrl.verifier.search.index import Index
-    from factrl.verifier.search.manifest import NAME
 
     folder = Path(args.out).expanduser()
     embedder = needs_extra("llm.local.embed", "local").Potion() if args.dense else None

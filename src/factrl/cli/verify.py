@@ -38,6 +38,19 @@ _NO_MODEL = (
 )
 
 
+_WORDS = (
+    ("--llm", "SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"),
+    ("--judge", "local|weak|nli:NAME", "what judges (default: local where its model is, else weak)"),
+    ("--html", "FILE", "write the report as one self-contained page"),
+)
+_NUMBERS = (
+    ("--k", "N", "passages for each claim"),
+    ("--max-claims", "N", "claims that are judged"),
+    ("--max-chars", "N", "a longer text is not read"),
+    ("--recall-at", "K", "recall@K and F1@K too"),
+)
+
+
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
     parser = add_verb(
@@ -66,23 +79,12 @@ def add_verbs(verbs: Verbs) -> None:
     evidence.add_argument("--index", metavar="FOLDER", help="made by factrl index")
     evidence.add_argument("--web", metavar="URL", help="a Serper-compatible search server; needs a key")
     parser.add_argument(
-        "--llm",
-        metavar="SPEC",
-        help="model server that finds the claims and judges, e.g. http://host:8000/v1#model",
-    )
-    parser.add_argument(
-        "--judge",
-        metavar="local|weak|nli:NAME",
-        help="what judges (default: local where its model is, else weak)",
-    )
-    parser.add_argument(
         "--preset", default="local", metavar="NAME", help="local, factscore, veriscore, knowrl, fspo"
     )
-    parser.add_argument("--k", metavar="N", type=at_least_one, help="passages for each claim")
-    parser.add_argument("--max-claims", metavar="N", type=at_least_one, help="claims that are judged")
-    parser.add_argument("--max-chars", metavar="N", type=at_least_one, help="a longer text is not read")
-    parser.add_argument("--recall-at", metavar="K", type=at_least_one, help="recall@K and F1@K too")
-    parser.add_argument("--html", metavar="FILE", help="write the report as one self-contained page")
+    for option, metavar, about in _WORDS:
+        parser.add_argument(option, metavar=metavar, help=about)
+    for option, metavar, about in _NUMBERS:
+        parser.add_argument(option, metavar=metavar, type=at_least_one, help=about)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep verdicts")
 
@@ -104,7 +106,9 @@ def _verify(args: argparse.Namespace) -> int:
             report = verifier(text, args.question, topic=args.topic, watch=_watch(stack))
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
-    written, more = _write(report, args), _more(report, args.recall_at)
+    written, k, more = _write(report, args), args.recall_at, {}
+    if k is not None and report.failure is None and report.claims:
+        more = {f"recall@{k}": report.bounds("recall", k), f"F1@{k}": report.bounds("f1", k)}
     if args.json:
         ends = {name: {"low": low, "high": high} for name, (low, high) in more.items()}
         say(json.dumps({**report.to_json(), **ends}, indent=2))
@@ -114,37 +118,34 @@ def _verify(args: argparse.Namespace) -> int:
             for name, (low, high) in more.items()
         ]
         _show("\n".join([str(report), *lines]))
-    return _code(report, verifier, written)
+    _check_ending(report, verifier.max_chars)
+    return 0 if written else 2
 
 
-def _code(report: Report, verifier: Verifier, written: bool) -> int:
-    """The exit code, after a word on what is missing."""
+def _check_ending(report: Report, max_chars: int) -> None:
+    """A word on what is missing, or the error that says why there is nothing."""
     if report.failure is not None:
         raise TooManyMasked(f"the text could not be checked: {report.failure}")
-    if report.floored and len(report.text) <= verifier.max_chars:
+    if report.floored and len(report.text) <= max_chars:
         raise TooManyMasked(
             f"the text could not be checked ({report.floored}): the model cannot list its claims; shorten "
             "it, or take a model with a longer context"
         )
     if report.floored:
         raise ConfigError(
-            f"the text has {len(report.text):,} characters, more than the {verifier.max_chars:,} that are "
+            f"the text has {len(report.text):,} characters, more than the {max_chars:,} that are "
             "read; shorten it or raise --max-chars"
         )
-    missing = report.counts["unjudged"]
-    if missing and missing == report.claims:
-        raise TooManyMasked(f"none of the claims could be judged ({_why(report)})")
-    if missing:
-        tell(f"{missing} of {report.claims} claims have no verdict; run again to judge only those.")
-    return 0 if written else 2
-
-
-def _why(report: Report) -> str:
-    """The causes of missing verdicts with their counts, and what was said about the first."""
-    missing = [check.verdict for check in report.checks if check.verdict and check.verdict.cause]
-    causes = Counter(verdict.cause for verdict in missing)
-    detail = next((f": {verdict.facts['detail']}" for verdict in missing if verdict.facts.get("detail")), "")
-    return ", ".join(f"{count} {cause}" for cause, count in causes.most_common()) + detail
+    verdicts = [
+        check.verdict for check in report.checks if check.verdict and check.verdict.label == "unjudged"
+    ]
+    if verdicts and len(verdicts) == report.claims:
+        causes = Counter(verdict.cause for verdict in verdicts).most_common()
+        detail = next((f": {each.facts['detail']}" for each in verdicts if each.facts.get("detail")), "")
+        why = ", ".join(f"{count} {cause}" for cause, count in causes) + detail
+        raise TooManyMasked(f"none of the claims could be judged ({why})")
+    if verdicts:
+        tell(f"{len(verdicts)} of {report.claims} claims have no verdict; run again to judge only those.")
 
 
 # What is checked, and with what
@@ -254,13 +255,6 @@ def _write(report: Report, args: argparse.Namespace) -> bool:
         return False
     tell(f"report: {args.html}")
     return True
-
-
-def _more(report: Report, k: int | None) -> dict[str, tuple[float, float]]:
-    """Recall@K and F1@K, when they were asked for and there are claims."""
-    if k is None or report.failure is not None or not report.claims:
-        return {}
-    return {f"{name}@{k}": report.bounds(score, k) for name, score in (("recall", "recall"), ("F1", "f1"))}
 
 
 def _show(text: str) -> None:

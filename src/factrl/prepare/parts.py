@@ -11,7 +11,7 @@ from factrl.llm.writers import open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.train.plan import open_judge
-from factrl.verifier.search.manifest import NAME as MANIFEST
+from factrl.verifier.search.build import NAME as MANIFEST
 
 from .. import __version__
 from ..errors import ConfigError

@@ -29,7 +29,7 @@ from factrl.text.sentences import sentences
 from factrl.verifier.blame import LENGTH, REPLY, judged
 from factrl.verifier.claims.marks import normalised
 from factrl.verifier.search import Search
-from factrl.verifier.search.pool import EvidencePool
+from factrl.verifier.search.given import EvidencePool
 
 from ..errors import OwnDoing, Unscored
 from ..types import Claim, Passage, Verdict
@@ -106,17 +106,18 @@ def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(groups.values())
 
 
+@dataclass
 class _Counter:
-    def __init__(self, watch: Callable[[int, int], None] | None) -> None:
-        self._watch, self._done, self._total = watch, 0, 0
+    """Claims of the whole batch: those to judge, and those that are settled."""
 
-    def found(self, claims: int) -> None:
-        self._total += claims
+    watch: Callable[[int, int], None] | None
+    total: int = 0
+    done: int = 0
 
-    def judged(self, claims: int) -> None:
-        self._done += claims
-        if claims and self._watch is not None:
-            self._watch(self._done, self._total)
+    def settled(self, claims: int) -> None:
+        self.done += claims
+        if claims and self.watch is not None:
+            self.watch(self.done, self.total)
 
 
 class _Group:
@@ -127,6 +128,8 @@ class _Group:
     ) -> None:
         self.verifier, self.jobs, self.counter, self.store = verifier, jobs, counter, store
         self.identity = verifier.judge.identity
+        self.pool = EvidencePool() if verifier.share else None  # what the group shares
+        self.failure: Unscored | None = None  # of the last search for the pool that failed
         self._searches: dict[tuple[int, str], asyncio.Future[tuple[Passage, ...]]] = {}
 
     async def run(self) -> None:
@@ -137,19 +140,18 @@ class _Group:
                 search.cancel()
 
     async def _stages(self) -> None:
-        pool = _Pool() if self.verifier.share else None
-        first = [] if pool is None else [self._fill(pool, self._main_queries())]
+        first = [] if self.pool is None else [self._fill(self.pool, self._main_queries())]
         await asyncio.gather(*map(self._extract, self.jobs), *first)
-        if pool is not None:
-            await self._fill(pool, _unanswered(self.jobs, pool.evidence))
+        if self.pool is not None:
+            await self._fill(self.pool, _unanswered(self.jobs, self.pool))
         places = [
             (job, number)
             for job in self.jobs
             for number, check in enumerate(job.checks)
             if check.claim.skip is None and check.verdict is None
         ]
-        self.counter.found(len(places))
-        await asyncio.gather(*(self._search(job, number, pool) for job, number in places))
+        self.counter.total += len(places)
+        await asyncio.gather(*(self._search(job, number) for job, number in places))
         await self._judge(places)
 
     async def _extract(self, job: Job) -> None:
@@ -186,26 +188,26 @@ class _Group:
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
         return [(longest, query) for query in (longest.question, *parts[: self.verifier.max_claims])]
 
-    async def _fill(self, pool: _Pool, queries: Iterable[tuple[Job, str]]) -> None:
+    async def _fill(self, pool: EvidencePool, queries: Iterable[tuple[Job, str]]) -> None:
         searches = (self._found(job, query) for job, query in queries if query)
         for result in await asyncio.gather(*searches, return_exceptions=True):
             if isinstance(result, tuple):
-                pool.evidence.add(result)
+                pool.add(result)
             elif isinstance(result, Unscored):
-                pool.failure = result
+                self.failure = result
             else:
                 raise result
 
-    async def _search(self, job: Job, number: int, pool: _Pool | None) -> None:
+    async def _search(self, job: Job, number: int) -> None:
         claim = job.checks[number].claim
         by = self.identity
         try:
-            if pool is None:
+            if self.pool is None:
                 passages = await self._found(job, claim.text)
             else:
-                passages = tuple(pool.evidence.top(claim.text, self.verifier.k))
-                if not passages and pool.failure is not None:
-                    raise pool.failure
+                passages = tuple(self.pool.top(claim.text, self.verifier.k))
+                if not passages and self.failure is not None:
+                    raise self.failure
         except Unscored as error:
             verdict = Verdict(
                 "unjudged", by=by, cause=error.cause, facts={**error.facts, "detail": error.detail}
@@ -295,15 +297,7 @@ class _Group:
         for (job, number), verdict in settled:
             check = job.checks[number]
             job.checks[number] = Check(check.claim, check.passages, verdict)
-        self.counter.judged(len(settled))
-
-
-@dataclass
-class _Pool:
-    """Evidence that a group shares, and the last search for it that failed."""
-
-    evidence: EvidencePool = field(default_factory=EvidencePool)
-    failure: Unscored | None = None
+        self.counter.settled(len(settled))
 
 
 def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[Job, str]]:

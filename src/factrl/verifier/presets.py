@@ -10,14 +10,14 @@ the whole batch 0.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
-from factrl.verifier.claims import Extractor, LLMClaims, SentenceClaims
+from factrl.verifier.claims import LLMClaims, SentenceClaims
+from factrl.verifier.claims.llm import Style
 from factrl.verifier.claims.replies import read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.search import Given, Index, Search, WebSearch
@@ -30,46 +30,14 @@ KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # systems page of K
 FSPO_NLI = "vectara/hallucination_evaluation_model"  # nusnlp/FSPO, issue 6
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What the user named."""
-
-    search: Search | None
-    llm: LLM | None
-    judge: str | Judge | None
-    store: Store | None
-    controls: bool = False
-
-    def server(self, preset: str) -> LLM:
-        if self.llm is None:
-            raise ConfigError(
-                f"preset {preset!r} asks a model server, which the model `local` is not; name one with "
-                f"--llm {_SERVER} (factrl verify) or judge.url={_SERVER}, or take the preset local"
-            )
-        return self.llm
-
-    def claims(self, llm: LLM, style: Any) -> LLMClaims:
-        """Claims by an LLM whose readable replies are kept."""
-        if self.store is not None:
-            llm = CachedLLM(llm, self.store, accept=_readable)
-        return LLMClaims(llm, style=style)
-
-    def nli(self, usual: str, thresholds: Callable[[Any], NLIJudge]) -> Judge:
-        """A cross-encoder, the usual one or the one that was named, with a preset's thresholds."""
-        named = self.judge if isinstance(self.judge, str) else ""
-        if named.startswith("nli:") and named != "nli:":
-            return thresholds(_cross_encoder(named.removeprefix("nli:")))
-        return self.judge_or(lambda: thresholds(_cross_encoder(usual)))
-
-    def judge_or(self, usual: Callable[[], Judge]) -> Judge:
-        """The judge that was named, else the usual one."""
-        if self.judge is None:
-            return usual()
-        return open_judge(self.judge) if isinstance(self.judge, str) else self.judge
-
-
+_STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
+    "local": ("factscore", {}),
+    "factscore": ("factscore", {"k": 5}),  # section 4.1: five passages of the title
+    "veriscore": ("veriscore", {"k": 10}),  # ten search results, the command line's default
+    "knowrl": ("knowrl", {"k": 5, "topic_in_query": True}),
+}
+"""Whose claims a preset asks a model for, and its settings; `fspo` asks none."""
 _SERVER = "http://localhost:8000/v1#model"
-_Maker = Callable[[_Asked], tuple[Extractor, Judge, dict[str, Any]]]
 
 
 def open_verifier(
@@ -104,17 +72,45 @@ def open_verifier(
         ConfigError: an unknown preset, no evidence or several kinds, a server that the preset lacks.
         SetupError: a file, an index, a model or a package that is not there.
     """
-    if preset not in _PRESETS:
+    presets = (*_STYLES, "fspo")
+    if preset not in presets:
         raise ConfigError(
-            f"unknown preset {preset!r}{nearest(preset, _PRESETS)} (there are: {', '.join(_PRESETS)})"
+            f"unknown preset {preset!r}{nearest(preset, presets)} (there are: {', '.join(presets)})"
         )
     if controls and (preset != "local" or llm is None or judge is not None):
         raise ConfigError("controls are for a server that the preset local asks: give llm and no judge")
-    asked = _Asked(_open_search(docs, index, web), llm, judge, store, controls)
-    extract, chosen, settings = _PRESETS[preset](asked)
+    search = _open_search(docs, index, web)
+    settings = dict(_STYLES[preset][1]) if preset in _STYLES else {}
+    if preset == "fspo" or (preset == "local" and llm is None):
+        extract = SentenceClaims()
+    elif llm is not None:
+        asked = llm if store is None else CachedLLM(llm, store, accept=_readable)
+        extract = LLMClaims(asked, style=_STYLES[preset][0])
+    else:
+        raise ConfigError(
+            f"preset {preset!r} asks a model server, which the model `local` is not; name one with "
+            f"--llm {_SERVER} (factrl verify) or judge.url={_SERVER}, or take the preset local"
+        )
     limits = {"k": k, "max_claims": max_claims, "max_chars": max_chars}
     settings.update({name: value for name, value in limits.items() if value is not None})
-    return Verifier(extract, asked.search, chosen, store=store, **settings)
+    return Verifier(extract, search, _judge(preset, judge, llm, controls), store=store, **settings)
+
+
+def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool) -> Judge:
+    """The judge that was named, else the preset's own."""
+    if preset in ("knowrl", "fspo"):
+        thresholds, usual = (NLIJudge.knowrl, KNOWRL_NLI) if preset == "knowrl" else (NLIJudge.fspo, FSPO_NLI)
+        if judge is None:
+            judge = f"nli:{usual}"
+        if isinstance(judge, str) and judge.startswith("nli:") and judge != "nli:":
+            return thresholds(_cross_encoder(judge.removeprefix("nli:")))
+    if judge is not None:
+        return open_judge(judge) if isinstance(judge, str) else judge
+    if llm is None:
+        return _best_here()
+    if preset == "local":
+        return LLMJudge(llm, controls=controls)
+    return LLMJudge(llm, style="veriscore" if preset == "veriscore" else "factscore")
 
 
 def verify(
@@ -164,45 +160,6 @@ def open_judge(name: str) -> LocalJudge | NLIJudge | WeakJudge:
     raise ConfigError(
         f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name)"
     )
-
-
-def _local(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
-    llm = asked.llm
-    if llm is not None:
-        judge = asked.judge_or(lambda: LLMJudge(llm, controls=asked.controls))
-        return asked.claims(llm, "factscore"), judge, {}
-    return SentenceClaims(), asked.judge_or(_best_here), {}
-
-
-def _factscore(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
-    llm = asked.server("factscore")
-    judge = asked.judge_or(lambda: LLMJudge(llm, style="factscore"))
-    return asked.claims(llm, "factscore"), judge, {"k": 5}  # section 4.1: five passages of the title
-
-
-def _veriscore(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
-    llm = asked.server("veriscore")
-    judge = asked.judge_or(lambda: LLMJudge(llm, style="veriscore"))
-    return asked.claims(llm, "veriscore"), judge, {"k": 10}  # ten search results, the command line's default
-
-
-def _knowrl(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
-    llm = asked.server("knowrl")
-    judge = asked.nli(KNOWRL_NLI, NLIJudge.knowrl)
-    return asked.claims(llm, "knowrl"), judge, {"k": 5, "topic_in_query": True}
-
-
-def _fspo(asked: _Asked) -> tuple[Extractor, Judge, dict[str, Any]]:
-    return SentenceClaims(), asked.nli(FSPO_NLI, NLIJudge.fspo), {}
-
-
-_PRESETS: Mapping[str, _Maker] = {
-    "local": _local,
-    "factscore": _factscore,
-    "veriscore": _veriscore,
-    "knowrl": _knowrl,
-    "fspo": _fspo,
-}
 
 
 def _readable(reply: Reply) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..types import Claim, Passage, Verdict
 WIDTH = 0.05  # the widest interval that is still published as a number
 _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
 _KEPT, _CLAIM, _QUOTE, _SOURCE = 8, 160, 160, 80  # of `checked`: claims, and characters of their parts
-_Score = Callable[[int, int], float]
+_LOWEST = {"recall": ("K", 1), "f1": ("K", 1), "factscore": ("gamma", 0)}  # values of `at`
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Report:
         Raises:
             Unscored: too many verdicts are missing, or the claims themselves.
         """
-        return self._published(_precision)
+        return self._published("precision")
 
     def recall_at(self, k: int) -> float | None:
         """`min(supported / k, 1)`, the share of the `k` facts a good answer is expected to give.
@@ -111,7 +111,7 @@ class Report:
             ConfigError: `k` is below 1.
             Unscored: as `precision`.
         """
-        return self._published(_recall(k))
+        return self._published("recall", k)
 
     def f1_at(self, k: int) -> float | None:
         """Harmonic mean of precision and recall at `k`; 0 when nothing is supported (SAFE, equation 1).
@@ -120,7 +120,7 @@ class Report:
             ConfigError: `k` is below 1.
             Unscored: as `precision`.
         """
-        return self._published(_f1(k))
+        return self._published("f1", k)
 
     def factscore(self, gamma: int = 10) -> float | None:
         """Precision times `exp(1 - gamma / claims)` below `gamma` claims; `gamma=0` is without the penalty.
@@ -129,7 +129,7 @@ class Report:
             ConfigError: `gamma` is negative.
             Unscored: as `precision`.
         """
-        return self._published(_factscore(gamma))
+        return self._published("factscore", gamma)
 
     def bounds(self, score: str = "precision", at: int | None = None) -> tuple[float, float]:
         """Between which values a score lies, whatever the missing verdicts are.
@@ -142,11 +142,11 @@ class Report:
             ConfigError: there is no such score.
             Unscored: the claims themselves are missing, so nothing is known.
         """
+        _checked(score, at)
         if self.failure is not None:
             raise self.failure
-        supported = self.counts["supported"]
-        function = _score(score, at)
-        return function(supported, self.claims), function(supported + self.counts["unjudged"], self.claims)
+        supported, missing = self.counts["supported"], self.counts["unjudged"]
+        return _value(score, at, supported, self.claims), _value(score, at, supported + missing, self.claims)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values; passages are listed once and claims name them by number."""
@@ -157,13 +157,9 @@ class Report:
             verdict = None if check.verdict is None else asdict(check.verdict)
             claims.append({**asdict(check.claim), "passages": numbers, "verdict": verdict})
         low_high = None if self.failure else dict(zip(("low", "high"), self.bounds(), strict=True))
+        fields = ("question", "text", "judge", "weak", "abstained", "floored")
         return {
-            "question": self.question,
-            "text": self.text,
-            "judge": self.judge,
-            "weak": self.weak,
-            "abstained": self.abstained,
-            "floored": self.floored,
+            **{name: getattr(self, name) for name in fields},
             "failure": str(self.failure) if self.failure else None,
             "counts": dict(self.counts),
             "precision": low_high,
@@ -180,7 +176,15 @@ class Report:
             are empty without one.
         """
         judged = ((check, check.verdict) for check in self.checks if check.verdict is not None)
-        return [_kept(check, verdict) for check, verdict in islice(judged, _KEPT)]
+        return [
+            {
+                "claim": check.claim.text[:_CLAIM],
+                "verdict": verdict.label,
+                "quote": check.quote[:_QUOTE],
+                "source": check.quoted_from[:_SOURCE],
+            }
+            for check, verdict in islice(judged, _KEPT)
+        ]
 
     def to_html(self, path: str | Path) -> Path:
         """Write the report as one self-contained page; returns its path."""
@@ -225,20 +229,17 @@ class Report:
             lines.append("weak: compared by words and numbers only; this is not a verification")
         return lines
 
-    def _published(self, score: _Score) -> float | None:
-        if self.failure is not None:
-            raise self.failure
+    def _published(self, score: str, at: int | None = None) -> float | None:
+        low, high = self.bounds(score, at)
         if self.floored:
             return 0.0
         if self.abstained and not self.claims:
             return None
-        supported, missing = self.counts["supported"], self.counts["unjudged"]
-        low, high = score(supported, self.claims), score(supported + missing, self.claims)
         if not is_narrow(low, high):
             verdicts = [check.verdict for check in self.checks if check.verdict is not None]
             causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
             tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
-            detail = f"{missing} of {self.claims} claims have no verdict ({tally})"
+            detail = f"{self.counts['unjudged']} of {self.claims} claims have no verdict ({tally})"
             raise Unscored("claims_unjudged", detail, stage="verify", causes=dict(causes))
         return (low + high) / 2
 
@@ -248,55 +249,31 @@ def is_narrow(low: float, high: float) -> bool:
     return high - low <= WIDTH + 1e-9
 
 
-def _precision(supported: int, claims: int) -> float:
-    return supported / claims if claims else 0.0
-
-
-def _recall(k: int) -> _Score:
-    if k < 1:
-        raise ConfigError(f"K must be at least 1, not {k!r}")
-    return lambda supported, claims: min(supported / k, 1.0)
-
-
-def _f1(k: int) -> _Score:
-    recall = _recall(k)
-
-    def f1(supported: int, claims: int) -> float:
-        p, r = _precision(supported, claims), recall(supported, claims)
-        return 2 * p * r / (p + r) if supported else 0.0
-
-    return f1
-
-
-def _factscore(gamma: int) -> _Score:
-    if gamma < 0:
-        raise ConfigError(f"gamma must be at least 0, not {gamma!r}")
-
-    def factscore(supported: int, claims: int) -> float:
-        short = 0 < claims < gamma  # at gamma itself the penalty is exp(0) = 1
-        return _precision(supported, claims) * (math.exp(1 - gamma / claims) if short else 1.0)
-
-    return factscore
-
-
-def _score(name: str, at: int | None) -> _Score:
-    if name == "precision" and at is None:
-        return _precision
-    makers: Mapping[str, Callable[[int], _Score]] = {"recall": _recall, "f1": _f1, "factscore": _factscore}
-    if name not in makers:
-        raise ConfigError(f"there is no score {name!r} (there are: precision, {', '.join(makers)})")
+def _checked(score: str, at: int | None) -> None:
+    names = ("precision", *_LOWEST)
+    if score not in names:
+        raise ConfigError(f"there is no score {score!r} (there are: {', '.join(names)})")
+    if score == "precision":
+        return
     if at is None:
-        raise ConfigError(f"{name} needs `at`: K of recall and F1, gamma of FActScore")
-    return makers[name](at)
+        raise ConfigError(f"{score} needs `at`: K of recall and F1, gamma of FActScore")
+    name, lowest = _LOWEST[score]
+    if at < lowest:
+        raise ConfigError(f"{name} must be at least {lowest}, not {at!r}")
 
 
-def _kept(check: Check, verdict: Verdict) -> dict[str, str]:
-    return {
-        "claim": check.claim.text[:_CLAIM],
-        "verdict": verdict.label,
-        "quote": check.quote[:_QUOTE],
-        "source": check.quoted_from[:_SOURCE],
-    }
+def _value(score: str, at: int | None, supported: int, claims: int) -> float:
+    """A score of so many supported claims of so many."""
+    precision = supported / claims if claims else 0.0
+    if score == "precision" or at is None:
+        return precision
+    if score == "factscore":
+        short = 0 < claims < at  # at gamma itself the penalty is exp(0) = 1
+        return precision * (math.exp(1 - at / claims) if short else 1.0)
+    recall = min(supported / at, 1.0)
+    if score == "recall":
+        return recall
+    return 2 * precision * recall / (precision + recall) if supported else 0.0
 
 
 def _lines(check: Check) -> list[str]:

@@ -29,8 +29,8 @@ from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.claims.attribution import unwrapped
 from factrl.verifier.claims.marks import content_words, normalised
+from factrl.verifier.claims.whole import unwrapped
 from factrl.verifier.presets import open_verifier
 
 NAME = "oracle: the battery's own fact table"

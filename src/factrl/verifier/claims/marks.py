@@ -27,12 +27,12 @@ from factrl.verifier.claims.words import (
     DETERMINERS,
     IMPERATIVES,
     INTENSIFIERS,
-    LEMMA,
     OBJECTS,
     OPINIONS,
-    PAST,
     STOPWORDS,
-    THIRD,
+    base,
+    is_past,
+    is_third_person,
     word_set,
 )
 
@@ -97,32 +97,11 @@ def _words(text: str) -> frozenset[str]:
         if _SPACELESS.search(piece):
             words.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
         elif lower not in STOPWORDS:
-            words.add(_base(lower))
+            words.add(base(lower))
     return frozenset(words)
 
 
 _known_words = lru_cache(maxsize=16_384)(_words)
-
-
-def _base(word: str) -> str:
-    word = _NUMBERS.get(word, word)
-    if word in LEMMA:
-        return LEMMA[word]
-    if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
-
-
-_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-    " seventeen eighteen nineteen twenty"
-)
-_NUMBERS = {word: str(number) for number, word in enumerate(_UNITS.split())} | {
-    word: str(10 * number)
-    for number, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)
-}
 
 
 # -- Marks --------------------------------------------------------------------------------------------
@@ -301,7 +280,7 @@ def _asks(seen: str, bare: str) -> bool:
 
 
 def _finite(words: Sequence[str]) -> bool:
-    return any(word in AUXILIARY or word in PAST for word in words)
+    return any(word in AUXILIARY or is_past(word) for word in words)
 
 
 _AFTER_IMPERATIVE = (
@@ -323,7 +302,7 @@ def _is_imperative(words: Sequence[str]) -> bool:
         return False
     if len(words) == 1:
         return True
-    if words[1] in AUXILIARY or words[1] in PAST or words[1] in THIRD or words[1] in ("of", "and"):
+    if words[1] in AUXILIARY or is_past(words[1]) or is_third_person(words[1]) or words[1] in ("of", "and"):
         return False
     return words[1] in _AFTER_IMPERATIVE or not _finite(words)
 

@@ -1,28 +1,142 @@
 """Building an index, and adding to one: from files to passages on disk in one pass.
 
-Memory is that of one batch, whatever the files hold.  A build that was killed goes on where its last commit
-was when the same command is run again; `factrl.verifier.search.manifest` says why nothing is lost or doubled.
+Memory is that of one batch, whatever the files hold.  `index.json` lists the sources and how far each was
+read, twice: as of the commit before and as of the one that was under way when it was written.  The number of
+passages in the engine says which of the two came true, so a build that was killed at any moment goes on where
+it was when the same command is run again, and nothing is indexed twice or left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, SetupError
 from factrl.runs.progress import Progress
+from factrl.runs.whole_file import whole_file
 from factrl.types import Passage
 from factrl.verifier.search import dense
 from factrl.verifier.search.bm25 import WordIndex, Writer
 from factrl.verifier.search.dense import Embedder
-from factrl.verifier.search.manifest import NAME, Manifest, Reading, State, load_manifest
 from factrl.verifier.search.passages import passages_of
 from factrl.verifier.search.sources import Source
 
+FORMAT = 1
+NAME = "index.json"
 BATCH = 10_000
 """Passages between two commits; what a kill costs is the time to index as many, a second or two."""
+
+
+class BrokenIndex(SetupError, ValueError):
+    """An index that is damaged, or was written by another version; it has to be built again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How far one source was read.
+
+    Attributes:
+        path: the file, absolute.
+        fingerprint: of its content when it was first read.
+        documents: how many of its documents are in the index.
+        done: whether that is all of them.
+    """
+
+    path: str
+    fingerprint: str
+    documents: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The index as of one commit: its passages, and the sources by fingerprint."""
+
+    passages: int = 0
+    sources: Mapping[str, Reading] = field(default_factory=dict)
+
+    def with_reading(self, reading: Reading, passages: int) -> State:
+        """The state after a commit that adds passages of one source."""
+        return State(self.passages + passages, {**self.sources, reading.fingerprint: reading})
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of `index.json`.
+
+    Attributes:
+        states: the last commit that is certain, and the one that may have followed it.
+        built: whether all sources of the first build were read; until then the index is not opened.
+        vectors: identity and dimension of the embedder; None for an index of words alone.
+    """
+
+    states: tuple[State, ...] = (State(),)
+    built: bool = False
+    vectors: Mapping[str, Any] | None = None
+
+    def state(self, folder: Path, passages: int) -> State:
+        """The state with so many passages.
+
+        Raises:
+            BrokenIndex: the engine holds another number of passages than any commit left there.
+        """
+        for state in reversed(self.states):
+            if state.passages == passages:
+                return state
+        expected = " or ".join(f"{state.passages:,}" for state in self.states)
+        raise self.broken(folder, f"holds {passages:,} passages instead of {expected}")
+
+    def broken(self, folder: Path, problem: str) -> BrokenIndex:
+        """The error that says how to build this index again."""
+        paths = [shlex.quote(reading.path) for reading in self.states[-1].sources.values()]
+        return _broken(folder, problem, paths, " --dense" if self.vectors is not None else "")
+
+    def save(self, folder: Path) -> None:
+        """Write it so that a reader, or the next process, sees the old or the new one, never a part."""
+        with whole_file(folder / NAME) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+            json.dump({"format": FORMAT, **asdict(self)}, file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """The manifest of an index.
+
+    Raises:
+        SetupError: there is no index in this folder.
+        BrokenIndex: what is there cannot be read by this version.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        raise SetupError(f"there is no index in {folder}; build it with: factrl index FILES --out {folder}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        written = document["format"]
+        if written != FORMAT:
+            raise _broken(folder, f"has the format {written!r}, and this version reads {FORMAT}")
+        states = tuple(
+            State(state["passages"], {key: Reading(**known) for key, known in state["sources"].items()})
+            for state in document["states"]
+        )
+        return Manifest(states, document["built"], document["vectors"])
+    except BrokenIndex:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _broken(folder, f"is damaged ({path.name}: {error})") from None
+
+
+def _broken(folder: Path, problem: str, files: Iterable[str] = (), option: str = "") -> BrokenIndex:
+    place = shlex.quote(str(folder))
+    again = f"rm -r {place} && factrl index {' '.join(files) or 'FILES'} --out {place}{option}"
+    return BrokenIndex(f"the index in {folder} {problem}; build it again: {again}")
+
+
+# Writing
 
 
 def prepare(folder: Path, sources: Sequence[Source]) -> bool:
@@ -66,25 +180,26 @@ def extend(folder: Path, sources: Sequence[Source], embedder: Embedder | None) -
     try:
         words.reload()  # only now can nobody else change what is there
         manifest = load_manifest(folder)
-        state = manifest.state(folder, len(words)).without_unread()
+        state = manifest.state(folder, len(words))
+        # Sources of which nothing was kept may have been changed or left out.
+        state = State(state.passages, {k: r for k, r in state.sources.items() if r.done or r.documents})
         if not state.passages:
-            manifest = manifest.having(state, vectors=_told(embedder))
-        _check_embedder(folder, manifest, embedder)
-        _check_sources(folder, state, sources)
+            manifest = replace(manifest, vectors=_vectors_of(embedder))
+        _check_embedder(folder, manifest.vectors, _vectors_of(embedder))
         given = {source.fingerprint(): source for source in sources}
+        _check_sources(folder, state, given)
         for key, source in given.items():  # all at once, so that an error can name what to build again
             if key not in state.sources:
                 state = state.with_reading(Reading(str(source.path.resolve()), key), 0)
-        manifest = manifest.having(state)
+        manifest = replace(manifest, states=(state,))
         manifest.save(folder)
-        todo = [(given[reading.fingerprint], reading) for reading in state.unfinished()]
+        todo = [(given[key], reading) for key, reading in state.sources.items() if not reading.done]
         with Progress("index (KiB)", sum(source.size for source, _ in todo) >> 10) as bar:
             for source, reading in todo:
                 manifest = _Pass(folder, manifest, writer, embedder, bar).read(source, reading)
-        state = manifest.states[-1]
-        if not state.passages:
+        if not manifest.states[-1].passages:
             raise DataError(f"there is no text in {', '.join(str(source.path) for source in sources)}")
-        manifest.having(state, built=True).save(folder)
+        replace(manifest, states=manifest.states[-1:], built=True).save(folder)
     finally:
         writer.close()
 
@@ -95,11 +210,8 @@ class _Pass:
     def __init__(
         self, folder: Path, manifest: Manifest, writer: Writer, embedder: Embedder | None, bar: Progress
     ) -> None:
-        self._folder = folder
-        self._manifest = manifest
-        self._writer = writer
-        self._embedder = embedder
-        self._bar = bar
+        self._folder, self._manifest, self._writer = folder, manifest, writer
+        self._embedder, self._bar = embedder, bar
         self._batch: list[Passage] = []
         self._shown = 0
 
@@ -125,7 +237,7 @@ class _Pass:
         for number, passage in enumerate(self._batch, start=state.passages):
             self._writer.add(number, passage)
         after = state.with_reading(reading, len(self._batch))
-        self._manifest = self._manifest.having(state, after)
+        self._manifest = replace(self._manifest, states=(state, after))
         self._manifest.save(self._folder)
         if self._batch:
             self._writer.commit()
@@ -137,12 +249,11 @@ class _Pass:
         self._bar.advance(units, f"{self._manifest.states[-1].passages:,} passages")
 
 
-def _told(embedder: Embedder | None) -> dict[str, Any] | None:
+def _vectors_of(embedder: Embedder | None) -> dict[str, Any] | None:
     return None if embedder is None else {"by": embedder.identity, "dimension": embedder.dimension}
 
 
-def _check_embedder(folder: Path, manifest: Manifest, embedder: Embedder | None) -> None:
-    built, given = manifest.vectors, _told(embedder)
+def _check_embedder(folder: Path, built: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> None:
     if built != given:
         has = f"vectors of {built['by']}" if built else "no vectors"
         would = f"those of {given['by']}" if given else "none"
@@ -150,17 +261,16 @@ def _check_embedder(folder: Path, manifest: Manifest, embedder: Embedder | None)
         raise ConfigError(f"the index in {folder} has {has}, and new passages would have {would}; {remedy}")
 
 
-def _check_sources(folder: Path, state: State, sources: Sequence[Source]) -> None:
+def _check_sources(folder: Path, state: State, given: Mapping[str, Source]) -> None:
     """Whether every source that was begun is here again, unchanged."""
-    given = {source.fingerprint() for source in sources}
-    paths = {str(source.path.resolve()) for source in sources}
-    for reading in state.sources.values():
-        if reading.fingerprint not in given and reading.path in paths:
+    paths = {str(source.path.resolve()) for source in given.values()}
+    for key, reading in state.sources.items():
+        if key not in given and reading.path in paths:
             raise DataError(
                 f"{reading.path} has changed since it was read into {folder}; "
                 "give what is new as a file of its own, or build another index"
             )
-        if reading.fingerprint not in given and not reading.done:
+        if key not in given and not reading.done:
             raise SetupError(
                 f"the index in {folder} is unfinished: {reading.path} was read in part; "
                 "name that file again, or remove the folder"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from factrl.errors import DataError, nearest
-from factrl.runs.rows import LONGEST_LINE, lines_of
+from factrl.runs.rows import LONGEST_LINE
 from factrl.verifier.search.wikipedia import read_dump
 
 _TEXT = ("text", "contents", "passage")
@@ -69,8 +69,13 @@ class Source:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._read = _reader(path)
+        reader = _READERS.get(_kind(path))
+        if reader is None or not path.is_file():
+            known = ", ".join(_READERS)
+            raise DataError(
+                f"{path} is of no known format (known: {known}; all but .parquet and .db also as .gz, .bz2)"
+            )
+        self.path, self._read = path, reader
         self.size = path.stat().st_size
         self.position = 0
 
@@ -145,16 +150,6 @@ def _kind(path: Path) -> str:
 _Reader: TypeAlias = Callable[[Source], Generator[Document, None, None]]
 
 
-def _reader(path: Path) -> _Reader:
-    reader = _READERS.get(_kind(path))
-    if reader is None or not path.is_file():
-        known = ", ".join(_READERS)
-        raise DataError(
-            f"{path} is of no known format (known: {known}; all but .parquet and .db also as .gz, .bz2)"
-        )
-    return reader
-
-
 def _bytes_of(source: Source, raw: IO[bytes]) -> IO[bytes]:
     suffix = source.path.suffix.lower()
     if suffix == ".gz":
@@ -162,20 +157,16 @@ def _bytes_of(source: Source, raw: IO[bytes]) -> IO[bytes]:
     return bz2.BZ2File(raw) if suffix == ".bz2" else raw  # pyright: ignore[reportReturnType]
 
 
-def _lines(source: Source) -> Generator[str, None, None]:
-    """The lines of a text file, which end at a line feed; keeps `source.position`."""
-    with source.path.open("rb") as raw, _bytes_of(source, raw) as unpacked:
-        for line in lines_of(unpacked, source.path):
-            source.position = raw.tell()
-            yield line.decode("utf-8")
+def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
+    """The lines of a text file with their ends; keeps `source.position`.
 
-
-def _separated_lines(source: Source) -> Generator[str, None, None]:
-    """The lines of a table, which may end at a carriage return too; keeps `source.position`."""
+    Args:
+        newline: what ends a line; empty for a carriage return as well, as tables have it.
+    """
     with (
         source.path.open("rb") as raw,
         _bytes_of(source, raw) as unpacked,
-        io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as lines,
+        io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=newline) as lines,
     ):
         number = 0
         while line := lines.readline(LONGEST_LINE + 1):
@@ -215,31 +206,30 @@ def _value(row: Mapping[str, Any], names: Iterable[str]) -> Any:
 def _read_json_lines(source: Source) -> Generator[Document, None, None]:
     with closing(_lines(source)) as lines:
         for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield from _documents_of(line, source, number)
-
-
-def _documents_of(line: str, source: Source, number: int) -> Iterator[Document]:
-    """The document of one line of JSON, if it is one."""
-    place = f"line {number}"
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        hint = "; a list of rows is written one row a line" if number == 1 and line.startswith("[") else ""
-        said = str(error).partition("; use sys.")[0]
-        raise DataError(f"{source.path}, {place} is not JSON: {said}{hint}") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{source.path}, {place} is a {type(row).__name__}, not an object with columns")
-    # A Cirrus dump alternates between an action and its article, and has talk pages and the like too.
-    if row.keys() != {"index"} and row.get("namespace", 0) == 0:
-        yield _document(row, source, place)
+            if not line.strip():
+                continue
+            place = f"line {number}"
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                is_list = number == 1 and line.startswith("[")
+                hint = "; a list of rows is written one row a line" if is_list else ""
+                said = str(error).partition("; use sys.")[0]
+                raise DataError(f"{source.path}, {place} is not JSON: {said}{hint}") from None
+            if not isinstance(row, dict):
+                raise DataError(
+                    f"{source.path}, {place} is a {type(row).__name__}, not an object with columns"
+                )
+            # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
+            if row.keys() != {"index"} and row.get("namespace", 0) == 0:
+                yield _document(row, source, place)
 
 
 def _read_separated(source: Source) -> Generator[Document, None, None]:
     delimiter = "\t" if _kind(source.path) == ".tsv" else ","
     limit = csv.field_size_limit(_MAX_FIELD)
     try:
-        with closing(_separated_lines(source)) as lines:
+        with closing(_lines(source, newline="")) as lines:
             reader = csv.DictReader(lines, delimiter=delimiter)
             for row in reader:
                 place = f"line {reader.line_num}"

@@ -12,16 +12,14 @@ import html
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import quote
 
 from factrl.errors import DataError
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """An article: `text` is plain, `url` is where it is read."""
 
     title: str
@@ -76,12 +74,14 @@ def _text(found: dict[str, ET.Element], tag: str) -> str:
 
 # -- Wikitext -----------------------------------------------------------------------------------------
 
-_MAX_DEPTH = 12  # of links inside links; deeper ones are left as they are
+_MAX_DEPTH = 12  # of templates in templates and links in links; what is around deeper ones is left
 _DROPPED = ("ref", "math", "gallery", "timeline", "syntaxhighlight", "score", "imagemap", "chem")
-_NOT_PROSE = re.compile(r"(?:file|image|category|media):", re.I)
-_BRACES = re.compile(r"\{\{|\}\}|^[ :]*\{\||^\|\}(?!\})", re.M)
-_BRACKETS = re.compile(r"\[\[|\]\]")
-_OUTSIDE_LINK = re.compile(r"\[(?:https?:)?//[^\s\[\]]{1,500}([^\[\]\n]{0,500})\]")
+_NOT_PROSE = re.compile(r"[ :]*(?:file|image|category|media):", re.I)
+# The innermost of each kind: no other opens before it closes, so every character is read once a round.
+_TEMPLATE = re.compile(r"\{\{((?:[^{}]|\{(?!\{)|\}(?!\}))*)\}\}")
+_TABLE = re.compile(r"^[ :]{0,20}\{\|(?:(?!^[ :]{0,20}\{\|).)*?^\|\}", re.M | re.S)
+_LINK = re.compile(r"\[\[((?:[^\[\]]|\[(?!\[)|\](?!\]))*)\]\]")
+_OUTSIDE_LINK = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]]{1,500}([^\[\]\n]{0,500})\]")
 _HEADING = re.compile(r"(={2,6})([^=\n]{1,200})\1[ \t]*")
 _ENDINGS = frozenset(
     ("references", "external links", "see also", "further reading", "notes", "bibliography", "citations")
@@ -99,11 +99,14 @@ def plain_text(wikitext: str) -> str:
     >>> plain_text("'''Ada''' (born {{convert|5|km}} from [[London|the city]]){{cn}}.<ref>x</ref>")
     'Ada (born 5 km from the city).'
     """
-    text = _without(wikitext, "<!--", "-->")
+    text = _without(wikitext, re.compile("<!--"), "-->")
     for tag in _DROPPED:
-        text = _without_tag(text, tag)
-    text = _links(_without_braces(text))
-    text = _OUTSIDE_LINK.sub(r"\1", text)
+        text = _without(text, re.compile(rf"<{tag}(?:\s[^<>]{{0,1000}}|/)?>", re.I), f"</{tag}>")
+    for pattern, instead in ((_TEMPLATE, _template), (_TABLE, ""), (_OUTSIDE_LINK, r"\1"), (_LINK, _label)):
+        for _ in range(_MAX_DEPTH):
+            text, count = pattern.subn(instead, text)
+            if not count:
+                break
     text = html.unescape(_TAG.sub(" ", text).replace("'''", "").replace("''", ""))
     text = _BLANKS.sub(" ", _MARKERS.sub("", text))
     return "\n\n".join(_paragraphs(_BEFORE_STOP.sub(r"\1", _HOLLOW.sub("", text))))
@@ -120,23 +123,11 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield line.strip()
 
 
-def _without(text: str, opening: str, closing: str) -> str:
-    parts, at = [], 0
-    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
-        parts.append(text[at:start])
-        at = end + len(closing)
-    return "".join([*parts, text[at:]])
-
-
-def _without_tag(text: str, tag: str) -> str:
-    """`<tag …>…</tag>` and `<tag … />` removed; an opening that is never closed ends at its own bracket."""
-    if f"<{tag}" not in text:
-        return text
-    opening = re.compile(rf"<{tag}(?:\s[^<>]{{0,1000}}|/)?>", re.I)
-    closing, parts, at = f"</{tag}>", [], 0
-    last = text.rfind(closing)
+def _without(text: str, opening: re.Pattern[str], closing: str) -> str:
+    """Everything from an opening to its closing removed; a tag that is never closed ends at its bracket."""
+    parts, at, last = [], 0, text.rfind(closing)
     for match in opening.finditer(text):
-        if match.start() < at:
+        if match.start() < at or (match.end() > last and not match[0].endswith(">")):
             continue
         parts.append(text[at : match.start()])
         at = match.end()
@@ -145,33 +136,9 @@ def _without_tag(text: str, tag: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _without_braces(text: str) -> str:
-    """Templates and tables removed, but for the templates that only dress up a word.
-
-    A brace without its partner is left, so that it does not swallow the rest of the article.
-    """
-    stack: list[re.Match[str]] = []
-    spans: list[tuple[int, int]] = []
-    for match in _BRACES.finditer(text):
-        if match[0].endswith(("{{", "{|")):
-            stack.append(match)
-            continue
-        kind = "{{" if match[0] == "}}" else "{|"
-        if any(opened[0].endswith(kind) for opened in stack[-_MAX_DEPTH:]):
-            while not (opened := stack.pop())[0].endswith(kind):
-                pass
-            while spans and spans[-1][0] >= opened.start():
-                spans.pop()  # inside the one that has just closed
-            spans.append((opened.start(), match.end()))
-    parts, at = [], 0
-    for start, end in spans:
-        parts += (text[at:start], _template(text[start + 2 : end - 2]))
-        at = end
-    return "".join([*parts, text[at:]])
-
-
-def _template(content: str) -> str:
-    name, *values = content.split("|")
+def _template(match: re.Match[str]) -> str:
+    """What stays of a template: the words of those that only dress them up."""
+    name, *values = match[1].split("|")
     name = name.strip().lower()
     values = [value for value in values if "=" not in value]
     if name in ("convert", "cvt") and len(values) >= 2:
@@ -181,19 +148,6 @@ def _template(content: str) -> str:
     return ""
 
 
-def _links(text: str) -> str:
+def _label(match: re.Match[str]) -> str:
     """`[[target|label]]` becomes its label; files, images and categories go with their captions."""
-    buffers: list[list[str]] = [[]]
-    at = 0
-    for match in _BRACKETS.finditer(text):
-        buffers[-1].append(text[at : match.start()])
-        at = match.end()
-        if match[0] == "[[" and len(buffers) <= _MAX_DEPTH:
-            buffers.append([])
-        elif match[0] == "]]" and len(buffers) > 1:
-            link = "".join(buffers.pop())
-            buffers[-1].append("" if _NOT_PROSE.match(link.lstrip(" :")) else link.rpartition("|")[2])
-        else:
-            buffers[-1].append(match[0])
-    buffers[-1].append(text[at:])
-    return "[[".join("".join(buffer) for buffer in buffers)
+    return "" if _NOT_PROSE.match(match[1]) else match[1].rpartition("|")[2]
