@@ -41,13 +41,13 @@ from factrl.train.signals import reading
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import small_judge
 from factrl.verifier.claims import LLMClaims, SentenceClaims, marks, replies, statements
-from factrl.verifier.claims.attribution import unwrapped
-from factrl.verifier.claims.spans import Places
+from factrl.verifier.claims.llm import Places
+from factrl.verifier.claims.whole import unwrapped
 from factrl.verifier.judges import LLMJudge, overlap
 from factrl.verifier.judges import replies as verdicts
 from factrl.verifier.judges.weak import WeakJudge
 from factrl.verifier.marked import Mark, marked
-from factrl.verifier.search import given, passages, pool, web, wikipedia
+from factrl.verifier.search import given, passages, web, wikipedia
 from factrl.verifier.search import words as search_words
 
 Reader = Callable[[str], object]
@@ -94,8 +94,8 @@ def _given(raw: str) -> object:
     return given.Given([Passage(raw)]).search(raw)
 
 
-def _pool(do: Callable[[pool.EvidencePool, str], object], raw: str) -> object:
-    found = pool.EvidencePool()
+def _pool(do: Callable[[given.EvidencePool, str], object], raw: str) -> object:
+    found = given.EvidencePool()
     found.add([Passage(raw), Passage(FACT)])
     return do(found, raw)
 
@@ -196,7 +196,7 @@ READERS: dict[str, Reader] = {
     "text.escape.attribute": escape.attribute,
     "text.escape.linked": escape.linked,
     "text.escape.cell": escape.cell,
-    "verifier.claims.attribution.unwrapped": unwrapped,
+    "verifier.claims.whole.unwrapped": unwrapped,
     "verifier.claims.whole.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "verifier.claims.llm.LLMClaims.__call__": _extracted,
     "verifier.claims.marks.normalised": marks.normalised,
@@ -205,7 +205,7 @@ READERS: dict[str, Reader] = {
     "verifier.claims.marks.why_not": marks.why_not,
     "verifier.claims.marks.speaks_of_itself": marks.speaks_of_itself,
     "verifier.claims.replies.read_facts": replies.read_facts,
-    "verifier.claims.spans.Places.claim": _placed,
+    "verifier.claims.llm.Places.claim": _placed,
     "verifier.claims.statements.statements": statements.statements,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "rewards.grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
@@ -249,9 +249,9 @@ READERS: dict[str, Reader] = {
     "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
     "verifier.search.given.Given.search": _given,
     "verifier.search.passages.cut": passages.cut,
-    "verifier.search.pool.EvidencePool.top": partial(_pool, lambda found, raw: found.top(raw)),
-    "verifier.search.pool.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
-    "verifier.search.pool.EvidencePool.coverage": partial(_pool, lambda found, raw: found.coverage(raw)),
+    "verifier.search.given.EvidencePool.top": partial(_pool, lambda found, raw: found.top(raw)),
+    "verifier.search.given.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
+    "verifier.search.given.EvidencePool.coverage": partial(_pool, lambda found, raw: found.coverage(raw)),
     "verifier.search.web.without_secrets": web.without_secrets,
     "verifier.search.wikipedia.plain_text": wikipedia.plain_text,
     "verifier.search.wikipedia.read_dump": _dump,
