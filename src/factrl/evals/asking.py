@@ -14,6 +14,7 @@ from typing import Any
 from factrl.errors import DataError, Unscored, nearest
 from factrl.evals.benchmark import Benchmark
 from factrl.evals.choice import Scorer
+from factrl.evals.shortqa import COLUMNS
 from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
@@ -106,9 +107,6 @@ def _key(name: str, number: int) -> str:
     return f"{number}:{name}"
 
 
-_COLUMNS = ("completion", "response", "prediction", "output")
-
-
 def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Sequence[Example]], Texts]:
     """A function that finds the answers to a benchmark's questions in a file.
 
@@ -125,7 +123,7 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
     """
     rows = list(read_rows(str(path)))
     present = dict.fromkeys(name for row in rows for name in row)
-    chosen = column or next((name for name in _COLUMNS if name in present), "")
+    chosen = column or next((name for name in COLUMNS if name in present), "")
     if chosen not in present:
         raise DataError(
             f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; columns: "
