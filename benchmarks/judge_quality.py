@@ -25,8 +25,7 @@ from pathlib import Path
 import numpy as np
 from verifier import FILES, Item, fitted, fold, load, sample, score
 
-from factrl.evals.judge_quality import JudgeQuality, measure
-from factrl.evals.labelled import Judged
+from factrl.evals.judge_quality import Judged, JudgeQuality, measure
 from factrl.evals.metrics import summed
 from factrl.verifier.judges import LocalJudge, WeakJudge
 

@@ -13,22 +13,19 @@ import pytest
 from rich.console import Console
 
 from factrl.cli import report
-from factrl.evals.asking import ask, weigh
+from factrl.evals.asking import NamedModel, ask, known_questions, stored_texts, weigh
 from factrl.evals.catalogue import BENCHMARKS
-from factrl.evals.certainty import confidence_bins, confidence_numbers
 from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.longform import LongRow
 from factrl.evals.metrics import Interval
-from factrl.evals.model import NamedModel
-from factrl.evals.numbers import Number, majority, numbers_of
+from factrl.evals.numbers import Number, confidence_bins, confidence_numbers, majority, numbers_of
 from factrl.evals.outcomes import Tools, grade_texts, score_text
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.prompts import continued, stated_confidence
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import Output
 from factrl.evals.samples import Sample, read_samples, write_samples
-from factrl.evals.stored import known_questions, stored_texts
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.journal import Journal
@@ -328,7 +325,7 @@ def test_a_page_where_nothing_was_graded(tmp_path: Path) -> None:
 
 def test_a_method_around_the_policy_has_no_likelihoods(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("factrl.evals.model.open_writer", lambda told: opened.append(told.sampling.method))
+    monkeypatch.setattr("factrl.evals.asking.open_writer", lambda told: opened.append(told.sampling.method))
     told = load_settings(AskSettings, None, ["data.train=-", "model.name=m", "sampling.method=cove"])
     model = NamedModel()
     model.writer(told)

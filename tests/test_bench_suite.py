@@ -16,7 +16,7 @@ import pytest
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
-from factrl.evals.asking import BLOCK
+from factrl.evals.asking import BLOCK, known_questions, stored_texts
 from factrl.evals.benchmark import Benchmark
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.claims import ClaimChecker
@@ -28,7 +28,6 @@ from factrl.evals.paired import compare_outputs
 from factrl.evals.paired_page import write_paired_page
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import Output, read_output, write_output
-from factrl.evals.stored import known_questions, stored_texts
 from factrl.evals.suite import How, Result, evaluate
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from factrl.errors import DataError
-from factrl.evals.judge_quality import LEAST, JudgeQuality, judge_quality, measure
-from factrl.evals.labelled import Judged, Labelled, ask_judge, labelled
+from factrl.evals.judge_quality import (
+    LEAST,
+    Judged,
+    JudgeQuality,
+    Labelled,
+    ask_judge,
+    judge_quality,
+    measure,
+)
 from factrl.evals.metrics import wilson
 from factrl.types import Claim, Passage, Verdict
 
@@ -149,31 +156,6 @@ def test_too_few_labels_are_refused_before_the_judge_is_asked() -> None:
     with pytest.raises(DataError, match="at least 200 labelled claims, not 1"):
         judge_quality(judge, [Labelled("a", "yes", NEWS, True)])
     assert not judge.sizes
-
-
-def test_rows_of_a_verification_set_become_labelled_claims() -> None:
-    part = {"title": "T", "text": "It rained.", "source": None}
-    labels = [
-        "supported",
-        "refuted",
-        "not_enough_info",
-        "partially_supported",
-        "unsupported",
-        "irrelevant",
-        None,
-    ]
-    rows: list[dict[str, Any]] = [
-        {"id": f"r{n}", "claim": "c", "evidence": [part], "label": label, "group_id": n}
-        for n, label in enumerate(labels)
-    ]
-    rows.append({"claim": "c", "evidence": [], "label": "supported"})
-    found = labelled(rows)
-    assert [one.supported for one in found] == [True, False, False, False, False]
-    assert found[0] == Labelled("r0", "c", (Passage("It rained.", "T", ""),), True, "0")
-    with pytest.raises(DataError, match="row 1 has no label; it has claim, evidence"):
-        labelled([{"claim": "c", "evidence": [part]}])
-    with pytest.raises(DataError, match="no row has both evidence and a label"):
-        labelled(rows[5:])
 
 
 # --- corrected rates ---------------------------------------------------------------------------

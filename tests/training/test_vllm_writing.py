@@ -11,7 +11,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from factrl.errors import ConfigError, ModelError
-from factrl.evals.model import NamedModel
+from factrl.evals.asking import NamedModel
 from factrl.llm.writers import open_writer, seed_of
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings

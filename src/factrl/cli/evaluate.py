@@ -8,15 +8,15 @@ import json
 import math
 import re
 import textwrap
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from factrl.evals.asking import ask
 from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
-from factrl.evals.kept import KeptGrader, Unasked
 from factrl.evals.metrics import TRUTHRL, Weights
 from factrl.evals.shortqa import (
     Evaluation,
@@ -28,6 +28,7 @@ from factrl.evals.shortqa import (
     load_completions,
     summarise,
 )
+from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
@@ -39,9 +40,9 @@ from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 
 from .. import __version__
-from ..errors import ConfigError, TooManyMasked
-from ..llm import preflight
-from ..types import Example
+from ..errors import ConfigError, LLMError, TooManyMasked
+from ..llm import LLM, preflight
+from ..types import Example, Grade
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
 from .terminal import complain, say, show_table, tell
 
@@ -231,12 +232,12 @@ def _graded(answered: Answered, supplier: Supplier, extract: Extract, args: argp
         def grade(chosen: Answered, source: Supplier, on_row: Callable[[], None]) -> list[Row]:
             grader: GradeAnswer = source.grade(form)
             if grades is not None:
-                grader = KeptGrader(grader, grades, f"{graded_by(source.judge)} {form} {__version__}")
+                grader = _KeptGrader(grader, grades, f"{graded_by(source.judge)} {form} {__version__}")
             return grade_completions(chosen, grader, extract, on_row=on_row)
 
         rows: dict[int, Row] = {}
         if judge is not None and getattr(judge, "model", "") is not None:  # else nobody knows yet who judges
-            first = grade(answered, replace(supplier, judge=Unasked(judge)), lambda: None)
+            first = grade(answered, replace(supplier, judge=_Unasked(judge)), lambda: None)
             rows = {n: row for n, row in enumerate(first) if row.grade is not None or row.completion is None}
         left = [n for n in range(len(answered)) if n not in rows]
         if judge is not None and left:
@@ -343,3 +344,45 @@ def _weights(text: str) -> Weights:
             f"{text!r} is not three numbers such as 1,0,1, of which the last is what a wrong answer costs"
         )
     return Weights(*numbers)
+
+
+class _KeptGrader:
+    """A grader in front of another one, which is not asked again what it has graded.
+
+    Args:
+        grader: grades what the journal does not hold; what it raises is not kept.
+        journal: of this run and of those before it.
+        by: everything that decides a grade beside the question, the answer and the accepted ones.
+    """
+
+    def __init__(self, grader: GradeAnswer, journal: Journal, by: str) -> None:
+        self._grader, self._journal, self._by = grader, journal, by
+        self._writing = threading.Lock()
+
+    def __call__(
+        self, question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
+    ) -> Grade:
+        """The grade that is kept, or a new one."""
+        key = digest_of(self._by, question, prediction, list(answers), false_premise)
+        row = self._journal.get(key)
+        if row is not None:
+            return Grade(**row)
+        grade = self._grader(question, prediction, answers, false_premise=false_premise)
+        with self._writing:
+            self._journal.add(key, asdict(grade))
+        return grade
+
+
+class _Unasked:
+    """A model that answers nothing, in the place of one that need not be there for what is kept.
+
+    Args:
+        llm: whose identity it has.
+    """
+
+    def __init__(self, llm: LLM) -> None:
+        self.identity = getattr(llm, "identity", "")
+
+    def complete(self, *_: object, **__: object) -> NoReturn:
+        """Raises `LLMError`, whatever it is asked."""
+        raise LLMError("not_asked", "nothing is asked yet")

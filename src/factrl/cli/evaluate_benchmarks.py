@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.evals.asking import NamedModel, known_questions, stored_texts
 from factrl.evals.benchmark import Benchmark
 from factrl.evals.claims import ClaimChecker
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.lm_eval import export_tasks
-from factrl.evals.model import NamedModel
 from factrl.evals.outcomes import Tools
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import output_table, write_output
 from factrl.evals.shortqa import Extract
-from factrl.evals.stored import known_questions, stored_texts
 from factrl.evals.suite import How, Result, evaluate
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError
-from factrl.evals.certainty import Bin
 from factrl.evals.changes import BADGES, as_points, fill
-from factrl.evals.numbers import Number
+from factrl.evals.numbers import Bin, Number
 from factrl.evals.report import facts_list, html_page
 from factrl.evals.results import PAGE, Output
 from factrl.evals.samples import Sample

@@ -28,12 +28,80 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from factrl.errors import DataError
-from factrl.evals.labelled import Judged, Labelled, ask_judge
 from factrl.evals.metrics import RESAMPLES, Floats, Interval, bootstrap, resampled_means, summed, wilson
 from factrl.verifier.judges import Judge
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+import inspect
+from collections.abc import Awaitable
+
+from factrl.llm.background import wait_for
+from factrl.types import Claim, Passage, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A claim with its evidence and what people said.
+
+    Attributes:
+        supported: whether the evidence supports the claim.
+        group: the document, prompt or person that it is from; claims of one are not independent.
+    """
+
+    id: str
+    claim: str
+    passages: tuple[Passage, ...]
+    supported: bool
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What people and the judge say of one claim.
+
+    Attributes:
+        truth: people say that it is supported.
+        said: the judge says so; None when it gave no verdict.
+        group: as of `Labelled`; empty when the claim is on its own.
+        cause: why there is no verdict.
+    """
+
+    truth: bool
+    said: bool | None
+    group: str = ""
+    cause: str | None = None
+
+
+def ask_judge(
+    judge: Judge, rows: Sequence[Labelled], *, on_done: Callable[[int], None] | None = None
+) -> list[Judged]:
+    """What a judge says of labelled claims, each held against its own evidence.
+
+    Args:
+        on_done: called with the number of claims that are newly judged.
+    """
+    judged: list[Judged] = []
+    for start in range(0, len(rows), judge.per_call):
+        part = rows[start : start + judge.per_call]
+        pairs = [(Claim(row.claim, 0, len(row.claim)), row.passages) for row in part]
+        said = judge.judge(pairs)
+        verdicts = wait_for(_result(said)) if inspect.isawaitable(said) else said
+        for row, verdict in zip(part, verdicts, strict=True):
+            known = None if verdict.label == "unjudged" else verdict.label == "supported"
+            judged.append(
+                Judged(row.supported, known, row.group, None if known is not None else verdict.cause)
+            )
+        if on_done is not None:
+            on_done(len(part))
+    return judged
+
+
+async def _result(waiting: Awaitable[list[Verdict]]) -> list[Verdict]:
+    return await waiting
+
 
 LEAST = 200
 """Labelled claims from which a judge's quality is published; below, its intervals say next to nothing."""

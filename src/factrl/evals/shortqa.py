@@ -41,7 +41,7 @@ _FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
     "boxed": (boxed, "no_box"),
     "answer": (lambda text: tag(text, "answer"), "no_answer"),
 }
-_COLUMNS = ("completion", "response", "prediction", "output")
+COLUMNS = ("completion", "response", "prediction", "output")
 
 
 class GradeAnswer(Protocol):
@@ -163,7 +163,7 @@ def load_completions(
     """
     examples = load_examples(path, limit=limit, columns=columns, require_answers=False)
     present = dict.fromkeys(name for example in examples for name in example.meta)
-    chosen = column or next((name for name in _COLUMNS if name in present), "")
+    chosen = column or next((name for name in COLUMNS if name in present), "")
     if chosen not in present:
         told = "its rows hold only questions and what is known about them; add a column `completion`"
         if present:

@@ -16,12 +16,11 @@ from factrl import __version__
 from factrl.errors import ConfigError
 from factrl.evals.asking import Texts, ask, weigh
 from factrl.evals.benchmark import Benchmark
-from factrl.evals.certainty import Bin, confidence_bins, confidence_numbers
 from factrl.evals.choice import Scorer
 from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.loading import Questions, load_questions
 from factrl.evals.metrics import TRUTHRL, Weights
-from factrl.evals.numbers import Numbers, numbers_of
+from factrl.evals.numbers import Bin, Numbers, confidence_bins, confidence_numbers, numbers_of
 from factrl.evals.outcomes import Tools, grade_likelihoods, grade_texts
 from factrl.evals.prompts import LETTER, compose
 from factrl.evals.samples import Sample
