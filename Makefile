@@ -16,7 +16,8 @@ demo: $(VENV)/.demo ## teach a small real model to say when it does not know (te
 	$(VENV)/bin/factrl demo
 
 test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
-	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow"
+	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow and not alone"
+	$(VENV)-core/bin/python -m pytest -q -m "alone and not torch and not slow"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m torch
 
 test-all: test test-mutations ## before a release: also the tests that take a minute and more each, and the mutations

@@ -35,6 +35,8 @@ from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from fault_server import Fault, FaultServer, answers, completion, says
 
+pytestmark = pytest.mark.alone
+
 PROBES = 0.05
 Serve = Callable[..., FaultServer]
 

@@ -24,6 +24,8 @@ from factrl.rewards.grading import Grader
 from factrl.types import Example
 from fault_server import completion
 
+pytestmark = pytest.mark.alone
+
 WHO = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
 Manner = Callable[["Talk", bytes], None]
 

@@ -19,6 +19,8 @@ from factrl.llm.flights import Flights
 from factrl.llm.limits import Bucket, Gate, Limits, PauseOver, Slots, Turn
 from factrl.llm.usage import Meter
 
+pytestmark = pytest.mark.alone
+
 QUICK = Trips(share=0.5, calls=4, window=10.0, probe_every=0.05)
 
 

@@ -31,6 +31,8 @@ from factrl.text import (
     words,
 )
 
+pytestmark = pytest.mark.alone
+
 # -- Time ---------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,8 @@ from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
 from fault_server import Fault, FaultServer, answers, closed_port, completion, says
 
+pytestmark = pytest.mark.alone
+
 KEY = "sk-canary-0123456789abcdef"
 ASK = [{"role": "user", "content": "Is water wet?"}]
 HTML = b"<html><body>Welcome to nginx!</body></html>"

@@ -24,6 +24,8 @@ from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.types import Completion, Example, Score, Span
 
+pytestmark = pytest.mark.alone
+
 CURIE = Example("Where was Marie Curie born?", ("Warsaw",), id="curie")
 
 

@@ -18,6 +18,8 @@ from factrl.types import Passage
 from factrl.verifier.search import WebSearch
 from factrl.verifier.search.web import without_secrets
 
+pytestmark = pytest.mark.alone
+
 RESULT = {
     "title": "Marie Curie",
     "link": "https://example.org/mc",

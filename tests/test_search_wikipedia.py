@@ -13,6 +13,8 @@ import pytest
 from factrl.verifier.search.sources import Source
 from factrl.verifier.search.wikipedia import plain_text, read_dump
 
+pytestmark = pytest.mark.alone
+
 DUMP = """\
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
   <siteinfo><sitename>Wikipedia</sitename><base>https://en.wikipedia.org/wiki/Main_Page</base></siteinfo>
