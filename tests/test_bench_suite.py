@@ -20,12 +20,11 @@ from factrl.evals.asking import BLOCK, known_questions, stored_texts
 from factrl.evals.benchmark import Benchmark
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.claims import ClaimChecker
-from factrl.evals.eval_page import write_eval_page
+from factrl.evals.eval_page import write_eval_page, write_paired_page
 from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import LongRow
 from factrl.evals.outcomes import Tools
 from factrl.evals.paired import compare_outputs
-from factrl.evals.paired_page import write_paired_page
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import Output, read_output, write_output
 from factrl.evals.suite import How, Result, evaluate
@@ -559,7 +558,7 @@ def test_what_lm_eval_cannot_score(verbs: Any, tmp_path: Path) -> None:
 
 def test_nothing_here_loads_torch() -> None:
     code = (
-        "import sys, factrl.evals.suite, factrl.evals.paired_page, factrl.cli.evaluate_benchmarks; "
+        "import sys, factrl.evals.suite, factrl.evals.eval_page, factrl.cli.evaluate_benchmarks; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

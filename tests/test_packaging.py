@@ -50,7 +50,12 @@ def test_the_package_and_its_recipes_are_in_the_wheel_and_nothing_else(wheel: Pa
         held = set(file.namelist())
     own = {name for name in held if ".dist-info/" not in name}
     assert own == files(ROOT / "src" / "factrl", "factrl") | files(ROOT / "recipes", "factrl/recipes")
-    assert {"factrl/py.typed", "factrl/recipes/small/questions.jsonl", "factrl/evals/report.css"} <= own
+    assert {
+        "factrl/py.typed",
+        "factrl/recipes/small/questions.jsonl",
+        "factrl/text/page.css",
+        "factrl/text/page.html",
+    } <= own
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
 
 

@@ -11,7 +11,7 @@ from test_run_page import SETTINGS
 from factrl.cli import main
 from factrl.errors import ConfigError, DataError
 from factrl.runs.folder import Rollout, Run
-from factrl.train.comparison import write_run_comparison
+from factrl.train.page import write_run_comparison
 from factrl.types import Result
 from test_report import PAYLOADS, Page
 

@@ -15,9 +15,8 @@ import tomli_w
 from test_cli_lab import outcome as lab_outcome
 from test_verify_html import failed, hostile
 
-from factrl.evals.eval_page import write_eval_page
+from factrl.evals.eval_page import write_eval_page, write_paired_page
 from factrl.evals.paired import compare_outputs
-from factrl.evals.paired_page import write_paired_page
 from factrl.evals.report import write_training_report
 from factrl.evals.results import RESULTS, SAMPLES, read_output
 from factrl.lab.hacks import oracle_setup

@@ -23,7 +23,7 @@ from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.html import page, pages
 from factrl.verifier.marked import KINDS, Mark, marked
 from factrl.verifier.report import Check, Report
-from test_report import PAYLOADS, Page, contrast
+from test_report import PAYLOADS, Page, colours, contrast
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."
 BORN = "She was born in Warsaw on 7 November 1867."
@@ -265,7 +265,7 @@ def test_claims_that_end_together_have_a_link_each() -> None:
 
 def test_every_verdict_differs_without_its_colour() -> None:
     assert len({letter for letter, _ in KINDS.values()}) == len(KINDS)
-    css = files("factrl.verifier").joinpath("html.css").read_text(encoding="utf-8")
+    css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
     lines = {kind: re.search(rf"\.{kind} {{.*--style: (\w+); --width: (\w+);", css) for kind in KINDS}
     assert len({line.groups() for line in lines.values() if line}) == len(KINDS)
 
@@ -475,16 +475,6 @@ def test_a_long_text_with_many_claims_takes_no_time() -> None:
     assert time.perf_counter() - started < 3
 
 
-def colours(dark: bool) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for package, name in (("factrl.evals", "report.css"), ("factrl.verifier", "html.css")):
-        css = files(package).joinpath(name).read_text(encoding="utf-8")
-        light, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
-        found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
-        found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rest)) if dark else {}
-    return found
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
     colour = colours(dark)
@@ -495,18 +485,8 @@ def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
     assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}
 
 
-def test_every_colour_is_defined_and_used() -> None:
-    css = files("factrl.verifier").joinpath("html.css").read_text(encoding="utf-8")
-    own = set(re.findall(r"--([\w-]+): #", css))
-    used = set(re.findall(r"var\(--([\w-]+)\)", css)) - {"kind", "style", "width"}
-    assert own <= used <= set(colours(dark=True))
-
-
 def test_every_class_has_a_style() -> None:
-    css = "".join(
-        files(package).joinpath(name).read_text(encoding="utf-8")
-        for package, name in (("factrl.evals", "report.css"), ("factrl.verifier", "html.css"))
-    )
+    css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
     styled = set(re.findall(r"\.([a-z][\w-]*)", css))
     one = replace(hostile("x"), weak=True)
     used = {

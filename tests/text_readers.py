@@ -306,7 +306,7 @@ ELSEWHERE = {
     "train.tuning.settings",
     "a small world of its own": "lab",
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
-    "what others here are given to": "evals.eval_page evals.outcomes.score_text "
+    "what others here are given to": "evals.outcomes.score_text text.html.page "
     "evals.shortqa.GradeAnswer "
     "verifier.claims.statements.shown rewards.guards.think_and_answer verifier.presets.verify "
     "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor "

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.evals.eval_page import side_names, write_paired_page
 from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, compare_outputs
-from factrl.evals.paired_page import side_names, write_paired_page
 from factrl.evals.results import PAGE as EVALUATION_PAGE
 from factrl.evals.results import Output, is_output, read_output
 from factrl.evals.winrate import WinRate, llm_preference, preferred, written_in_both
@@ -21,9 +21,7 @@ from factrl.rewards.preference import PAIR_PROMPT
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
-from factrl.train.comparison import PAGE as RUNS_PAGE
-from factrl.train.comparison import write_run_comparison
-from factrl.train.page import PAGE, write_run_page
+from factrl.train.page import PAGE, RUNS_PAGE, write_run_comparison, write_run_page
 from factrl.train.plan import open_judge
 
 from ..errors import ConfigError

@@ -1,6 +1,6 @@
-"""The charts of the report as inline SVG: sharp at any size, hover titles, no script.
+"""The charts of the pages as inline SVG: sharp at any size, hover titles, no script.
 
-The same picture as `plots`, coloured by the report's style sheet so that it follows light and dark mode.
+The same picture as `plots`, coloured by the pages' style sheet so that it follows light and dark mode.
 All sizes are in the units of the SVG's own view box.
 """
 
@@ -8,36 +8,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from factrl.evals.metrics import Interval
+from markupsafe import Markup
+
 from factrl.evals.plots import (
+    ARM_STYLE,
+    OUTCOME_STYLE,
     OUTCOMES,
     Curves,
     Point,
-    arm_style,
+    Spot,
     frame_of,
-    outcome_marker,
-    path_labels,
+    path_of,
+    place_guides,
+    place_names,
+    short,
     spread,
-    starts_of,
 )
-from factrl.text.escape import attribute
+from factrl.text.html import fragment
 
-_WIDTH, _HEIGHT = 400.0, 320.0
-_TOP, _BOTTOM, _LEFT = 30.0, 42.0, 34.0
-_COLOURS = 5
 MOST = 30  # points of a line; of more steps, means of as many as it takes
+_WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT = 400, 320, 30, 42, 34
 _CHARACTER = (6.9, 16.0)  # of the 12 px bold labels
+_COLOURS = 5  # the style sheet has a0 to a4
+_SHAPES: Mapping[str, Sequence[Spot]] = {  # corners; a circle has none
+    "o": (),
+    "s": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "^": ((-1.2, 1), (1.2, 1), (0, -1.2)),
+    "v": ((-1.2, -1), (1.2, -1), (0, 1.2)),
+    "D": ((-1.3, 0), (0, -1.3), (1.3, 0), (0, 1.3)),
+}
 
 
-class _Panel:
-    """Turns data into positions, and draws the frame that both charts share."""
+class _Chart:
+    """What is drawn, collected; turns data into positions."""
 
-    def __init__(
-        self, x: tuple[float, float], y: tuple[float, float], right: float, *, whole: bool = True
-    ) -> None:
-        self.x_range, self.y_range, self.whole = x, y, whole  # whole: y has ticks at whole numbers only
-        self.right, self.floor = _WIDTH - right, _HEIGHT - _BOTTOM
+    def __init__(self, label: str, x: Spot, y: Spot, margin: float, names: tuple[str, str]) -> None:
+        self.label, self.x_range, self.y_range = label, x, y
+        self.right, self.floor = _WIDTH - margin, _HEIGHT - _BOTTOM
+        self.lines: list[Any] = []
+        self.paths: list[Any] = []
+        self.marks: list[Any] = []
+        self.starts: list[Spot] = []
+        self.texts: list[Any] = [("axis", 0, 12, "start", 0, names[1])]
+        self.texts.append(("axis", (_LEFT + self.right) / 2, _HEIGHT - 4, "middle", 0, names[0]))
+        for tick in _ticks(*y):
+            at = self.y(tick)
+            self.lines.append(("grid" if tick else "zero", _LEFT, at, self.right, at))
+            self.texts.append(("tick", _LEFT - 6, at + 4, "end", 0, _number(tick)))
+        for tick in _ticks(*x, whole=True):
+            self.texts.append(("tick", self.x(tick), self.floor + 18, "middle", 0, _number(tick)))
 
     def x(self, value: float) -> float:
         low, high = self.x_range
@@ -47,73 +68,66 @@ class _Panel:
         low, high = self.y_range
         return self.floor - (value - low) / ((high - low) or 1) * (self.floor - _TOP)
 
-    def frame(self, x_title: str, y_title: str, x_ticks: Sequence[float]) -> list[str]:
-        parts = [f'<text class="axis" x="0" y="12">{attribute(y_title)}</text>']
-        parts.append(_text("axis", (_LEFT + self.right) / 2, _HEIGHT - 4, x_title, "middle"))
-        for tick in _ticks(*self.y_range, whole=self.whole):
-            parts.append(_line("grid" if tick else "zero", _LEFT, self.y(tick), self.right, self.y(tick)))
-            told = _number(tick) if self.whole else f"{tick:.6g}".replace("-", "−")
-            parts.append(_text("tick", _LEFT - 6, self.y(tick) + 4, told, "end"))
-        parts += [_text("tick", self.x(tick), self.floor + 18, _number(tick), "middle") for tick in x_ticks]
-        return parts
+    def line(self, kind: str, shape: str, spots: Sequence[Spot], told: Sequence[str], last: float) -> None:
+        """A line, its markers and what each says; the last marker has a size of its own."""
+        placed = [(self.x(x), self.y(y)) for x, y in spots]
+        self.paths.append((kind, placed))
+        kind = kind.split(" ")[0]
+        for number, ((x, y), text) in enumerate(zip(placed, told, strict=True), start=1):
+            size = last if number == len(placed) else 3.5
+            self.marks.append((kind, _SHAPES[shape], x, y, size, text))
 
-    def line(self, name: str, spots: Sequence[tuple[float, float]]) -> str:
-        points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in spots)
-        return f'<polyline class="line {name}" points="{points}"/>'
+    def svg(self) -> Markup:
+        drawn = {
+            name: getattr(self, name) for name in ("label", "lines", "paths", "marks", "starts", "texts")
+        }
+        return fragment("evals/charts.html", width=_WIDTH, height=_HEIGHT, **drawn)
 
 
-def path_chart(curves: Curves) -> str:
+def path_chart(curves: Curves) -> Markup:
     """Hallucination against abstention, one path per arm, lines of equal accuracy behind."""
-    reach = frame_of(curves)
-    panel = _Panel((0, reach[0]), (0, reach[1]), right=10)
-    parts = panel.frame("abstention, %", "hallucination, %", _ticks(0, reach[0]))
-    size = (_CHARACTER[0] / (panel.right - _LEFT), _CHARACTER[1] / (panel.floor - _TOP))
-    guides, labels = path_labels(curves, reach, size)
-    for guide in guides:
-        rest = 100 - guide.accuracy
+    reach, names = frame_of(curves), ("abstention, %", "hallucination, %")
+    label = "Hallucination against abstention, one path per arm"
+    chart = _Chart(label, (0, reach[0]), (0, reach[1]), 10, names)
+    paths = [[(x / reach[0], y / reach[1]) for x, y in path_of(points)] for points in curves.values()]
+    paths.append(paths[0][:1])
+    size = (_CHARACTER[0] / (chart.right - _LEFT), _CHARACTER[1] / (chart.floor - _TOP))
+    labels = [f"{short(arm)}, step {points[-1].step}" for arm, points in curves.items()]
+    labels.append(f"step {next(iter(curves.values()))[0].step}")
+    boxes, taken = place_names(labels, paths, size)
+    turn = math.degrees(math.atan((chart.y(0) - chart.y(1)) / (chart.x(1) - chart.x(0))))
+    for accuracy, x, y, text in place_guides(reach, taken):
+        rest = 100 - accuracy
         start, end = max(0.0, rest - reach[1]), min(float(rest), reach[0])
-        corners = (panel.x(start), panel.y(rest - start), panel.x(end), panel.y(rest - end))
-        parts.append(_line("guide", *corners))
-        x, y = panel.x(guide.x), panel.y(guide.y)
-        slope = (panel.y(0) - panel.y(1)) / (panel.x(1) - panel.x(0))
-        turned = f'transform="translate({x:.1f} {y:.1f}) rotate({math.degrees(math.atan(slope)):.1f})"'
-        parts.append(f'<text class="tick" text-anchor="middle" dy="-4" {turned}>{guide.text}</text>')
+        corners = (chart.x(start), chart.y(rest - start), chart.x(end), chart.y(rest - end))
+        chart.lines.append(("guide", *corners))
+        chart.texts.append(("tick", chart.x(x) + 2.5, chart.y(y) - 3, "middle", turn, text))
     for index, (arm, points) in enumerate(curves.items()):
-        spots = [(100 * p.abstention, 100 * p.hallucination) for p in points]
-        parts.append(panel.line(_arm_class(index), spots))
-        for (x, y), point in zip(spots, points, strict=True):
-            radius = 6.5 if point is points[-1] else 3.0
-            mark = _marker(arm_style(index)[1], panel.x(x), panel.y(y), radius)
-            parts.append(_hover(_arm_class(index), mark, panel.x(x), panel.y(y), _told(arm, point)))
-    for x, y in starts_of(curves):
-        parts.append(f'<circle class="start" cx="{panel.x(x):.1f}" cy="{panel.y(y):.1f}" r="6"/>')
-    for label in labels:
-        name = "ink" if label.arm is None else _arm_class(label.arm)
-        parts.append(_text(f"name {name}", panel.x(label.x), panel.y(label.y) + 4, label.text))
-    return _svg("Hallucination against abstention, one path per arm", parts)
+        told = [_told(arm, point) for point in points]
+        chart.line(f"a{index % _COLOURS}", ARM_STYLE[index % _COLOURS][1], path_of(points), told, 6.5)
+    starts = {path_of(points)[0] for points in curves.values()}
+    chart.starts = [(chart.x(x), chart.y(y)) for x, y in sorted(starts)]
+    for index, (box, text) in enumerate(zip(boxes, labels, strict=True)):
+        kind = "ink" if index == len(curves) else f"a{index % _COLOURS}"
+        x, y = chart.x(box[0] * reach[0]), chart.y((box[1] + box[3]) / 2 * reach[1])
+        chart.texts.append((f"name {kind}", x, y + 4, "start", 0, text))
+    return chart.svg()
 
 
-def steps_chart(arm: str, points: Sequence[Point]) -> str:
+def steps_chart(arm: str, points: Sequence[Point]) -> Markup:
     """Accuracy, abstention, hallucination and truthfulness of one arm over its steps."""
-    series = {name: [100 * getattr(point, name) for point in points] for name in OUTCOMES}
-    values = [value for numbers in series.values() for value in numbers]
-    low, high = 10 * (min(0.0, *values) // 10), -10 * (-max(values) // 10)
-    first, last = points[0].step, points[-1].step
-    panel = _Panel((first, last), (low, max(high, low + 10)), right=126)
-    parts = panel.frame("step", f"{arm}, %", _ticks(first, last))
-    heights = spread([panel.y(numbers[-1]) for numbers in series.values()], 18)
-    for (name, numbers), height in zip(series.items(), heights, strict=True):
-        parts.append(panel.line(name, [(p.step, v) for p, v in zip(points, numbers, strict=True)]))
-        for point, value in zip(points, numbers, strict=True):
-            x, y = panel.x(point.step), panel.y(value)
-            mark = _marker(outcome_marker(name), x, y, 4.0)
-            parts.append(_hover(name, mark, x, y, f"{name} {value:.1f} at step {point.step}"))
-        told = f"{name} {_number(numbers[-1], 1)}"
-        parts.append(_text(f"name {name}", panel.right + 12, height + 4, told))
-    return _svg(f"Outcomes of {arm} over the steps", parts)
+    lines = {name: [(float(p.step), 100 * getattr(p, name)) for p in points] for name in OUTCOMES}
+    styles = [(name, OUTCOME_STYLE[name][1]) for name in OUTCOMES]
+    return series_chart(f"{arm}, %", lines, styles=styles, form=".1f")
 
 
-def series_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+def series_chart(
+    title: str,
+    lines: Mapping[str, Sequence[Spot]],
+    *,
+    styles: Sequence[tuple[str, str]] = (),
+    form: str = ".3g",
+) -> Markup:
     """Several quantities over the steps, each line with its own marker and its name and last value.
 
     Where there are more points than can be told apart, means of neighbours stand for them.
@@ -121,70 +135,25 @@ def series_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]])
     Args:
         title: what the numbers are, with their unit.
         lines: name -> (step, value) in the order of steps; none of them empty.
+        styles: class and marker of each line; by default those of arms, dashed where a colour comes again.
+        form: of a value, in words.
     """
     lines = {name: _thinned(points) for name, points in lines.items()}
     values = [value for points in lines.values() for _, value in points]
     steps = [step for points in lines.values() for step, _ in points]
     low, high = min(0.0, *values), max(0.0, *values)
     room = 0.08 * ((high - low) or 1.0)
-    panel = _Panel((min(steps), max(steps)), (low - room * (low < 0), high + room), right=126, whole=False)
-    parts = panel.frame("step", title, _ticks(*panel.x_range))
-    heights = spread([panel.y(points[-1][1]) for points in lines.values()], 18)
+    limits = (low - room * (low < 0), high + room)
+    chart = _Chart(title, (min(steps), max(steps)), limits, 126, ("step", title))
+    heights = spread([chart.y(points[-1][1]) for points in lines.values()], 18)
     for index, ((name, points), height) in enumerate(zip(lines.items(), heights, strict=True)):
-        again = " again" if index >= _COLOURS else ""
-        parts.append(panel.line(_arm_class(index) + again, points))
-        for step, value in points:
-            x, y = panel.x(step), panel.y(value)
-            mark = _marker(arm_style(index)[1], x, y, 3.5)
-            parts.append(_hover(_arm_class(index), mark, x, y, f"{name} {value:.3g} at step {step:g}"))
-        told = f"{name} {points[-1][1]:.3g}".replace("-", "−")
-        parts.append(_text(f"name {_arm_class(index)}", panel.right + 16, height + 4, told))
-    return _svg(title, parts)
-
-
-def whisker(difference: Interval, reach: float, tone: str) -> str:
-    """A difference and its interval as a dot on a line, zero in the middle of `-reach` to `reach`."""
-
-    def x(value: float) -> float:
-        return 150 + 140 * value / reach
-
-    return (
-        f'<svg class="whisker {tone}" viewBox="0 0 300 20" aria-hidden="true">'
-        f"{_line('grid', 4, 10, 296, 10)}{_line('zero', 150, 2, 150, 18)}"
-        f"{_line('bar', x(difference.low), 10, x(difference.high), 10)}"
-        f'<circle cx="{x(difference.value):.1f}" cy="10" r="4.5"/></svg>'
-    )
-
-
-def _svg(label: str, parts: Sequence[str]) -> str:
-    box = f'viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}"'
-    return f'<svg class="chart" {box} role="img" aria-label="{attribute(label)}">{"".join(parts)}</svg>'
-
-
-def _text(name: str, x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{attribute(text)}</text>'
-
-
-def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{name}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _hover(name: str, mark: str, x: float, y: float, text: str) -> str:
-    """A marker with a title on a target large enough for a finger."""
-    target = f'<circle class="target" cx="{x:.1f}" cy="{y:.1f}" r="10"/>'
-    return f'<g class="{name}"><title>{attribute(text)}</title>{target}{mark}</g>'
-
-
-def _marker(shape: str, x: float, y: float, r: float) -> str:
-    if shape == "o":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
-    corners = {
-        "s": [(-1, -1), (1, -1), (1, 1), (-1, 1)],
-        "^": [(-1.2, 1), (1.2, 1), (0, -1.2)],
-        "v": [(-1.2, -1), (1.2, -1), (0, 1.2)],
-        "D": [(-1.3, 0), (0, -1.3), (1.3, 0), (0, 1.3)],
-    }[shape]
-    return f'<polygon points="{" ".join(f"{x + r * a:.1f},{y + r * b:.1f}" for a, b in corners)}"/>'
+        kind, shape = styles[index] if styles else (f"a{index % _COLOURS}", ARM_STYLE[index % _COLOURS][1])
+        again = " again" if not styles and index >= _COLOURS else ""
+        told = [f"{name} {value:{form}} at step {step:g}" for step, value in points]
+        chart.line(kind + again, shape, points, told, 3.5)
+        text = f"{name} {points[-1][1]:{form}}".replace("-", "−")
+        chart.texts.append((f"name {kind}", chart.right + 14, height + 4, "start", 0, text))
+    return chart.svg()
 
 
 def _told(arm: str, point: Point) -> str:
@@ -192,18 +161,14 @@ def _told(arm: str, point: Point) -> str:
     return f"{arm}, step {point.step}: {numbers}"
 
 
-def _arm_class(index: int) -> str:
-    return f"a{index % _COLOURS}"  # the style sheet has a0 to a4
-
-
-def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _thinned(points: Sequence[Spot]) -> list[Spot]:
     """At most `MOST` points: the last step of every few neighbours, with the mean of their values."""
     size = -(-len(points) // MOST)
     groups = [points[at : at + size] for at in range(0, len(points), size)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
 
 
-def _ticks(low: float, high: float, *, whole: bool = True) -> list[float]:
+def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """At most eight round numbers from low to high."""
     rough = max(high - low, 7 if whole else 1e-9) / 7
     scale = 10.0 ** math.floor(math.log10(rough))
@@ -211,5 +176,5 @@ def _ticks(low: float, high: float, *, whole: bool = True) -> list[float]:
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _number(value: float, digits: int = 0) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
+def _number(value: float) -> str:
+    return f"{value:.6g}".replace("-", "−")

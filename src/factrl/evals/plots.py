@@ -11,10 +11,10 @@ import csv
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factrl.errors import MissingExtra
 from factrl.text.escape import cell, one_line
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
-INK, FAINT = "#1c2126", "#b9c0c7"
-_OUTCOME_STYLE = {
+INK, FAINT, GREY = "#1c2126", "#b9c0c7", "#5b6570"
+OUTCOME_STYLE = {
     "accuracy": ("#0b62a0", "o", 1.6),
-    "abstention": ("#5b6570", "s", 1.6),
+    "abstention": (GREY, "s", 1.6),
     "hallucination": ("#b54708", "^", 1.6),
     "truthfulness": (INK, "D", 2.4),
 }
-_ARM_STYLE = (("#882255", "o"), ("#11746a", "s"), ("#332288", "^"), ("#7a6200", "D"), ("#5b6570", "v"))
-_WIDTH, _HEIGHT, _DPI = 7.33, 3.45, 300  # 1100 px of a README at twice the density
+ARM_STYLE = (("#882255", "o"), ("#11746a", "s"), ("#332288", "^"), ("#7a6200", "D"), (GREY, "v"))
+_WIDTH, _DPI = 7.33, 300  # 1100 px of a README at twice the density
+
+Spot = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, bottom, right, top, as shares of the panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +59,45 @@ class Point:
         return self.accuracy - self.hallucination
 
 
-@dataclass(frozen=True, slots=True)
-class Guide:
-    """A line of equal accuracy and the middle of its name, which is empty without room; percentages."""
-
-    accuracy: int
-    x: float
-    y: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A name beside the end of a path (or, without an arm, beside the start); percentages."""
-
-    arm: int | None
-    text: str
-    x: float
-    y: float
-
-
 Curves = Mapping[str, Sequence[Point]]
-Box = tuple[float, float, float, float]  # left, bottom, right, top, as shares of the panel
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a panel, with the name beside its end.
+
+    Attributes:
+        spots: positions in the units of the panel, in order.
+        style: matplotlib's colour, marker and line style; without a line, the last spot stands for all.
+        also: faint spots beside it.
+    """
+
+    name: str
+    spots: Sequence[Spot]
+    style: Mapping[str, Any]
+    also: Sequence[Spot] = field(default=())
+
+    @property
+    def shown(self) -> Sequence[Spot]:
+        """The spots that are drawn."""
+        return self.spots if self.style.get("linestyle") else self.spots[-1:]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines on axes: title, names of the axes, and their limits."""
+
+    lines: Sequence[Line]
+    title: str
+    names: tuple[str, str]
+    x: tuple[float, float]
+    y: tuple[float, float]
+    percent: tuple[bool, bool] = (False, False)  # axes without numbers beyond 100
+
+    def share(self, spot: Spot) -> Spot:
+        """A spot as shares of the panel."""
+        (left, right), (low, high) = self.x, self.y
+        return (spot[0] - left) / (right - left), (spot[1] - low) / (high - low)
 
 
 def hallucination_vs_abstention(curves: Curves, path: str | Path, *, title: str, main: str = "") -> Path:
@@ -95,22 +115,29 @@ def hallucination_vs_abstention(curves: Curves, path: str | Path, *, title: str,
     main = main or next(reversed(list(curves)), "")
     if not curves.get(main) or not all(curves.values()):
         raise ValueError(f"a plot needs points for every arm and for {main!r}; got {list(curves)}")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "report") from None
-    figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=_DPI, layout="constrained")
-    heading = figure.suptitle(
-        "\n".join(textwrap.wrap(one_line(title), 86)), x=0.012, ha="left", fontsize=10, color=INK
-    )
-    heading.set(fontweight="bold", parse_math=False)
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.12))
-    _draw_paths(left, curves)
-    _draw_steps(right, main, curves[main])
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, facecolor="white")
-    return write_csv(curves, path.with_suffix(".csv"))
+    reach = frame_of(curves)
+    arms = []
+    for index, (arm, points) in enumerate(curves.items()):
+        colour, marker = ARM_STYLE[index % len(ARM_STYLE)]
+        style = {"color": colour, "marker": marker, "linestyle": "-"}
+        arms.append(Line(f"{short(arm)}, step {points[-1].step}", path_of(points), style))
+    names = ("abstention, % of questions", "hallucination, %")
+    left = Panel(arms, "Hallucination against abstention", names, (0, reach[0]), (0, reach[1]))
+    outcomes, points = [], curves[main]
+    for name in OUTCOMES:
+        colour, marker, width = OUTCOME_STYLE[name]
+        style = {"color": colour, "marker": marker, "linestyle": "-", "linewidth": width}
+        spots = [(float(point.step), 100 * getattr(point, name)) for point in points]
+        outcomes.append(Line(f"{name} {spots[-1][1]:.1f}".replace("-", "−"), spots, style))
+    values = [value for line in outcomes for _, value in line.spots]
+    first, last = points[0].step, points[-1].step
+    span, limits = max(last - first, 1), (min(0, -_round_up(-min(values))), _round_up(max(values)))
+    names = ("step", "% (truthfulness = accuracy − hallucination)")
+    x = (first - 0.02 * span, last + 0.5 * span)
+    right = Panel(outcomes, f"{short(main)} over the steps", names, x, limits)
+    start = f"step {next(iter(curves.values()))[0].step}"
+    draw(Path(path), title, left, right, start=start, height=3.45, ratios=(1, 1.12))
+    return write_csv(curves, Path(path).with_suffix(".csv"))
 
 
 def write_csv(curves: Curves, path: str | Path) -> Path:
@@ -124,6 +151,9 @@ def write_csv(curves: Curves, path: str | Path) -> Path:
                 shares = [format(getattr(point, name), ".6g") for name in OUTCOMES]
                 table.writerow([cell(arm), point.step, *shares])
     return path
+
+
+# -- Where names go -----------------------------------------------------------------------------------
 
 
 def spread(wanted: Sequence[float], gap: float) -> list[float]:
@@ -143,59 +173,52 @@ def spread(wanted: Sequence[float], gap: float) -> list[float]:
     return placed
 
 
-def frame_of(curves: Curves) -> tuple[float, float]:
+def frame_of(curves: Curves) -> Spot:
     """Upper limits, in percent, of the abstention and the hallucination axis, with room for labels."""
     points = [point for arm in curves.values() for point in arm]
     widest, highest = max(p.abstention for p in points), max(p.hallucination for p in points)
     return _round_up(100 * widest * 1.1 + 8), _round_up(100 * highest * 1.05 + 6)
 
 
-def starts_of(curves: Curves) -> list[tuple[float, float]]:
-    """Where the arms start, in percent; once where they share a start."""
-    return sorted({(100 * arm[0].abstention, 100 * arm[0].hallucination) for arm in curves.values()})
+def path_of(points: Sequence[Point]) -> list[Spot]:
+    """Abstention and hallucination by step, in percent."""
+    return [(100 * point.abstention, 100 * point.hallucination) for point in points]
 
 
-def path_labels(
-    curves: Curves, reach: tuple[float, float], character: tuple[float, float]
-) -> tuple[list[Guide], list[Label]]:
-    """Where the names in the hallucination-abstention panel hide the least.
+def place_names(
+    names: Sequence[str], paths: Sequence[Sequence[Spot]], character: Spot
+) -> tuple[list[Box], list[Spot]]:
+    """Where names hide the least, all in shares of the panel.
 
     Args:
-        reach: upper limits of both axes, from `frame_of`.
-        character: width and height of a character as shares of the panel.
+        names: of the ends of the paths; where they start is a path of one spot.
+        character: width and height of a character.
 
     Returns:
-        One guide per line of equal accuracy, and one label per arm plus one for the start; x and y are
-        percentages, the left end and the middle of the text.
+        The box of each name, and the spots that are taken by paths and names.
     """
-    paths = [
-        [(p.abstention * 100 / reach[0], p.hallucination * 100 / reach[1]) for p in arm]
-        for arm in curves.values()
-    ]
-    taken = [spot for path in paths for spot in dense_path(path)]
-    first = next(iter(curves.values()))[0]
-    wanted: list[tuple[int | None, str, tuple[float, float]]] = [
-        (index, f"{_short(arm)}, step {points[-1].step}", paths[index][-1])
-        for index, (arm, points) in enumerate(curves.items())
-    ]
-    wanted.append((None, f"step {first.step}", paths[0][0]))
-    labels: list[Label] = []
+    taken = [spot for path in paths for spot in _dense(path)]
     boxes: list[Box] = []
-    for arm, text, (x, y) in wanted:
-        width, height = character[0] * len(text), character[1]
-        box = min(label_boxes(x, y, width, height), key=lambda box: label_cost(box, taken, boxes))
-        boxes.append(box)
-        labels.append(Label(arm, text, box[0] * reach[0], (box[1] + height / 2) * reach[1]))
-    taken += [
-        (left + (right - left) * i / 8, (low + high) / 2)
-        for left, low, right, high in boxes
-        for i in range(9)
-    ]
-    return [guide_line(a, reach, taken) for a in range(0, 100, 20) if 100 - a < sum(reach) - 24], labels
+    for name, path in zip(names, paths, strict=True):
+        places = _boxes(*path[-1], character[0] * len(name), character[1])
+        boxes.append(min(places, key=lambda box: _cost(box, taken, boxes)))
+    inside = [(a + (c - a) * i / 8, (b + d) / 2) for a, b, c, d in boxes for i in range(9)]
+    return boxes, taken + inside
 
 
-def guide_line(accuracy: int, reach: tuple[float, float], taken: Sequence[tuple[float, float]]) -> Guide:
-    """The name of a line of equal accuracy goes where its whole length is farthest from anything drawn."""
+def place_guides(reach: Spot, taken: Sequence[Spot]) -> list[tuple[int, float, float, str]]:
+    """Lines of equal accuracy: it, and the middle of its name, which is empty without room; percentages.
+
+    Args:
+        reach: upper limits of both axes, which begin at 0.
+        taken: spots in shares of the panel.
+    """
+    shown = (accuracy for accuracy in range(0, 100, 20) if 100 - accuracy < sum(reach) - 24)
+    return [_guide(accuracy, reach, taken) for accuracy in shown]
+
+
+def _guide(accuracy: int, reach: Spot, taken: Sequence[Spot]) -> tuple[int, float, float, str]:
+    """The name goes where its whole length is farthest from anything drawn."""
     rest = 100 - accuracy
     low, high = max(0.0, rest - reach[1]), min(float(rest), reach[0])
 
@@ -205,51 +228,12 @@ def guide_line(accuracy: int, reach: tuple[float, float], taken: Sequence[tuple[
         inside = (min(x, y, 1 - x, 1 - y) for x, y in spots)
         return min(0.1, *inside, *(math.dist(spot, other) for spot in spots for other in taken))
 
-    places = [
-        low + (high - low) * share / 20 for share in (10, 9, 11, 8, 12, 7, 13, 6, 14, 5, 15, 4, 16, 3, 17)
-    ]
-    x = max(places, key=room)
-    return Guide(accuracy, x, rest - x, f"accuracy {accuracy} %" if room(x) > 0.035 else "")
+    middle_first = sorted(range(3, 18), key=lambda share: abs(share - 10))
+    x = max((low + (high - low) * share / 20 for share in middle_first), key=room)
+    return accuracy, x, rest - x, f"accuracy {accuracy} %" if room(x) > 0.035 else ""
 
 
-def arm_style(index: int) -> tuple[str, str]:
-    """Colour and marker of the arm at this position."""
-    return _ARM_STYLE[index % len(_ARM_STYLE)]
-
-
-def outcome_marker(name: str) -> str:
-    """Marker of an outcome's line."""
-    return _OUTCOME_STYLE[name][1]
-
-
-def _draw_paths(axes: Axes, curves: Curves) -> None:
-    reach = frame_of(curves)
-    style_axes(axes, "Hallucination against abstention", (0, reach[0]), (0, reach[1]))
-    axes.set_xlabel("abstention, % of questions", fontsize=8, color=INK)
-    axes.set_ylabel("hallucination, %", fontsize=8, color=INK)
-    for index, points in enumerate(curves.values()):
-        colour, marker = arm_style(index)
-        xs, ys = [100 * p.abstention for p in points], [100 * p.hallucination for p in points]
-        axes.plot(xs, ys, color=colour, linewidth=1.6, marker=marker, markersize=2.6, zorder=3)
-        ends = {"color": colour, "marker": marker, "markersize": 6.5, "clip_on": False}
-        axes.plot(xs[-1:], ys[-1:], zorder=5, **ends)
-    for x, y in starts_of(curves):
-        axes.plot(x, y, marker="o", markersize=6, mfc="white", color=INK, zorder=4, clip_on=False)
-    guides, labels = path_labels(curves, reach, (0.021, 0.048))
-    for guide in guides:
-        rest = 100 - guide.accuracy
-        axes.plot([rest - reach[1], rest], [reach[1], 0], color=FAINT, linewidth=0.6, zorder=1)
-        axes.text(
-            *(guide.x, guide.y, guide.text),
-            **{"fontsize": 6.5, "color": "#5f6870", "ha": "center", "va": "bottom", "rotation": -45},
-            **{"rotation_mode": "anchor", "transform_rotates_text": True, "zorder": 2},
-        )
-    for label in labels:
-        colour = INK if label.arm is None else arm_style(label.arm)[0]
-        write_label(axes, label.x, label.y, label.text, colour)
-
-
-def dense_path(path: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _dense(path: Sequence[Spot]) -> list[Spot]:
     """The path as spots so close that no label fits between them."""
     spots = list(path[:1])
     for (x0, y0), (x1, y1) in pairwise(path):
@@ -258,7 +242,7 @@ def dense_path(path: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return spots
 
 
-def label_boxes(x: float, y: float, width: float, height: float) -> list[Box]:
+def _boxes(x: float, y: float, width: float, height: float) -> list[Box]:
     """Boxes around a spot, the preferred ones first: to the right, then above and below, ever farther."""
     away = 0.03
     corners = [(x + away, y - height / 2)]
@@ -269,7 +253,7 @@ def label_boxes(x: float, y: float, width: float, height: float) -> list[Box]:
     return [(left, low, left + width, low + height) for left, low in corners]
 
 
-def label_cost(box: Box, taken: Sequence[tuple[float, float]], boxes: Sequence[Box]) -> float:
+def _cost(box: Box, taken: Sequence[Spot], boxes: Sequence[Box]) -> float:
     """How bad a place for a label is: on another label, outside the panel, on a path, in this order."""
     left, low, right, high = box
     crossed = sum(left < b[2] and b[0] < right and low < b[3] and b[1] < high for b in boxes)
@@ -278,53 +262,120 @@ def label_cost(box: Box, taken: Sequence[tuple[float, float]], boxes: Sequence[B
     return 1000 * crossed + 200 * outside + covered
 
 
-def _draw_steps(axes: Axes, arm: str, points: Sequence[Point]) -> None:
-    shown = {name: [100 * getattr(point, name) for point in points] for name in OUTCOMES}
-    values = [value for series in shown.values() for value in series]
-    low, high = min(0, -_round_up(-min(values))), _round_up(max(values))
-    first, last = points[0].step, points[-1].step
-    span = max(last - first, 1)
-    style_axes(axes, f"{_short(arm)} over the steps", (first - 0.02 * span, last + 0.5 * span), (low, high))
-    axes.set_xlabel("step", fontsize=8, color=INK)
-    axes.set_ylabel("% (truthfulness = accuracy − hallucination)", fontsize=7.5, color=INK)
-    axes.set_xticks([tick for tick in axes.get_xticks() if first <= tick <= last])
-    axes.spines["bottom"].set_bounds(first, last)
-    if low < 0:
-        axes.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
-    heights = spread([shown[name][-1] for name in OUTCOMES], 0.085 * (high - low))
-    for name, height in zip(OUTCOMES, heights, strict=True):
-        colour, marker, width = _OUTCOME_STYLE[name]
-        steps = [point.step for point in points]
-        axes.plot(steps, shown[name], color=colour, linewidth=width, marker=marker, markersize=3.6, zorder=3)
-        end = f"{name} {shown[name][-1]:.1f}".replace("-", "−")
-        write_label(axes, last + 0.04 * span, height, end, colour)
-
-
-def style_axes(axes: Axes, title: str, x: tuple[float, float], y: tuple[float, float]) -> None:
-    """Title, ranges and the look of a panel."""
-    axes.set_title(title, loc="left", fontsize=8.5, color=INK, parse_math=False)
-    axes.set_xlim(*x)
-    axes.set_ylim(*y)
-    axes.tick_params(labelsize=7.5, colors=INK, length=3, width=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(FAINT)
-
-
-def write_label(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """A name beside what it names, readable on top of lines."""
-    from matplotlib.patheffects import withStroke
-
-    shown = axes.text(x, y, text, color=colour, fontsize=7.5, va="center", zorder=6, parse_math=False)
-    halo = withStroke(linewidth=2, foreground="white")
-    shown.set(fontweight="bold", path_effects=[halo])
-
-
-def _short(arm: str) -> str:
+def short(arm: str) -> str:
+    """The name of an arm in a label."""
     arm = one_line(arm)
     return arm if len(arm) <= 24 else f"{arm[:23]}…"
 
 
 def _round_up(value: float) -> float:
     return 10.0 * math.ceil(value / 10)
+
+
+# -- Drawing ------------------------------------------------------------------------------------------
+
+
+def draw(
+    path: Path,
+    title: str,
+    left: Panel,
+    right: Panel,
+    *,
+    start: str,
+    height: float,
+    ratios: Spot,
+    guides: bool = True,
+) -> None:
+    """Paths on the left, lines by step on the right.
+
+    Args:
+        start: the name of where the paths start.
+        height: of the picture, in inches.
+        ratios: of the panels' widths.
+        guides: lines of equal accuracy on the left, where abstention is across and hallucination is up.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("matplotlib", "report") from None
+    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, layout="constrained")
+    wrapped = "\n".join(textwrap.wrap(one_line(title), 86))
+    heading = figure.suptitle(wrapped, x=0.012, ha="left", fontsize=10, color=INK)
+    heading.set(fontweight="bold", parse_math=False)
+    axes = figure.subplots(1, 2, width_ratios=ratios)
+    _draw_paths(axes[0], left, start, (0.0218 * ratios[1] / ratios[0], 0.16 / height), guides=guides)
+    _draw_steps(axes[1], right, 0.28 / height)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, facecolor="white")
+
+
+def _draw_paths(axes: Axes, panel: Panel, start: str, character: Spot, *, guides: bool) -> None:
+    _frame(axes, panel)
+    for line in panel.lines:
+        xs, ys = zip(*line.spots, strict=True)
+        if line.style["linestyle"]:
+            axes.plot(xs, ys, **{"linewidth": 1.6, **line.style}, markersize=2.6, zorder=3)
+        alone = {**line.style, "linestyle": ""}
+        if line.also:
+            axes.plot(*zip(*line.also, strict=True), **alone, markersize=3, alpha=0.3, zorder=4)
+        axes.plot(xs[-1:], ys[-1:], **alone, markersize=6.5, zorder=5, clip_on=False)
+    for x, y in {line.spots[0] for line in panel.lines}:
+        axes.plot(x, y, marker="o", markersize=6, mfc="white", color=INK, zorder=6, clip_on=False)
+    paths = [[panel.share(spot) for spot in line.shown] for line in panel.lines]
+    paths.append([panel.share(panel.lines[0].spots[0])])
+    names = [(line.name, line.style["color"]) for line in panel.lines] + [(start, INK)]
+    boxes, taken = place_names([name for name, _ in names], paths, character)
+    for (left, low, _, high), (name, colour) in zip(boxes, names, strict=True):
+        (x0, x1), (y0, y1) = panel.x, panel.y
+        _write(axes, x0 + left * (x1 - x0), y0 + (low + high) / 2 * (y1 - y0), name, colour)
+    reach = panel.x[1], panel.y[1]
+    for accuracy, x, y, text in place_guides(reach, taken) if guides else ():
+        rest = 100 - accuracy
+        axes.plot([rest - reach[1], rest], [reach[1], 0], color=FAINT, linewidth=0.6, zorder=1)
+        placed = {"ha": "center", "va": "bottom", "rotation": -45, "rotation_mode": "anchor", "zorder": 2}
+        axes.text(x, y, text, fontsize=6.5, color="#5f6870", transform_rotates_text=True, **placed)
+
+
+def _draw_steps(axes: Axes, panel: Panel, gap: float) -> None:
+    _frame(axes, panel)
+    low, high = panel.y
+    steps = [step for line in panel.lines for step, _ in line.spots]
+    first, last = min(steps), max(steps)
+    axes.set_xticks([tick for tick in axes.get_xticks() if first <= tick <= last])
+    axes.spines["bottom"].set_bounds(first, last)
+    if low < 0 < high:
+        axes.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
+    gap = min(gap, 0.95 / len(panel.lines)) * (high - low)
+    heights = spread([line.spots[-1][1] for line in panel.lines], gap)
+    away = min(0.0, high - max(heights)) or max(0.0, low - min(heights))  # into the panel, together
+    for line, height in zip(panel.lines, heights, strict=True):
+        size = 3.5 if line.style["linestyle"] else 5
+        style = {"linewidth": 1.6, **line.style, "markersize": size}
+        axes.plot(*zip(*line.shown, strict=True), **style, zorder=3, clip_on=False)
+        _write(axes, last + 0.045 * max(last - first, 1), height + away, line.name, line.style["color"])
+
+
+def _frame(axes: Axes, panel: Panel) -> None:
+    axes.set_title(panel.title, loc="left", fontsize=8.5, color=INK, parse_math=False)
+    axes.set_xlim(*panel.x)
+    axes.set_ylim(*panel.y)
+    axes.set_xlabel(panel.names[0], fontsize=8, color=INK, parse_math=False)
+    axes.set_ylabel(panel.names[1], fontsize=7.5, color=INK, parse_math=False)
+    axes.tick_params(labelsize=7.5, colors=INK, length=3, width=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    # A panel may reach beyond 100 % to have room for labels; the numbers beside it may not.
+    sides = ((axes.xaxis, axes.yaxis), panel.percent, (panel.x, panel.y))
+    for axis, share, (low, high) in zip(*sides, strict=True):
+        if share:
+            axis.set_ticks([tick for tick in axis.get_ticklocs() if low <= tick <= min(high, 100)])
+
+
+def _write(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    """A name beside what it names, readable on top of lines."""
+    from matplotlib.patheffects import withStroke
+
+    shown = axes.text(x, y, text, color=colour, fontsize=7.5, va="center", zorder=6, parse_math=False)
+    shown.set(fontweight="bold", path_effects=[withStroke(linewidth=2, foreground="white")])

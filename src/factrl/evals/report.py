@@ -1,24 +1,73 @@
-"""A training run as one HTML file: what changed, how sure that is, and what the model says now.
-
-The file needs no network and runs no script: its policy allows nothing but its own styles, and every
-text in it, whoever wrote it, is escaped by `factrl.text.escape`.  The same input gives the same bytes.
-"""
+"""The page of a training run: what changed, how sure that is, and what the model says now."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
+from typing import Literal, NamedTuple
+
+from markupsafe import Markup
 
 from factrl.evals import charts
-from factrl.evals.changes import BADGES, MetricRow, as_points, changes_table, fill, overview
+from factrl.evals.metrics import TRUTHRL, Interval, Weights, compare, short_form
 from factrl.evals.plots import OUTCOMES, Curves
-from factrl.text.escape import attribute, linked, markup
-from factrl.types import Label
+from factrl.text.html import fragment, page, write_page
+from factrl.types import Grade, Label
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_SHORT_FACT, _TALL_TEXT = 48, 600
+Better = Literal["higher", "lower", "neither"]
+
+
+class Badge(NamedTuple):
+    """One letter, one word and one colour each: never colour alone."""
+
+    letter: str
+    word: str
+    fill: str
+
+
+BADGES: Mapping[Label | None, Badge] = {
+    "correct": Badge("C", "correct", "c"),
+    "abstained": Badge("A", "abstained", "a"),
+    "incorrect": Badge("W", "wrong", "w"),
+    None: Badge("–", "not graded", "m"),
+}
+GRADED = [badge for label, badge in BADGES.items() if label]
+_SHARES = ("accuracy", "abstention", "hallucination")  # of the badges' labels
+_SHORT_FACT = 48
+_ABOUT: Mapping[str, tuple[str, Better]] = {
+    "accuracy": ("right answers / graded questions", "higher"),
+    "abstention": ("declined / graded questions", "neither"),
+    "hallucination": ("wrong answers / graded questions", "lower"),
+    "truthfulness": ("accuracy − hallucination", "higher"),
+    "correct_given_attempted": ("right answers / answers given", "higher"),
+    "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One metric before the run and after it.
+
+    Attributes:
+        metric: its name; `accuracy`, `abstention`, `hallucination` and `truthfulness` make the overview.
+        before: None where it is undefined.
+        after, difference: by arm; the difference is after minus before on the same questions.
+        better: which direction is good; `neither` when that depends.
+        about: the definition, in a few words.
+    """
+
+    metric: str
+    before: Interval | None
+    after: Mapping[str, Interval | None]
+    difference: Mapping[str, Interval | None]
+    better: Better = "neither"
+    about: str = ""
+
+    def at(self, arm: str | None) -> Interval | None:
+        """The value before training, or after that of an arm."""
+        return self.before if arm is None else self.after.get(arm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +76,11 @@ class Answer:
 
     text: str
     label: Label | None
+
+    @property
+    def badge(self) -> Badge:
+        """How the label is shown."""
+        return BADGES[self.label]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +91,39 @@ class SideBySide:
     answers: Sequence[str]
     before: Answer
     after: Mapping[str, Answer]
+
+    @property
+    def kinds(self) -> list[str]:
+        """Filters that show it: what became of a wrong or a right answer in any arm."""
+        last = {answer.label for answer in self.after.values()} - {None}
+        told = (("fixed", "incorrect"), ("lost", "correct"))
+        return [name for name, was in told if self.before.label == was and last - {was}]
+
+
+def metric_rows(
+    before: Sequence[Grade | None],
+    after: Mapping[str, Sequence[Grade | None]],
+    weights: Weights = TRUTHRL,
+) -> list[MetricRow]:
+    """The rows of the report from the grades themselves.
+
+    Args:
+        before: one grade per question, None where masked.
+        after: the same questions in the same order, by arm.
+        weights: what an outcome is worth in truthfulness.
+    """
+    first = short_form(before, weights).metrics
+    last = {arm: short_form(grades, weights).metrics for arm, grades in after.items()}
+    change = {arm: compare(before, grades, weights).differences for arm, grades in after.items()}
+    rows: list[MetricRow] = []
+    for name, interval in first.items():
+        about, better = _ABOUT[name]
+        if name == "truthfulness" and weights != TRUTHRL:
+            worth = (weights.correct, weights.abstain, weights.wrong)
+            about = "{:g} × accuracy + {:g} × abstention − {:g} × hallucination".format(*worth)
+        ends, moved = ({arm: metrics[name] for arm, metrics in by.items()} for by in (last, change))
+        rows.append(MetricRow(name, interval, ends, moved, better, about))
+    return rows
 
 
 def write_training_report(
@@ -68,161 +155,91 @@ def write_training_report(
     main = main or next(reversed(list(curves)), "")
     if any(not points for points in curves.values()) or (main and main not in curves):
         raise ValueError(f"a report needs points for every arm and for {main!r}; got {list(curves)}")
-    short = {name: value for name, value in facts.items() if _is_short(value)}
-    body = [
-        f'<p class="eyebrow">factrl training report</p><h1>{markup(title)}</h1>{facts_list(short)}',
-        overview(table),
-        changes_table(table),
-        curves_section(curves, main) if curves else "",
-        _examples(examples),
-        _masked(masked),
-        _notes(notes),
-        _long_facts({name: value for name, value in facts.items() if name not in short}),
-    ]
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html_page(title, [*body, _FOOTER]), encoding="utf-8")
-    return path
-
-
-def html_page(title: str, body: Sequence[str]) -> str:
-    """A self-contained page without scripts.
-
-    Args:
-        title: plain text.
-        body: HTML, every text in it escaped; empty parts are left out.
-    """
-    style = files("factrl.evals").joinpath("report.css").read_text(encoding="utf-8")
-    head = (
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
-        f"<title>{attribute(title)}</title>\n<style>\n{style}</style>"
+    short = {name: value for name, value in facts.items() if len(value) <= _SHORT_FACT and "\n" not in value}
+    reach = reach_of(change for row in table for change in row.difference.values())
+    counts = {"all": len(examples), **{key: _count(examples, key) for key in ("fixed", "lost")}}
+    html = page(
+        "evals/training.html",
+        title=title,
+        facts=short,
+        long_facts=[item for item in facts.items() if item[0] not in short],
+        overview=_overview({row.metric: row for row in table}),
+        truthful=any(row.metric == "truthfulness" for row in table),
+        badges=GRADED,
+        reach=reach,
+        changes=[(row, [_change(row, arm, reach) for arm in (None, *row.after)]) for row in table],
+        curves=curves_section(curves, main) if curves else "",
+        examples=examples,
+        counts=counts,
+        masked=sorted(masked.items(), key=lambda item: -item[1]),
+        notes=notes,
     )
-    page = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n'
-    return page + "\n".join(filter(None, body)) + "\n</main></body></html>\n"
+    return write_page(path, html)
 
 
-# Header and end of the page
-
-
-def _is_short(value: str) -> bool:
-    return len(value) <= _SHORT_FACT and "\n" not in value
-
-
-def facts_list(facts: Mapping[str, str]) -> str:
-    """The header of a page: what it is about, in short words, as name and value."""
-    items = (f"<div><dt>{markup(name)}</dt><dd>{linked(value)}</dd></div>" for name, value in facts.items())
-    return f'<dl class="facts">{"".join(items)}</dl>' if facts else ""
-
-
-def _long_facts(facts: Mapping[str, str]) -> str:
-    if not facts:
-        return ""
-    items = (f"<dt>{markup(name)}</dt><dd><pre>{linked(value)}</pre></dd>" for name, value in facts.items())
-    return f'<section><h2>How this was made</h2><dl class="long">{"".join(items)}</dl></section>'
-
-
-def _masked(masked: Mapping[str, int]) -> str:
-    total = sum(masked.values())
-    if not total:
-        return "<section><h2>Not graded</h2><p>Every question was graded.</p></section>"
-    rows = "".join(
-        f'<tr><th scope="row">{markup(cause.replace("_", " "))}</th><td>{count}</td></tr>'
-        for cause, count in sorted(masked.items(), key=lambda item: -item[1])
-    )
-    return (
-        f"<section><h2>Not graded: {total}</h2><p>Left out of every number above: grading failed, not the "
-        'model.</p><table class="causes"><thead><tr><th>cause</th><th>questions</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></section>"
-    )
-
-
-def _notes(notes: Sequence[str]) -> str:
-    items = "".join(f"<li>{markup(note)}</li>" for note in notes)
-    return f'<section><h2>Notes</h2><ul class="notes">{items}</ul></section>' if notes else ""
-
-
-_FOOTER = (
-    "<footer><p>Numbers are percentages of the graded questions with 95 % intervals in brackets: Wilson for "
-    "rates, bootstrap over questions for the rest, paired by question for differences. A change is called "
-    "better or worse only when its interval leaves out zero.</p></footer>"
-)
-
-
-# Curves and examples
-
-
-def curves_section(curves: Curves, main: str) -> str:
+def curves_section(curves: Curves, main: str) -> Markup:
     """Held-out questions while a run went on: the two charts, and the numbers behind.
 
     Args:
         main: the arm whose outcomes are drawn over the steps.
     """
-    rows = "".join(
-        f'<tr><th scope="row">{markup(arm)}</th><td>{point.step}</td>'
-        + "".join(f"<td>{as_points(getattr(point, name))}</td>" for name in OUTCOMES)
-        + "</tr>"
-        for arm, points in curves.items()
-        for point in points
-    )
-    names = "".join(f"<th>{name}</th>" for name in ("model", "step", *OUTCOMES))
-    return (
-        "<section><h2>On the way</h2><p>Held-out questions during training. Down along a thin line, wrong "
-        "answers become abstentions at equal accuracy; across the lines to the right, right answers are lost "
-        "too.</p>"
-        f'<div class="charts">{charts.path_chart(curves)}{charts.steps_chart(main, curves[main])}</div>'
-        f'<details><summary>The numbers behind</summary><div class="scroll" tabindex="0" role="region" '
-        f'aria-label="numbers"><table><thead><tr>{names}</tr>'
-        f"</thead><tbody>{rows}</tbody></table></div></details></section>"
+    return fragment(
+        "evals/curves.html",
+        charts=(charts.path_chart(curves), charts.steps_chart(main, curves[main])),
+        names=OUTCOMES,
+        curves=curves,
     )
 
 
-def _examples(examples: Sequence[SideBySide]) -> str:
-    if not examples:
-        return ""
-    groups = [_groups(example) for example in examples]
-    choices = ("all", "all"), ("fixed", "no longer wrong"), ("lost", "no longer right")
-    radios: list[str] = []
-    for key, words in choices:
-        count = sum(key in ("all", *group) for group in groups)
-        checked = " checked" if key == "all" else ""
-        box = f'<input type="radio" name="show" id="show-{key}"{checked}>'
-        radios.append(f'<label>{box}{words} <span class="muted">{count}</span></label>')
-    shown = [_example(example, group) for example, group in zip(examples, groups, strict=True)]
-    return (
-        "<section><h2>Before and after, word for word</h2>"
-        f'<fieldset class="filter"><legend class="hide">Show</legend>{"".join(radios)}</fieldset>'
-        f"{''.join(shown)}</section>"
-    )
+def verdict(change: Interval | None, better: Better) -> tuple[str, str]:
+    """Tone and words for a change: `good`, `bad` or `none`, and e.g. `▼ better`."""
+    if change is None:
+        return "none", ""
+    if not change.excludes_zero:
+        return "none", "no clear change"
+    up = change.value > 0
+    if better == "neither":
+        return "none", "▲ more" if up else "▼ less"
+    good = up == (better == "higher")
+    return ("good" if good else "bad"), f"{'▲' if up else '▼'} {'better' if good else 'worse'}"
 
 
-def _groups(example: SideBySide) -> list[str]:
-    """Filters that show this example: what became of a wrong or a right answer in any arm."""
-    first, last = example.before.label, {answer.label for answer in example.after.values()} - {None}
-    return [
-        name for name, was in (("fixed", "incorrect"), ("lost", "correct")) if first == was and last - {was}
-    ]
+def reach_of(changes: Iterable[Interval | None]) -> float:
+    """How far to both sides of zero the changes are drawn: to a whole ten points."""
+    ends = [end for change in changes if change for end in (-change.low, change.high)]
+    return math.ceil(10 * max([0.1, *ends])) / 10
 
 
-def _example(example: SideBySide, groups: Sequence[str]) -> str:
-    gold = " · ".join(map(markup, example.answers)) or "none"
-    after = (_answer(arm, answer) for arm, answer in example.after.items())
-    return (
-        f'<article class="{" ".join(["example", *groups])}"><h3 dir="auto">{markup(example.question)}</h3>'
-        f'<p class="gold">accepted: <span dir="auto">{gold}</span></p>'
-        f'<div class="answers">{_answer("before", example.before)}{"".join(after)}</div></article>'
-    )
+def places(one: Interval, low: float, high: float) -> tuple[float, float, float]:
+    """Low end, estimate and high end as shares of the way from `low` to `high`."""
+    ends = ((end - low) / (high - low) for end in (one.low, one.value, one.high))
+    return tuple(min(max(end, 0.0), 1.0) for end in ends)  # type: ignore[return-value]
 
 
-def _answer(arm: str, answer: Answer) -> str:
-    letter, word = BADGES[answer.label]
-    style = fill(answer.label)
-    tall = len(answer.text) > _TALL_TEXT
-    scrolls = f' tabindex="0" role="region" aria-label="answer of {attribute(arm)}"' if tall else ""
-    text = markup(answer.text) or '<span class="muted">(empty)</span>'
-    return (
-        f'<div class="answer edge-{style[-1]}"><header><span>{markup(arm)}</span><span class="badge">'
-        f'<i class="{style}">{letter}</i>{word}</span></header>'
-        f'<div class="text{" tall" if tall else ""}" dir="auto"{scrolls}>{text}</div></div>'
-    )
+def _overview(rows: Mapping[str, MetricRow]) -> list[tuple[object, ...]]:
+    """By arm: shares, truthfulness, its change in words; empty when the table lacks one of the shares."""
+    if not rows.keys() >= set(_SHARES):
+        return []
+    truth = rows.get("truthfulness")
+    arms: list[tuple[object, ...]] = []
+    for arm in (None, *rows["accuracy"].after):
+        shares = [(badge, rows[name].at(arm)) for name, badge in zip(_SHARES, GRADED, strict=True)]
+        defined = [(badge, share.value) for badge, share in shares if share]
+        change = truth.difference.get(arm) if truth and arm is not None else None
+        tone, words = verdict(change, truth.better) if truth else ("none", "")
+        amount = abs(change.value) if change and change.excludes_zero else None
+        score = truth and truth.at(arm)
+        arms.append((arm, defined if len(defined) == len(shares) else None, score, tone, words, amount))
+    return arms
+
+
+def _change(row: MetricRow, arm: str | None, reach: float) -> Mapping[str, object]:
+    change = row.difference.get(arm) if arm is not None else None
+    tone, words = verdict(change, row.better)
+    drawn = places(change, -reach, reach) if change else None
+    signed = change.signed() if change else None
+    return {"arm": arm, "at": row.at(arm), "change": signed, "tone": tone, "words": words, "drawn": drawn}
+
+
+def _count(examples: Sequence[SideBySide], kind: str) -> int:
+    return sum(kind in example.kinds for example in examples)

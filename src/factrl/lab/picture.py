@@ -1,45 +1,27 @@
 """`lab.png`: where each arm goes, one line per arm, and one metric of all arms over the steps.
 
-In the style of `factrl.evals.plots`.  Lines are means over the seeds, faint spots are the ends of single
-seeds. Methods without a reward have no way to show: they are spots alone.
+Lines are means over the seeds, faint spots are the ends of single seeds. Methods without a reward have no way
+to show: they are spots alone.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from factrl.evals.plots import (
-    FAINT,
-    INK,
-    arm_style,
-    dense_path,
-    guide_line,
-    label_boxes,
-    label_cost,
-    spread,
-    style_axes,
-    write_label,
-)
+from factrl.evals.plots import ARM_STYLE, GREY, Line, Panel, Spot, draw
 from factrl.text.escape import cell, one_line
 
 from ..errors import MissingExtra
-from .outcome import ArmRuns, Outcome
+from .outcome import Outcome
 from .tables import METHODS, Column
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-
-_WIDTH, _HEIGHT, _DPI = 7.33, 4.1, 300
 _COLOURS = 4  # before lines are dashed; the fifth colour is the methods' grey
 _METHOD_MARKS = ("P", "X", "*", "h", "d")
-_CHARACTER = (0.0195, 0.042)  # of a label, as shares of the left panel
 
 
 def needs_matplotlib() -> None:
@@ -58,20 +40,37 @@ def write_picture(outcome: Outcome, path: Path, title: str) -> Path:
     Returns:
         The path of the CSV.
     """
-    needs_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=_DPI, layout="constrained")
-    heading = figure.suptitle(
-        "\n".join(textwrap.wrap(one_line(title), 88)), x=0.012, ha="left", fontsize=10, color=INK
+    by_metric = {column.metric: column for column in outcome.table.columns}
+    across, up, over = (by_metric[metric] for metric in outcome.table.picture)
+    names = short_names([arm.row.arm for arm in outcome.arms])
+    paths, series = [], []
+    for index, arm in enumerate(outcome.arms):
+        style, name = _style(outcome, index), names[arm.row.arm]
+        ways = (_scaled(arm.path(column.metric), column) for column in (across, up))
+        spots = [(x, y) for (_, x), (_, y) in zip(*ways, strict=True)]
+        ends = [*zip(arm.values(across), arm.values(up), strict=True)]
+        paths.append(Line(name, spots, style, also=ends if len(ends) > 1 else ()))
+        steps = _scaled(arm.path(over.metric), over)
+        series.append(Line(f"{name} {steps[-1][1]:.1f}".replace("-", "−"), steps, style))
+    reached = [spot for line in paths for spot in (*line.spots, *line.also)]
+    left = Panel(
+        paths,
+        f"{up.name} against {across.name}, step by step",
+        (_unit(across), _unit(up)),
+        *(_range([spot[axis] for spot in reached]) for axis in (0, 1)),
+        percent=(across.scale == 100, up.scale == 100),
     )
-    heading.set(fontweight="bold", parse_math=False)
-    left, right = figure.subplots(1, 2, width_ratios=(1.12, 1))
-    across, up, over = (_column(outcome, metric) for metric in outcome.table.picture)
-    _draw_paths(left, outcome, across, up)
-    _draw_steps(right, outcome, over)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, facecolor="white")
+    last = outcome.steps
+    right = Panel(
+        series,
+        f"{over.name} over the steps",
+        ("step", _unit(over)),
+        (-0.02 * last, 1.62 * last),
+        _range([value for line in series for _, value in line.spots]),
+        percent=(False, over.scale == 100),
+    )
+    equal = left.x[0] == left.y[0] == 0 and outcome.table.picture[:2] == ("abstention", "hallucination")
+    draw(path, title, left, right, start="start", height=4.1, ratios=(1.12, 1), guides=equal)
     return _write_csv(outcome, path.with_suffix(".csv"))
 
 
@@ -85,116 +84,8 @@ def short_names(arms: Sequence[str]) -> Mapping[str, str]:
     return {arm: one_line(arm if name in twice else name) for arm, name in short.items()}
 
 
-def _column(outcome: Outcome, metric: str) -> Column:
-    return next(column for column in outcome.table.columns if column.metric == metric)
-
-
-def _draw_paths(axes: Axes, outcome: Outcome, across: Column, up: Column) -> None:
-    paths = [_path(arm, across, up) for arm in outcome.arms]
-    ends = [[*zip(arm.values(across), arm.values(up), strict=True)] for arm in outcome.arms]
-    spots = [spot for some in (*paths, *ends) for spot in some]
-    x_range, y_range = _range([x for x, _ in spots]), _range([y for _, y in spots])
-    style_axes(axes, f"{up.name} against {across.name}, step by step", x_range, y_range)
-    axes.set_xlabel(_unit(across), fontsize=8, color=INK)
-    axes.set_ylabel(_unit(up), fontsize=8, color=INK)
-    _drop_impossible_ticks(axes.xaxis, across, x_range)
-    _drop_impossible_ticks(axes.yaxis, up, y_range)
-    for index, (arm, path, seeds) in enumerate(zip(outcome.arms, paths, ends, strict=True)):
-        style = _style(outcome, index)
-        xs, ys = zip(*path, strict=True)
-        if arm.row.arm not in METHODS:
-            axes.plot(xs, ys, **style, linewidth=1.5, markersize=2.4, zorder=3)
-        if len(seeds) > 1:
-            axes.plot(
-                *zip(*seeds, strict=True), **{**style, "linestyle": ""}, markersize=3, alpha=0.3, zorder=4
-            )
-        axes.plot(xs[-1:], ys[-1:], **style, markersize=6.5, zorder=5, clip_on=False)
-    start = paths[0][0] if paths else (0.0, 0.0)
-    axes.plot(*start, marker="o", markersize=6, mfc="white", color=INK, zorder=6, clip_on=False)
-    _write_names(axes, outcome, paths, (x_range, y_range))
-
-
-def _write_names(axes: Axes, outcome: Outcome, paths: Any, ranges: Any) -> None:
-    """Every arm's name where it hides the least, and lines of equal accuracy where the axes have them."""
-
-    def share(spot: tuple[float, float]) -> tuple[float, float]:
-        return tuple((value - low) / (high - low) for value, (low, high) in zip(spot, ranges, strict=True))  # type: ignore[return-value]
-
-    inside = [[share(spot) for spot in path] for path in paths]
-    shown = [
-        path if arm.row.arm not in METHODS else path[-1:]
-        for arm, path in zip(outcome.arms, inside, strict=True)
-    ]
-    taken, boxes = [spot for path in shown for spot in dense_path(path)], []
-    names = short_names([arm.row.arm for arm in outcome.arms])
-    wanted = [
-        (index, names[arm.row.arm], path[-1])
-        for index, (arm, path) in enumerate(zip(outcome.arms, inside, strict=True))
-    ]
-    for index, text, (x, y) in [*wanted, (None, "start", inside[0][0])]:
-        places = label_boxes(x, y, _CHARACTER[0] * len(text), _CHARACTER[1])
-        box = min(places, key=lambda box: label_cost(box, taken, boxes))
-        boxes.append(box)
-        (x_low, x_high), (y_low, y_high) = ranges
-        x, y = x_low + box[0] * (x_high - x_low), y_low + (box[1] + box[3]) / 2 * (y_high - y_low)
-        write_label(axes, x, y, text, INK if index is None else _style(outcome, index)["color"])
-    from_zero = ranges[0][0] == ranges[1][0] == 0
-    if from_zero and outcome.table.picture[:2] == ("abstention", "hallucination"):
-        filled = [
-            (box[0] + (box[2] - box[0]) * i / 8, (box[1] + box[3]) / 2) for box in boxes for i in range(9)
-        ]
-        _draw_guides(axes, (ranges[0][1], ranges[1][1]), [*taken, *filled])
-
-
-def _draw_guides(axes: Axes, reach: tuple[float, float], taken: Sequence[tuple[float, float]]) -> None:
-    for guide in [guide_line(a, reach, taken) for a in range(0, 100, 20) if 100 - a < sum(reach) - 24]:
-        rest = 100 - guide.accuracy
-        axes.plot([rest - reach[1], rest], [reach[1], 0], color=FAINT, linewidth=0.6, zorder=1)
-        axes.text(
-            *(guide.x, guide.y, guide.text),
-            **{"fontsize": 6.5, "color": "#5f6870", "ha": "center", "va": "bottom", "rotation": -45},
-            **{"rotation_mode": "anchor", "transform_rotates_text": True, "zorder": 2},
-        )
-
-
-def _draw_steps(axes: Axes, outcome: Outcome, column: Column) -> None:
-    series = [
-        [(step, column.scale * value) for step, value in arm.path(column.metric)] for arm in outcome.arms
-    ]
-    low, high = _range([value for points in series for _, value in points])
-    last = outcome.steps
-    style_axes(axes, f"{column.name} over the steps", (-0.02 * last, 1.62 * last), (low, high))
-    axes.set_xlabel("step", fontsize=8, color=INK)
-    axes.set_ylabel(_unit(column), fontsize=8, color=INK)
-    _drop_impossible_ticks(axes.yaxis, column, (low, high))
-    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= last])
-    axes.spines["bottom"].set_bounds(0, last)
-    if low < 0 < high:
-        axes.axhline(0, color=FAINT, linewidth=0.8, zorder=1)
-    heights = _inside(
-        spread([points[-1][1] for points in series], min(0.062, 0.95 / len(series)) * (high - low)), low, high
-    )
-    names = short_names([arm.row.arm for arm in outcome.arms])
-    for index, (arm, points, height) in enumerate(zip(outcome.arms, series, heights, strict=True)):
-        style = _style(outcome, index)
-        if arm.row.arm in METHODS:
-            axes.plot([last], [points[-1][1]], **style, markersize=5, zorder=4, clip_on=False)
-        else:
-            axes.plot(*zip(*points, strict=True), **style, linewidth=1.5, markersize=3.2, zorder=3)
-        value = f"{points[-1][1]:.1f}".replace("-", "−")
-        write_label(axes, 1.05 * last, height, f"{names[arm.row.arm]} {value}", style["color"])
-
-
-def _drop_impossible_ticks(axis: Axis, column: Column, limits: tuple[float, float]) -> None:
-    """A panel may reach beyond 100 % to have room for labels; the numbers beside it may not."""
-    if column.scale == 100:
-        axis.set_ticks([tick for tick in axis.get_ticklocs() if limits[0] <= tick <= min(limits[1], 100)])
-
-
-def _inside(heights: Sequence[float], low: float, high: float) -> list[float]:
-    """Moved together, as little as possible, so that none is beyond an end of the panel."""
-    away = min(0.0, high - max(heights)) or max(0.0, low - min(heights))
-    return [height + away for height in heights]
+def _scaled(path: Sequence[Spot], column: Column) -> list[Spot]:
+    return [(step, column.scale * value) for step, value in path]
 
 
 def _style(outcome: Outcome, index: int) -> dict[str, Any]:
@@ -202,16 +93,10 @@ def _style(outcome: Outcome, index: int) -> dict[str, Any]:
     kinds = [arm.row.arm in METHODS for arm in outcome.arms]
     place = kinds[:index].count(kinds[index])
     if kinds[index]:
-        return {"color": "#5b6570", "marker": _METHOD_MARKS[place % len(_METHOD_MARKS)], "linestyle": ""}
-    colour, marker = arm_style(place % _COLOURS)
-    if place < _COLOURS:
-        return {"color": colour, "marker": marker, "linestyle": "-"}
-    return {"color": colour, "marker": marker, "linestyle": "--", "markerfacecolor": "white"}
-
-
-def _path(arm: ArmRuns, across: Column, up: Column) -> list[tuple[float, float]]:
-    xs, ys = arm.path(across.metric), arm.path(up.metric)
-    return [(across.scale * x, up.scale * y) for (_, x), (_, y) in zip(xs, ys, strict=True)]
+        return {"color": GREY, "marker": _METHOD_MARKS[place % len(_METHOD_MARKS)], "linestyle": ""}
+    colour, marker = ARM_STYLE[place % _COLOURS]
+    again = {"linestyle": "--", "markerfacecolor": "white"} if place >= _COLOURS else {"linestyle": "-"}
+    return {"color": colour, "marker": marker, **again}
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

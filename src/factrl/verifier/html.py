@@ -1,29 +1,31 @@
-"""A checked text as one HTML file: its claims underlined by verdict, the evidence beside them, the score.
+"""A checked text as a page: its claims underlined by verdict, the evidence beside them, the score.
 
-The file needs no network and runs no script.  Its policy allows nothing but the style sheet it carries, and
-every text in it, whoever wrote it, is escaped by `factrl.text.escape`.  The same report gives the same bytes.
+A notebook shows less of it: the score, and each claim with the sentence that decided.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from factrl.text.escape import attribute, markup
+from factrl.text.html import fragment
+from factrl.text.html import page as whole_page
+from factrl.types import Passage
 
-from .marked import KINDS, badge
-from .report import Report, is_narrow
-from .rows import Rows
+from .marked import KINDS, Mark, marked
+from .report import Check, Report, is_narrow
 
-_NONE = ' class="none"'
-_START = 70  # characters that stand for a text in the table of texts
-_WEAK = (
-    '<p class="weak" role="note"><strong>Weak: this is not a verification.</strong> Claims and evidence were '
-    "compared by words, names and numbers only; no model read them. A claim can share every word with the "
-    "evidence and still be false.</p>"
-)
+# Characters: a passage shown whole, those around the quote of a longer one, and the start of the others.
+_WHOLE, _AROUND, _START = 600, 240, 120
+_NAME = 70  # characters that stand for a text in the table of texts
+_IN_NOTEBOOK = 40  # claims; the page has all
+_SKIPPED = {
+    "question": "the question already says it",
+    "self": "it speaks of the text itself, or of whoever grades it",
+    "repeat": "an earlier claim says it",
+    "unverifiable": "there is nothing to check",
+}
 
 
 def page(report: Report, *, recall_at: int | None = None) -> str:
@@ -35,9 +37,7 @@ def page(report: Report, *, recall_at: int | None = None) -> str:
     Raises:
         ConfigError: K is below 1.
     """
-    title = headline(report)
-    head = f'<p class="eyebrow">{_eyebrow(report.weak)}</p><h1>{title}</h1>'
-    return _document(title, [head, _one(report, recall_at)])
+    return _page([report], headline(report), recall_at)
 
 
 def pages(reports: Sequence[Report], *, recall_at: int | None = None) -> str:
@@ -49,41 +49,21 @@ def pages(reports: Sequence[Report], *, recall_at: int | None = None) -> str:
     Raises:
         ConfigError: K is below 1.
     """
-    weak = any(report.weak for report in reports)
     supported = sum(report.counts["supported"] for report in reports)
     claims = _count(sum(report.claims for report in reports), "claim")
-    title = f"{supported} of {claims} in {_count(len(reports), 'text')} {_said(weak)}"
-    body = [f'<p class="eyebrow">{_eyebrow(weak)}</p><h1>{title}</h1>', _contents(reports)]
-    for number, report in enumerate(reports, start=1):
-        head = f'<p class="eyebrow">text {number}</p><h2 class="headline">{headline(report)}</h2>'
-        inside = _one(report, recall_at, f"text-{number}-", level=3)
-        body.append(f'<div class="one" id="text-{number}">{head}{inside}</div>')
-    return _document(title, body)
+    said = _said(any(report.weak for report in reports))
+    title = f"{supported} of {claims} in {_count(len(reports), 'text')} {said}"
+    return _page(reports, title, recall_at, contents=True)
 
 
-def _document(title: str, body: Sequence[str]) -> str:
-    sheets = (files("factrl.evals").joinpath("report.css"), files("factrl.verifier").joinpath("html.css"))
-    style = "\n" + "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    head = (
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
-        f"<title>factrl: {attribute(title)}</title>\n<style>{style}</style>"
+def notebook(report: Report) -> str:
+    """The report as one HTML element without classes, ids and links, in the notebook's own colours."""
+    checks = [(kind(check), check) for check in report.checks[:_IN_NOTEBOOK]]
+    more = len(report.checks) - len(checks)
+    title = headline(report)
+    return fragment(
+        "verifier/notebook.html", title=title, report=report, checks=checks, more=more, kinds=KINDS
     )
-    inside = "\n".join(body)
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main class="verified">\n{inside}\n'
-        "</main></body></html>\n"
-    )
-
-
-# Header
-
-
-def _eyebrow(weak: bool) -> str:
-    return "factrl comparison by words" if weak else "factrl verification report"
 
 
 def headline(report: Report) -> str:
@@ -97,26 +77,131 @@ def headline(report: Report) -> str:
     return f"{report.counts['supported']} of {_count(report.claims, 'claim')} {_said(report.weak)}"
 
 
-def _said(weak: bool) -> str:
-    return "match the evidence by words" if weak else "supported by the evidence"
+def kind(check: Check) -> str:
+    """The verdict's label; `skipped` for a claim that is not judged."""
+    return "skipped" if check.verdict is None else check.verdict.label
 
 
-def _contents(reports: Sequence[Report]) -> str:
-    rows: list[str] = []
-    for number, report in enumerate(reports, start=1):
-        start = report.question or report.text
-        name = (markup(start[:_START]) or "(empty)") + ("…" if len(start) > _START else "")
-        counts = "".join(f"<td>{count}</td>" for count in report.counts.values())
-        rows.append(
-            f'<tr><td>{number}</td><th scope="row" dir="auto"><a href="#text-{number}">{name}</a></th>'
-            f"<td>{_score(report)}</td>{counts}</tr>"
-        )
-    columns = ("", "text", "precision", *(KINDS[label][1] for label in Report("").counts))
-    names = "".join(f"<th>{name}</th>" for name in columns)
-    return (
-        f'<section class="scroll" tabindex="0" role="region" aria-label="texts"><table class="texts"><thead>'
-        f"<tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody></table></section>"
+def _page(reports: Sequence[Report], title: str, recall_at: int | None, *, contents: bool = False) -> str:
+    """Each report as a part; only with a table of contents have the parts a headline and ids of their own."""
+    parts = [
+        _part(report, recall_at, f"text-{number}-" if contents else "", number)
+        for number, report in enumerate(reports, start=1)
+    ]
+    return whole_page(
+        "verifier/report.html",
+        title=f"factrl: {title}",
+        main="verified",
+        headline=title,
+        weak=any(report.weak for report in reports),
+        contents=contents,
+        kinds=KINDS,
+        reports=parts,
     )
+
+
+def _part(report: Report, recall_at: int | None, prefix: str, number: int) -> Mapping[str, Any]:
+    numbers: dict[tuple[str, str, str], int] = {}  # passages by content: scores differ by query
+    for check in report.checks:
+        for passage in check.passages:
+            numbers.setdefault(_content(passage), len(numbers) + 1)
+    skipped = sum(check.verdict is None for check in report.checks)
+    facts = {
+        "judge": report.judge or "none",
+        "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
+        "passages": str(len(numbers)),
+        "text": _count(len(report.text), "character"),
+        "took": f"{report.seconds:.1f} s",
+    }
+    start = report.question or report.text
+    checks = list(enumerate(report.checks, start=1))
+    marks = [
+        Mark(c.claim.start, c.claim.end, kind(c), n, f"#{prefix}claim-{n}", f"{prefix}mark-{n}")
+        for n, c in checks
+    ]
+    return {
+        "report": report,
+        "number": number,
+        "prefix": prefix,
+        "headline": headline(report),
+        "name": start[:_NAME] + ("…" if len(start) > _NAME else ""),
+        "score": _score(report),
+        "facts": facts,
+        "sums": _sums(report, recall_at),
+        "counts": {**report.counts, "skipped": skipped},
+        "text": marked(report.text, marks),
+        "claims": [_claim(number, check, numbers, len(report.text)) for number, check in checks],
+        "evidence": _evidence(checks, numbers, prefix),
+    }
+
+
+# -- Claims and evidence ------------------------------------------------------------------------------
+
+
+def _claim(number: int, check: Check, numbers: Mapping[Any, int], length: int) -> Mapping[str, Any]:
+    """A claim: where it is, the verdict, and the passages that the judge read, the one that decided first."""
+    claim, verdict = check.claim, check.verdict
+    quote = verdict.quote if verdict is not None else None
+    notes = []
+    if verdict is not None and verdict.cause:
+        detail = verdict.facts.get("detail")
+        more = f": {detail}" if isinstance(detail, str) and detail else ""
+        notes.append(f"Cause: {verdict.cause.replace('_', ' ')}{more}")
+    if verdict is not None and verdict.why:
+        notes.append(verdict.why)
+    deciding, others = None, []
+    for rank, passage in enumerate(check.passages if verdict is not None else (), start=1):
+        told = {**asdict(passage), "rank": rank, "number": numbers[_content(passage)]}
+        if quote is not None and rank == quote[0] + 1:
+            deciding = {**told, "excerpt": _excerpt(passage.text, *quote[1:])}
+        else:
+            others.append({**told, "start": passage.text[:_START] + "…" * (len(passage.text) > _START)})
+    return {
+        "number": number,
+        "kind": kind(check),
+        "text": claim.text,
+        "found": claim.start < min(claim.end, length),
+        "skipped": _SKIPPED.get(str(claim.skip), str(claim.skip)) if verdict is None else None,
+        "p": verdict.p if verdict is not None else None,
+        "notes": notes,
+        "deciding": deciding,
+        "others": others,
+    }
+
+
+def _evidence(checks: Sequence[tuple[int, Check]], numbers: Mapping[Any, int], prefix: str) -> list[Any]:
+    """Every passage once, the sentences that decided underlined by verdict."""
+    marks: dict[Any, list[Mark]] = {content: [] for content in numbers}
+    for number, check in checks:
+        if check.verdict is not None and check.verdict.quote is not None:
+            passage, start, end = check.verdict.quote
+            mark = Mark(start, end, kind(check), number, f"#{prefix}claim-{number}")
+            marks[_content(check.passages[passage])].append(mark)
+    return [
+        (number, title, source, marked(text, marks[title, source, text]))
+        for (title, source, text), number in numbers.items()
+    ]
+
+
+def _content(passage: Passage) -> tuple[str, str, str]:
+    return passage.title, passage.source, passage.text
+
+
+def _excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
+    """The quote between what is before and after it in its passage; of a long passage only what is near."""
+    first, last = 0, len(text)
+    if last > _WHOLE:
+        first = max(0, start - _AROUND)
+        last = min(last, end + _AROUND)
+        if first:  # not from the middle of a word, unless it is endless
+            first = text.find(" ", first, start) + 1 or first
+        if last < len(text):
+            last = text.rfind(" ", end, last) if " " in text[end:last] else last
+    before, after = "… " if first else "", " …" if last < len(text) else ""
+    return before + text[first:start], text[start:end], text[end:last] + after
+
+
+# -- The score ----------------------------------------------------------------------------------------
 
 
 def _score(report: Report) -> str:
@@ -128,102 +213,49 @@ def _score(report: Report) -> str:
     return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
 
-def _one(report: Report, recall_at: int | None, prefix: str = "", level: int = 2) -> str:
-    """Everything about one text, beneath its headline."""
-    rows = Rows(report, prefix, level + 1)
-    title = f"h{level}"
-    asked = f'<p class="asked" dir="auto">{markup(report.question)}</p>' if report.question else ""
-    parts = [
-        f"{asked}{_facts(report, rows.passages)}{_WEAK if report.weak else ''}",
-        f'<section class="sums"><{title}>Score</{title}>{_sums(report, recall_at)}',
-        f'{_legend(report)}</section><div class="panels"><section class="judged"><{title}>Text</{title}>',
-        '<div class="body" dir="auto" tabindex="0" role="region" aria-label="text">'
-        f"{rows.text()}</div></section>",
-        f"<section><{title}>Claims</{title}>{rows.claims()}</section></div>",
-    ]
-    if rows.passages:
-        parts.append(f"<section><{title}>Evidence</{title}>{rows.evidence()}</section>")
-    return "\n".join(parts)
-
-
-def _facts(report: Report, passages: int) -> str:
-    skipped = sum(check.verdict is None for check in report.checks)
-    facts = {
-        "judge": markup(report.judge) or "none",
-        "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
-        "passages": str(passages),
-        "text": _count(len(report.text), "character"),
-        "took": f"{report.seconds:.1f} s",
+def _sums(report: Report, recall_at: int | None) -> Mapping[str, Any]:
+    """Why there is no score, or how it is worked out: name, formula, and its ends as sum and result."""
+    if report.failure is not None:
+        return {"none": f"There is none, because checking failed: {report.failure}"}
+    if report.floored:
+        return {"none": f"0: the text was not read ({report.floored})."}
+    if not report.claims:
+        declined = "There is none: a text that declines to answer claims nothing."
+        return {"none": declined if report.abstained else "0: the text claims nothing that can be checked."}
+    precision = report.bounds()
+    lines = [("precision", "supported / claims", _ends(report, f"{{}} / {report.claims}", precision))]
+    if recall_at is not None:
+        recall, f1 = report.bounds("recall", recall_at), report.bounds("f1", recall_at)
+        worked = _ends(report, f"min({{}} / {recall_at}, 1)", recall)
+        lines.append((f"recall@{recall_at}", "min(supported / K, 1)", worked))
+        ends = [
+            (f"2 × {p:.2f} × {r:.2f} / ({p:.2f} + {r:.2f}) = ", f"{score:.2f}", "")
+            if score
+            else ("", "0.00", " because nothing is supported")
+            for p, r, score in zip(precision, recall, f1, strict=True)
+        ]
+        formula = "2 × precision × recall / (precision + recall)"
+        lines.append((f"F1@{recall_at}", formula, list(dict.fromkeys(ends))))
+    missing = report.counts["unjudged"] if precision[0] != precision[1] else 0
+    return {
+        "lines": lines,
+        "missing": _count(missing, "claim") if missing else "",
+        "narrow": is_narrow(*precision),
     }
-    items = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
-    return f'<dl class="facts">{"".join(items)}</dl>'
+
+
+def _ends(report: Report, worked: str, bounds: tuple[float, float]) -> list[tuple[str, str, str]]:
+    """A score with the missing verdicts counted against the text, then for it."""
+    supported, missing = report.counts["supported"], report.counts["unjudged"]
+    ends = [(f"{worked.format(supported)} = ", f"{bounds[0]:.2f}", "")]
+    if missing:
+        ends.append((f"{worked.format(f'({supported} + {missing})')} = ", f"{bounds[1]:.2f}", ""))
+    return ends
+
+
+def _said(weak: bool) -> str:
+    return "match the evidence by words" if weak else "supported by the evidence"
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-# The score
-
-
-def _sums(report: Report, recall_at: int | None) -> str:
-    if report.failure is not None:
-        return f"<p>There is none, because checking failed: {markup(str(report.failure))}</p>"
-    if report.floored:
-        return f"<p>0: the text was not read ({markup(report.floored)}).</p>"
-    if not report.claims and report.abstained:
-        return "<p>There is none: a text that declines to answer claims nothing.</p>"
-    if not report.claims:
-        return "<p>0: the text claims nothing that can be checked.</p>"
-    low, high = report.bounds()
-    lines = [_ends(report, "precision", "supported / claims", f"{{}} / {report.claims}", (low, high))]
-    if recall_at is not None:
-        recall, f1 = report.bounds("recall", recall_at), report.bounds("f1", recall_at)
-        worked = f"min({{}} / {recall_at}, 1)"
-        lines.append(_ends(report, f"recall@{recall_at}", "min(supported / K, 1)", worked, recall))
-        lines.append(_f1(f"F1@{recall_at}", (low, high), recall, f1))
-    if low != high:
-        told = (
-            "so close that their middle is the score"
-            if is_narrow(low, high)
-            else "too far apart for one number"
-        )
-        missing = _count(report.counts["unjudged"], "claim")
-        lines.append(
-            f'<p class="muted">{missing} without a verdict could count either way: the ends are {told}.</p>'
-        )
-    return "".join(lines)
-
-
-def _ends(report: Report, name: str, formula: str, worked: str, bounds: tuple[float, float]) -> str:
-    """A score with the missing verdicts counted against the text, then for it."""
-    supported, missing = report.counts["supported"], report.counts["unjudged"]
-    ends = [f"{worked.format(supported)} = <strong>{bounds[0]:.2f}</strong>"]
-    if missing:
-        ends.append(f"{worked.format(f'({supported} + {missing})')} = <strong>{bounds[1]:.2f}</strong>")
-    return _sum(name, formula, ends)
-
-
-def _f1(
-    name: str, precision: tuple[float, float], recall: tuple[float, float], f1: tuple[float, float]
-) -> str:
-    ends = [
-        f"2 × {p:.2f} × {r:.2f} / ({p:.2f} + {r:.2f}) = <strong>{score:.2f}</strong>"
-        if score
-        else "<strong>0.00</strong> because nothing is supported"
-        for p, r, score in zip(precision, recall, f1, strict=True)
-    ]
-    return _sum(name, "2 × precision × recall / (precision + recall)", list(dict.fromkeys(ends)))
-
-
-def _sum(name: str, formula: str, ends: Sequence[str]) -> str:
-    shown = " to ".join(f"<span>{end}</span>" for end in ends)
-    return f'<p class="sum"><b>{name}</b> <span>= {formula}</span> = {shown}</p>'
-
-
-def _legend(report: Report) -> str:
-    counts = {**report.counts, "skipped": sum(check.verdict is None for check in report.checks)}
-    items = (
-        f"<li{'' if count else _NONE}>{badge(kind)} <b>{count}</b></li>" for kind, count in counts.items()
-    )
-    return f'<ul class="legend">{"".join(items)}</ul>'

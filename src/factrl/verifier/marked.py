@@ -2,7 +2,7 @@
 
 Stretches may overlap, as those of the claims of one sentence do: the text is cut wherever one begins or ends,
 and every piece gets one line per verdict beneath it, the gravest nearest to the letters.  Line style and
-letter tell the verdicts apart without colour.  The style sheet is `html.css`.
+letter tell the verdicts apart without colour.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from markupsafe import Markup
 
 from factrl.text.escape import markup
 
@@ -43,7 +45,7 @@ class Mark:
     id: str = ""
 
 
-def marked(text: str, marks: Sequence[Mark]) -> str:
+def marked(text: str, marks: Sequence[Mark]) -> Markup:
     """`text` as HTML content with its `marks`; a mark of no length, or outside of the text, is left out."""
     ends = {mark: min(mark.end, len(text)) for mark in marks if mark.start < min(mark.end, len(text))}
     cuts = sorted({0, len(text), *ends.values(), *(mark.start for mark in ends)})
@@ -57,14 +59,7 @@ def marked(text: str, marks: Sequence[Mark]) -> str:
         over = [mark for mark in here if ends[mark] == end]
         parts += map(_link, sorted(over, key=lambda mark: mark.number))
         here = [mark for mark in here if ends[mark] > end]
-    return "".join(parts)
-
-
-def badge(kind: str) -> str:
-    """The letter and the words of a verdict, underlined as its claims are."""
-    letter, word = KINDS[kind]
-    word = f'<span class="line {kind} d0">{word}</span>'
-    return f'<span class="badge {kind}"><i class="letter">{letter}</i>{word}</span>'
+    return Markup("".join(parts))  # noqa: S704 - every piece is escaped
 
 
 def _piece(text: str, marks: Sequence[Mark]) -> str:

@@ -196,7 +196,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from .notebook import notebook
+        from .html import notebook
 
         return notebook(self)
 

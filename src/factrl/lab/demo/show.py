@@ -17,10 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from factrl.evals.changes import MetricRow, metric_rows
 from factrl.evals.metrics import Interval
 from factrl.evals.plots import hallucination_vs_abstention
-from factrl.evals.report import Answer, SideBySide, write_training_report
+from factrl.evals.report import Answer, MetricRow, SideBySide, metric_rows, write_training_report
 from factrl.lab.demo.run import Arm, Outcome, run_demo
 from factrl.lab.demo.settings import demo_settings
 from factrl.runs.progress import clock

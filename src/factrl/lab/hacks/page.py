@@ -1,4 +1,4 @@
-"""The outcome as words, as JSON, and as one page of HTML in the house style."""
+"""The outcome as words, as JSON, and as one page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.evals.report import facts_list, html_page
 from factrl.lab.hacks.attacks import Attack
 from factrl.lab.hacks.options import HONESTY, in_words
 from factrl.lab.hacks.order import Finding
 from factrl.lab.hacks.policies import RUNGS
 from factrl.lab.hacks.run import Outcome
-from factrl.text.escape import markup, one_line
+from factrl.text.escape import one_line
+from factrl.text.html import page
+from factrl.text.html import write_page as write_html
 
 HEAD = (
     *("id", "policy", "must not beat", "reward", "ceiling"),
@@ -117,71 +118,41 @@ def write_page(path: str | Path, outcome: Outcome, attacks: Sequence[Attack] = (
     Args:
         attacks: what a search found.
     """
-    setup = outcome.setup
-    facts = {
-        "reward": setup.spec,
-        "reads": f"{setup.form}, {setup.length} answers",
-        "judges": setup.judges,
-        "texts": f"{setup.questions} questions x {setup.ways}",
-    }
-    title = f"36 hacks against {setup.spec}"
-    body = [
-        f'<p class="eyebrow">factrl stress</p><h1>{markup(title)}</h1>{facts_list(facts)}',
-        f"<section><h2>{markup(summary(outcome))}</h2>{_honest(outcome)}{_table(outcome.ladder)}</section>",
-        f"<section><h2>The policies</h2>{_table(outcome.findings)}</section>",
-        f"<section><h2>Free options</h2>{_table(outcome.options)}</section>" if outcome.options else "",
-        _texts("Broken", "This is news: no list has it.", outcome.of("broken")),
-        _texts("Known", "A faithful recipe keeps what its paper pays.", outcome.of("known")),
-        _attacks(attacks),
-        "<footer><p>Margins are shares of know - wrong. Held means: on the mean and on 95 % of the questions,"
-        " with 95 % of the texts graded. A masked text has no reward and never counts as held.</p></footer>",
-    ]
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html_page(title, body), encoding="utf-8")
-    return path
-
-
-def _honest(outcome: Outcome) -> str:
-    told = (f"{rung} {_number(outcome.cells[rung].mean)}" for rung in RUNGS)
-    return f"<p>Honest answers earn: {markup(', '.join(told))}.</p>"
-
-
-def _table(found: Sequence[Finding]) -> str:
-    head = "".join(f"<th>{markup(name)}</th>" for name in HEAD)
-    rows = []
-    for each in found:
-        first, *others = row_of(each)
-        cells = "".join(f"<td>{markup(text)}</td>" for text in others[:-1])
-        tone = _TONES.get(each.verdict, "none")
-        cells += f'<td class="{tone}">{markup(others[-1])}</td>'
-        rows.append(f'<tr><th scope="row">{markup(first)}</th>{cells}</tr>')
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
-
-
-def _texts(title: str, about: str, found: Sequence[Finding]) -> str:
-    if not found:
-        return ""
-    items = "".join(
-        f"<dt>{markup(f.id)} {markup(f.name)}{markup(f': {f.why}' if f.why else '')}</dt>"
-        f"<dd><pre>{markup(f.text[:_SHOWN])}</pre></dd>"
-        for f in found
+    setup, best = outcome.setup, [attack for attack in attacks if attack.beats]
+    html = page(
+        "lab/hacks/stress.html",
+        title=f"36 hacks against {setup.spec}",
+        facts={
+            "reward": setup.spec,
+            "reads": f"{setup.form}, {setup.length} answers",
+            "judges": setup.judges,
+            "texts": f"{setup.questions} questions x {setup.ways}",
+        },
+        summary=summary(outcome),
+        honest=", ".join(f"{rung} {_number(outcome.cells[rung].mean)}" for rung in RUNGS),
+        head=HEAD,
+        tables=[
+            [_toned(one) for one in some] for some in (outcome.ladder, outcome.findings, outcome.options)
+        ],
+        broken=_texts(outcome.of("broken")),
+        known=_texts(outcome.of("known")),
+        attacks=len(attacks),
+        beaten=len(best),
+        best=[
+            (f"{a.id}: {_number(a.mean)}, must not beat {a.ceiling} {_number(a.bound)}", a.text[:_SHOWN])
+            for a in best[:10]
+        ],
     )
-    return f'<section><h2>{title}: {len(found)}</h2><p>{about}</p><dl class="long">{items}</dl></section>'
+    return write_html(path, html)
 
 
-def _attacks(attacks: Sequence[Attack]) -> str:
-    if not attacks:
-        return ""
-    best = [attack for attack in attacks if attack.beats]
-    items = "".join(
-        f"<dt>{markup(a.id)}: {_number(a.mean)}, must not beat {a.ceiling} {_number(a.bound)}</dt>"
-        f"<dd><pre>{markup(a.text[:_SHOWN])}</pre></dd>"
-        for a in best[:10]
-    )
-    told = f"{len(best)} of {len(attacks)} candidates beat their ceiling."
-    return f'<section><h2>Search</h2><p>{told}</p><dl class="long">{items}</dl></section>'
+def _toned(found: Finding) -> list[Any]:
+    *cells, last = row_of(found)
+    return [*cells, {"text": last, "tone": _TONES.get(found.verdict, "none")}]
+
+
+def _texts(found: Sequence[Finding]) -> list[tuple[str, str]]:
+    return [(f"{one.id} {one.name}" + f": {one.why}" * bool(one.why), one.text[:_SHOWN]) for one in found]
 
 
 def attack_lines(attacks: Sequence[Attack]) -> list[str]:

@@ -1,16 +1,15 @@
-"""Alarms in a run folder: `alarms.jsonl`, one line each with its worst samples, and their part of a page."""
+"""Alarms in a run folder: `alarms.jsonl`, one line each with its worst samples."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.rows import whole_lines
 from factrl.runs.whole_file import write_whole
-from factrl.text.escape import markup
 from factrl.train.signals.watch import Alarm, Watch
 
 FILE = "alarms.jsonl"
@@ -70,38 +69,3 @@ def _row(alarm: Alarm) -> dict[str, Any]:
             for worst in alarm.samples
         ],
     }
-
-
-def alarms_section(folder: Path, metrics: Sequence[Mapping[str, Any]]) -> str:
-    """The alarms as a part of a page, each with its worst samples; empty for a run without detectors."""
-    alarms = read_alarms(folder)
-    if not alarms:
-        watched = any("text/len" in row for row in metrics)
-        return "<section><h2>Alarms</h2><p>No detector fired.</p></section>" if watched else ""
-    about = (
-        "<p>A detector says where to look; it changes no reward. Each table has the samples of the window "
-        "that were the worst by its number.</p>"
-    )
-    return f"<section><h2>Alarms: {len(alarms)}</h2>{about}{''.join(map(_table, alarms))}</section>"
-
-
-def _table(alarm: Mapping[str, Any]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("step", "number", "reward", "question", "completion"))
-    rows = "".join(_sample(worst) for worst in alarm["worst"])
-    body = (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="worst samples"><table class="samples">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        if rows
-        else "<p>The samples behind it were not kept.</p>"
-    )
-    return f"<details><summary>{markup(alarm['told'])}</summary>{body}</details>"
-
-
-def _sample(worst: Mapping[str, Any]) -> str:
-    paid = worst["state"] if worst["reward"] is None else f"{worst['reward']:+.3g}"
-    cut = "…" if worst["characters"] > len(worst["completion"]) else ""
-    cells = (str(worst["step"]), f"{worst['number']:.3g}", paid, worst["question"])
-    plain = "".join(f'<td dir="auto">{markup(cell)}</td>' for cell in cells)
-    scrolls = 'tabindex="0" role="region" aria-label="completion"'
-    said = f'<pre class="text tall" {scrolls}>{markup(worst["completion"])}{cut}</pre>'
-    return f"<tr>{plain}<td>{said}</td></tr>"

@@ -1,0 +1,91 @@
+"""Pages of HTML that load nothing and run nothing: one template engine, one style sheet, one policy.
+
+Templates are the `.html` files beside the code that fills them; their line breaks are not part of the page.
+Whatever a template shows is escaped by `factrl.text.escape`, unless it is `Markup` that was made here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from factrl.errors import ConfigError
+from factrl.text.escape import attribute, linked, markup
+
+
+def page(template: str, *, title: str, main: str = "", **values: Any) -> str:
+    """A whole page; the same values give the same bytes.
+
+    Args:
+        template: of its body, by its path in the package, such as `evals/paired.html`.
+        title: plain text; also given to the template.
+        main: the class of its body.
+        values: what the template shows.
+    """
+    body = fragment(template, title=title, **values)
+    style = "\n" + files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    # Widths of bars are attributes; a page without any allows none.
+    widths = " style-src-attr 'unsafe-inline';" if ' style="' in body else ""
+    pictures = " img-src data:;" if "<img " in body else ""
+    policy = Markup(  # noqa: S704 - of nothing but our own words
+        f"default-src 'none'; style-src 'sha256-{digest}';{widths}{pictures} base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return fragment("text/page.html", title=title, main=main, policy=policy, style=Markup(style), body=body)  # noqa: S704
+
+
+def fragment(template: str, **values: Any) -> Markup:
+    """A part of a page."""
+    return Markup(_engine().get_template(template).render(values))  # noqa: S704 - the engine escapes
+
+
+def write_page(path: str | Path, html: str) -> Path:
+    """Write a page, with the folders that are missing.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+@cache
+def _engine() -> Environment:
+    engine = Environment(
+        loader=FunctionLoader(_template), autoescape=True, finalize=_shown, undefined=StrictUndefined
+    )
+    engine.filters |= {
+        "attribute": lambda value: Markup(attribute(str(value))),  # noqa: S704 - escaped
+        "linked": lambda value: Markup(linked(str(value))),  # noqa: S704 - escaped
+        "words": lambda name: str(name).replace("_", " "),
+        "minus": lambda number: str(number).replace("-", "−"),
+        "points": lambda share: f"{round(100 * share, 1) + 0.0:.1f}".replace("-", "−"),
+    }
+    engine.globals["parts"] = engine.get_template("text/parts.html").module
+    return engine
+
+
+def _template(name: str) -> str:
+    """A template in one line: a break between words is a space, any other is nothing."""
+    text = files("factrl").joinpath(name).read_text(encoding="utf-8").strip()
+    return re.sub(r"\s*\n\s*", "", re.sub(r"(?<=[^>}\s])\n\s*(?=[^<{\s])", " ", text))
+
+
+def _shown(value: object) -> Markup:
+    if value is None:
+        return Markup()
+    return value if isinstance(value, Markup) else Markup(markup(str(value)))  # noqa: S704 - escaped
