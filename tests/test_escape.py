@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from factrl.text.escape import attribute, cell, markdown, markup, one_line, visible
+from factrl.text.escape import attribute, cell, linked, markdown, markup, one_line, visible
 
 TEXTS = st.text(st.characters(), max_size=60)  # lone surrogates included
 
@@ -129,3 +129,31 @@ def test_markdown_reads_as_the_text_and_as_nothing_else(text: str) -> None:
 )
 def test_markdown_makes_no_links_unasked(text: str) -> None:
     assert not re.search(r"(?<!\\)://|www\.|(?<!\\)@", markdown(text), re.I)
+
+
+@pytest.mark.security("S41")
+@pytest.mark.parametrize(
+    ("address", "is_link"),
+    [
+        ("https://example.org/a?b=1&c=2", True),
+        ("http://localhost:8000/", True),
+        ("javascript:alert(1)", False),
+        ("JaVaScRiPt://example.org/%0aalert(1)", False),
+        ("data:text/html,<script>", False),
+        ("file:///etc/passwd", False),
+        ("//example.org/x", False),
+        ("https://", False),
+        ("https://example.org/ x", False),
+        ("https://trusted.org@evil.org/", False),
+        ('https://example.org/"onclick="x', False),
+        ("https://example.org/\u202egpj", False),
+        ("https://[::1", False),
+        ("see https://example.org", False),
+        ("notes.txt", False),
+    ],
+)
+def test_only_plain_web_addresses_become_links(address: str, is_link: bool) -> None:
+    got = linked(address)
+    assert ("a" in read(got).tags) == is_link
+    if is_link:
+        assert got == f'<a href="{attribute(address)}" rel="noopener noreferrer">{markup(address)}</a>'

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -116,17 +114,6 @@ def render(tmp_path: Path) -> Callable[..., Page]:
 # --- safety ------------------------------------------------------------------------------------
 
 
-@pytest.mark.security("S41")
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_text_adds_an_element_or_an_attribute(render: Callable[..., Page], payload: str) -> None:
-    benign, hostile = render("x" * len(payload)), render(payload)
-    assert hostile.shape() == benign.shape()
-    assert hostile.comments == 0
-    for tag, attrs in hostile.elements:
-        assert tag not in ("script", "iframe", "object", "embed", "base", "form", "img", "link")
-        assert not [name for name in attrs if name.startswith("on") or name in ("src", "href", "srcdoc")]
-
-
 def test_every_text_field_reaches_the_page(render: Callable[..., Page]) -> None:
     page = render("⁂")
     for place in (
@@ -135,77 +122,6 @@ def test_every_text_field_reaches_the_page(render: Callable[..., Page]) -> None:
     ):
         assert f"{place} ⁂" in page.text, place
     assert "cause ⁂" in page.text
-
-
-@pytest.mark.security("S41")
-def test_unseen_characters_are_marked(render: Callable[..., Page]) -> None:
-    page = render("a\u202eb")
-    assert "\u202e" not in page.text
-    marks = page.by_class("mark")
-    assert len(marks) > 10
-    assert {mark["title"] for mark in marks} == {"RIGHT-TO-LEFT OVERRIDE"}
-    assert "aU+202Eb" in page.text
-
-
-@pytest.mark.security("S41")
-@pytest.mark.parametrize(
-    ("value", "linked"),
-    [
-        ("https://example.org/a?b=1&c=2", True),
-        ("http://localhost:8000/", True),
-        ("javascript:alert(1)", False),
-        ("JaVaScRiPt://example.org/%0aalert(1)", False),
-        ("data:text/html,<script>", False),
-        ("https://", False),
-        ("https://example.org/ x", False),
-        ("https://trusted.org@evil.org/", False),
-        ('https://example.org/"onclick="x', False),
-        ("https://example.org/\u202egpj", False),
-        ("https://[::1", False),
-        ("see https://example.org", False),
-    ],
-)
-def test_only_plain_web_addresses_become_links(render: Callable[..., Page], value: str, linked: bool) -> None:
-    page = render(facts={"data": value})
-    links = [attrs for tag, attrs in page.elements if tag == "a"]
-    assert links == ([{"href": value, "rel": "noopener noreferrer"}] if linked else [])
-
-
-@pytest.mark.security("S41")
-def test_nothing_is_loaded_from_anywhere(render: Callable[..., Page], tmp_path: Path) -> None:
-    page = render()
-    html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    policy = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy.startswith("default-src 'none';")
-    assert "script-src" not in policy, "no script at all is allowed"
-    assert not re.search(r"url\(|@import|https?:|//", html.replace("<!doctype", ""))
-
-
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
-    one, two = (write_training_report(tmp_path / name, **content()) for name in ("a/1.html", "2.html"))
-    assert one.read_bytes() == two.read_bytes()
-
-
-@pytest.mark.security("S41")
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
-def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
-    flags = [
-        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"),
-        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    ]
-
-    def dom(page: Path) -> str:
-        profile = f"--user-data-dir={tmp_path / page.stem}"
-        command = ["chromium", *flags, profile, page.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    control = tmp_path / "control.html"
-    control.write_text(f"<!doctype html><html><body>{PAYLOADS[1]}</body></html>", encoding="utf-8")
-    assert "data-pwned" in dom(control), "the payload works where it is not escaped"
-    report = write_training_report(tmp_path / "report.html", **content(" ".join(PAYLOADS)))
-    found = dom(report)
-    assert "factrl training report" in found
-    assert 'data-pwned="' not in found
 
 
 # --- what it says ------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from factrl.lab.page import write_page as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
-from factrl.train.page import write_run_page
+from factrl.train.page import write_run_comparison, write_run_page
 from factrl.types import Result, Span
 from factrl.verifier.html import pages as verify_pages
 from test_report import PAYLOADS, Page, content
@@ -151,10 +151,20 @@ def lab_page(bad: str, folder: Path) -> Path:
     )
 
 
+def runs_page(bad: str, folder: Path) -> Path:
+    for number in (1, 2):
+        (folder / str(number)).mkdir()
+    return write_run_comparison([run_page(bad, folder / str(number)).parent for number in (1, 2)])
+
+
 MAKERS = {
     one.__name__: one
-    for one in (verify_page, training_page, run_page, eval_page, comparison_page, stress_page, lab_page)
+    for one in (
+        *(verify_page, training_page, run_page, runs_page),
+        *(eval_page, comparison_page, stress_page, lab_page),
+    )
 }
+SAME_SHAPE = {"verify_page", "training_page", "stress_page", "lab_page"}  # lengths alone decide it
 
 
 def read(path: Path) -> Page:
@@ -170,53 +180,60 @@ def test_no_text_adds_an_element_or_an_attribute(name: str, tmp_path: Path) -> N
         folder.mkdir()
         return read(MAKERS[name](text, folder))
 
-    benign = {tag for tag, _ in made("plain").elements}
+    own = {"verify_page": {"a"}, "lab_page": {"img"}}.get(name, set())
     for text in TEXTS:
-        page = made(text)
+        page, benign = made(text), made("x" * len(text))
+        assert {tag for tag, _ in page.elements} <= {tag for tag, _ in benign.elements} | {"span"}, text
+        if name in SAME_SHAPE:
+            assert page.shape() == benign.shape(), text
+        assert not {tag for tag, _ in page.elements} & FORBIDDEN - own, text
+        assert page.comments == 0
         # The picture of a lab is the one image there is, and it is in the page itself.
         images = [attrs.get("src", "")[:22] for tag, attrs in page.elements if tag == "img"]
         assert images == ["data:image/png;base64,"] * (name == "lab_page")
-        allowed = {"a"} if name == "verify_page" else set()
-        allowed |= {"img"} if name == "lab_page" else set()
-        assert not {tag for tag, _ in page.elements} & FORBIDDEN - allowed, text
-        assert page.comments == 0
-        assert {tag for tag, _ in page.elements} <= benign | {"wbr", "span"}
         for tag, attrs in page.elements:
             assert not [key for key in attrs if key.startswith("on") or key in ("srcdoc", "background")], text
             assert re.match(r"#[\w-]+$", attrs.get("href", "#x"))
             assert tag != "meta" or attrs.get("http-equiv", "").lower() in ("", "content-security-policy")
         assert not set("\u202e\u2066\u200b\x1b\x9b\x00\u2028\U000e0041") & set(page.text)
+    marks = {attrs["title"] for attrs in made("a\u202eb\u200bc").by_class("mark")}
+    assert marks == {"RIGHT-TO-LEFT OVERRIDE", "ZERO WIDTH SPACE"}
 
 
 @pytest.mark.security("S41")
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_page_forbids_scripts_and_addresses(name: str, tmp_path: Path) -> None:
-    page = read(MAKERS[name]("plain", tmp_path))
+    path = MAKERS[name]("plain", tmp_path)
+    page, html = read(path), path.read_text("utf-8")
     [policy] = [a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none';")
     assert "script" not in policy
     assert "base-uri 'none'" in policy
     assert "form-action 'none'" in policy
-    assert not re.search(r"https?:", policy)
+    assert not re.search(r"url\(|@import|https?:|src=\"//", html)
+    folder = tmp_path / "again"
+    folder.mkdir()
+    if name in SAME_SHAPE:  # the others say which folder they are of
+        assert MAKERS[name]("plain", folder).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.security("S41")
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> None:
-    """Pages in one, without the policies that would stop a script: escaping alone has to hold.
-
-    The other two have a test of this kind beside their own tests.
-    """
+    """Pages in one, without the policies that would stop a script: escaping alone has to hold."""
     parts = []
-    for name in ("run_page", "eval_page", "comparison_page", "stress_page", "lab_page"):
+    for name, make in MAKERS.items():
         (tmp_path / name).mkdir()
-        html = MAKERS[name](" ".join(TEXTS), tmp_path / name).read_text("utf-8")
+        html = make(" ".join(TEXTS), tmp_path / name).read_text("utf-8")
         assert "Content-Security-Policy" in html
         parts.append(re.sub(r"<meta http-equiv=[^>]*>|<!doctype html>", "", html))
     control = f"<script>{_SCRIPT.format('runs')}</script>"
     found = dom(tmp_path, "<!doctype html>" + "".join(parts) + control)
     assert 'data-runs="1"' in found, "a script that is none of theirs runs"
-    for words in ("run report", "evaluation", "comparison", "stress", "lab"):
+    for words in (
+        *("verification report", "training report", "run report", "runs compared"),
+        *("evaluation", "comparison", "stress", "lab"),
+    ):
         assert f"factrl {words}" in found
     assert 'data-pwned="' not in found
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shutil
-import subprocess
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +20,7 @@ from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.html import page, pages
 from factrl.verifier.marked import KINDS, Mark, marked
 from factrl.verifier.report import Check, Report
-from test_report import PAYLOADS, Page, colours, contrast
+from test_report import Page, colours, contrast
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."
 BORN = "She was born in Warsaw on 7 November 1867."
@@ -80,32 +77,6 @@ def failed(text: str) -> Report:
 # Safety
 
 
-@pytest.mark.security("S41")
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_text_adds_an_element_or_an_attribute(payload: str) -> None:
-    for make in (hostile, failed, lambda text: Report(text, floored=f"floored {text}")):
-        for render in (page, lambda one: pages([one, one])):
-            benign, bad = (Page(render(make(text))) for text in ("x" * len(payload), payload))
-            assert bad.shape() == benign.shape()
-            assert bad.comments == 0
-            for tag, attrs in bad.elements:
-                assert tag not in (
-                    "script",
-                    "iframe",
-                    "object",
-                    "embed",
-                    "base",
-                    "form",
-                    "img",
-                    "svg",
-                    "link",
-                )
-                assert not [
-                    name for name in attrs if name.startswith("on") or name in ("src", "srcdoc", "style")
-                ]
-                assert re.match(r"#[\w-]+$", attrs.get("href", "#x"))
-
-
 def test_every_text_field_reaches_the_page() -> None:
     text = Page(page(hostile("⁂"))).text
     for place in (
@@ -117,41 +88,6 @@ def test_every_text_field_reaches_the_page() -> None:
     assert "text ⁂" in text
     assert "cause ⁂: failure ⁂" in text
     assert "the text was not read (floored ⁂)" in Page(page(Report("t", floored="floored ⁂"))).text
-
-
-@pytest.mark.security("S41")
-@pytest.mark.parametrize(
-    ("source", "linked"),
-    [
-        ("https://example.org/a?b=1&c=2", True),
-        ("http://localhost:8000/", True),
-        ("javascript:alert(1)", False),
-        ("JaVaScRiPt://example.org/%0aalert(1)", False),
-        ("data:text/html,<script>", False),
-        ("file:///etc/passwd", False),
-        ("//example.org/x", False),
-        ("https://trusted.org@evil.org/", False),
-        ('https://example.org/"onclick="x', False),
-        ("https://example.org/\u202egpj", False),
-        ("https://[::1", False),
-        ("https://", False),
-        ("notes.txt", False),
-    ],
-)
-def test_only_plain_web_addresses_become_links(source: str, linked: bool) -> None:
-    passage = replace(CURIE, source=source)
-    shown = Page(page(report(checks=(check(TEXT, "supported", [passage, OTHER], quote=quote()),))))
-    links = [attrs for tag, attrs in shown.elements if tag == "a" and attrs["href"][0] != "#"]
-    assert links == [{"href": source, "rel": "noopener noreferrer"}] * 2 * linked
-
-
-@pytest.mark.security("S41")
-def test_unseen_characters_are_boxed() -> None:
-    shown = Page(page(hostile("a\u202eb\u200bc\U000e0041")))
-    names = {mark["title"] for mark in shown.by_class("mark")}
-    assert names == {"RIGHT-TO-LEFT OVERRIDE", "ZERO WIDTH SPACE", "TAG LATIN CAPITAL LETTER A"}
-    assert not set("\u202e\u200b\U000e0041") & set(shown.text)
-    assert shown.text.count("aU+202EbU+200BcU+E0041") > 10
 
 
 @pytest.mark.security("S41")
@@ -167,31 +103,6 @@ def test_nothing_but_its_own_style_is_allowed() -> None:
     assert policy == allowed
     assert not re.search(r"url\(|@import|//", style[1])
     assert html == page(report("supported"))
-
-
-@pytest.mark.security("S41")
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
-def test_no_script_runs_in_a_browser(tmp_path: Path) -> None:
-    def dom(html: str) -> str:
-        path = tmp_path / "page.html"
-        path.write_text(html, encoding="utf-8")
-        flags = (
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--dump-dom",
-        )
-        quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
-        command = ["chromium", *flags, *quiet, f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    control = f"<!doctype html><html><body>{PAYLOADS[1]}</body></html>"
-    assert "data-pwned" in dom(control), "the payload works where it is not escaped"
-    found = dom(pages([hostile(" ".join(PAYLOADS)), failed(PAYLOADS[0])]))
-    assert "factrl verification report" in found
-    assert 'data-pwned="' not in found
 
 
 # The text
