@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from test_run_page import SETTINGS
 
 from factrl.lab.hacks.forms import write
 from factrl.lab.hacks.policies import battery
 from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.runs.folder import Run
+from factrl.train.page import write_run_page
 from factrl.train.signals import (
     RULES,
     Alarm,
@@ -24,7 +26,7 @@ from factrl.train.signals import (
     open_watch,
     read_alarms,
 )
-from factrl.train.signals.alarms import FILE, alarms_section
+from factrl.train.signals.alarms import FILE
 from factrl.train.signals.reading import has_invisible, read, split
 from factrl.train.signals.step import signals
 from factrl.types import Completion, Example, Result
@@ -494,32 +496,23 @@ def test_a_rule_that_calmed_down_before_a_resume_is_told_again(folder: Run) -> N
     assert [alarm.step for alarm in again] == [alarm.step for alarm in expected] != []
 
 
-def test_the_page_shows_alarms_safely(folder: Run) -> None:
-    with folder as run:
-        assert alarms_section(run.path, [{"reward": 1.0}]) == ""
-        assert "No detector fired" in alarms_section(run.path, [{"reward": 1.0, "text/len": 3.0}])
-        append_alarms(run.path, [loud(extra=f"{text} ") for text in PAYLOADS])
-        html = alarms_section(run.path, [])
-    assert html.count("<details>") == len(PAYLOADS)
-    page = Page(html)
-    assert {tag for tag, _ in page.elements} <= {
-        *(
-            "section",
-            "h2",
-            "p",
-            "details",
-            "summary",
-            "div",
-            "table",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-            "pre",
-            "span",
+def test_the_page_shows_alarms_safely(tmp_path: Path) -> None:
+    def shown() -> str:
+        return (
+            write_run_page(run.path).read_text("utf-8").partition("<h2>Alarms")[2].partition("</section>")[0]
         )
-    }
+
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        run.log(1, {"reward": 1.0})
+        assert shown() == ""
+        run.log(2, {"reward": 1.0, "text/len": 3.0})
+        assert "No detector fired" in shown()
+        append_alarms(run.path, [loud(extra=f"{text} ") for text in PAYLOADS])
+        html = shown()
+    assert html.count("<details>") == len(PAYLOADS)
+    page = Page(f"<section><h2>{html}</section>")
+    parts = "section h2 p details summary div table thead tbody tr th td pre span"
+    assert {tag for tag, _ in page.elements} <= set(parts.split())
     assert not any(name.startswith("on") for _, attrs in page.elements for name in attrs)
 
 
