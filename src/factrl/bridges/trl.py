@@ -23,14 +23,13 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from factrl.errors import ConfigError, nearest
+from factrl.papers import load_paper, paper_names, rewards_of
+from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
+from factrl.train.metrics import reward_metrics
 from factrl.train.plan import run_settings, supplied_reward
-
-from ..errors import ConfigError, nearest
-from ..papers import load_paper, paper_names, rewards_of
-from ..rewards import Reward
-from ..train.metrics import reward_metrics
-from ..types import Completion, Example, Result
+from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
 RewardFunction = Callable[..., list[float | None]]

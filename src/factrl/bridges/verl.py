@@ -28,13 +28,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
+from factrl.errors import ConfigError
+from factrl.papers import gold_of
+from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, to_example
 from factrl.train.plan import run_settings, supplied_reward
-
-from ..errors import ConfigError
-from ..papers import gold_of
-from ..rewards import THREADS, Reward
-from ..types import Completion, Example, Result
+from factrl.types import Completion, Example, Result
 
 WRITTEN = "factrl_written"  # what our agent loop knows about a completion, among its extra fields
 _OURS = get_args(ColumnName)

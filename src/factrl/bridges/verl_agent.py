@@ -15,8 +15,9 @@ from pydantic import PrivateAttr
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
-from ..train.credit import TokenOffsets
-from ..types import Span
+from factrl.train.credit import TokenOffsets
+from factrl.types import Span
+
 from .verl import WRITTEN
 
 SIGNS = "factrl_signs"  # the column of signs

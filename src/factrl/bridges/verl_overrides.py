@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import ConfigError
+from factrl.papers import split_spec
 from factrl.runs.settings import RunSettings, TrainSettings
-
-from ..errors import ConfigError
-from ..papers import split_spec
 
 REWARD_WORKERS = 8  # verl's default
 PLUGIN = "factrl.bridges.verl_plugin"

@@ -25,9 +25,10 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.trainer.ppo.v1 import trainer_base as v1
 from verl.workers.utils.padding import response_to_nested
 
-from ..errors import ConfigError, TooManyMasked
-from ..train.advantages import flip_advantages, group_advantages, reinforce_pp_advantages
-from ..train.metrics import reward_metrics
+from factrl.errors import ConfigError, TooManyMasked
+from factrl.train.advantages import flip_advantages, group_advantages, reinforce_pp_advantages
+from factrl.train.metrics import reward_metrics
+
 from .verl import from_verl
 
 GRPO, REINFORCE, TRAINER = "factrl_grpo", "factrl_reinforce_pp", "factrl_sync"

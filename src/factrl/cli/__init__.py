@@ -12,8 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from .. import __version__
-from ..errors import ConfigError, SetupError, TooManyMasked, nearest
+from factrl import __version__
+from factrl.errors import ConfigError, SetupError, TooManyMasked, nearest
+
 from . import (
     demo,
     describe,

@@ -16,18 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from factrl.errors import RewardBug
+from factrl.papers import load_paper, load_reward, rewards_of, split_spec
+from factrl.rewards import Reward
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.escape import one_line
 from factrl.train.plan import run_settings
+from factrl.types import Claim, Completion, Example, Finding, Grade, Passage, Result, Verdict
+from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
 
-from ..errors import RewardBug
-from ..papers import load_paper, load_reward, rewards_of, split_spec
-from ..rewards import Reward
-from ..types import Claim, Completion, Example, Finding, Grade, Passage, Result, Verdict
-from ..verifier import Verifier
 from .options import Verbs, add_settings, add_verb
 from .terminal import say, show_table
 

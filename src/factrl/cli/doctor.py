@@ -14,12 +14,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from factrl import __version__
+from factrl.errors import SetupError
+from factrl.llm import connect, preflight
 from factrl.llm.models import cache_folder, cached, known
 from factrl.text.escape import one_line
 
-from .. import __version__
-from ..errors import SetupError
-from ..llm import connect, preflight
 from .options import Verbs, add_verb
 from .terminal import say
 

@@ -15,6 +15,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
+from factrl import __version__
+from factrl.errors import ConfigError, LLMError, TooManyMasked
 from factrl.evals.asking import ask
 from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
 from factrl.evals.metrics import TRUTHRL, Weights
@@ -28,6 +30,7 @@ from factrl.evals.shortqa import (
     load_completions,
     summarise,
 )
+from factrl.llm import LLM, preflight
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.resources import Supplier
@@ -38,11 +41,8 @@ from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
 from factrl.runs.whole_file import write_whole
 from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
+from factrl.types import Example, Grade
 
-from .. import __version__
-from ..errors import ConfigError, LLMError, TooManyMasked
-from ..llm import LLM, preflight
-from ..types import Example, Grade
 from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
 from .terminal import complain, say, show_table, tell
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl import __version__
+from factrl.errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from factrl.evals.asking import NamedModel, known_questions, stored_texts
 from factrl.evals.benchmark import Benchmark
 from factrl.evals.claims import ClaimChecker
@@ -20,7 +22,9 @@ from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import output_table, write_output
 from factrl.evals.shortqa import Extract
 from factrl.evals.suite import How, Result, evaluate
+from factrl.llm import LLM, preflight
 from factrl.llm.writers import digest_of
+from factrl.papers import settings_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
@@ -28,10 +32,6 @@ from factrl.runs.settings import LOCAL, AskSettings
 from factrl.train.plan import open_judge, run_settings
 from factrl.train.tuning.extraction import extract_of
 
-from .. import __version__
-from ..errors import ConfigError, DataError, MissingExtra, TooManyMasked
-from ..llm import LLM, preflight
-from ..papers import settings_of
 from .options import as_overrides, needs_extra
 from .terminal import say, show_table, tell
 

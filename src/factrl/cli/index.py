@@ -6,9 +6,9 @@ import argparse
 import time
 from pathlib import Path
 
+from factrl.errors import ConfigError
 from factrl.text.escape import one_line
 
-from ..errors import ConfigError
 from .options import Verbs, add_verb, needs_extra
 from .terminal import say
 

@@ -8,13 +8,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigError
-from ..lab.tables import find_table, table_names, table_of
+from factrl.errors import ConfigError
+from factrl.lab.tables import find_table, table_names, table_of
+
 from .options import Verbs, add_verb, at_least_one, needs_extra
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
-    from ..lab.outcome import Outcome
+    from factrl.lab.outcome import Outcome
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -66,7 +67,7 @@ def _lab(args: argparse.Namespace) -> int:
 
 
 def _show(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
-    from ..lab import show
+    from factrl.lab import show
 
     report = show.write(outcome, folder)
     if as_json:

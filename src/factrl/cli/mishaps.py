@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import ConfigError, FactrlError
+from factrl.errors import ConfigError, FactrlError
 
 _FULL = "free some space, then give the same command again"
 _PLACE = "name another place, or change what is there"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from factrl.errors import ConfigError, nearest
 from factrl.llm import models
 
-from ..errors import ConfigError, nearest
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from factrl.errors import ConfigError, MissingExtra
+from factrl.papers import load_reward, settings_of
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import AskSettings
-
-from ..errors import ConfigError, MissingExtra
-from ..papers import load_reward, settings_of
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 A = TypeVar("A", bound=AskSettings)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl.errors import ConfigError, TooManyMasked
+from factrl.prepare.contamination import Policy, Sieve
+from factrl.prepare.convert import Target, convert
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples
 from factrl.runs.settings import LOCAL, AskSettings, RunSettings
 from factrl.text.escape import one_line
+from factrl.types import Example
 
-from ..errors import ConfigError, TooManyMasked
-from ..prepare.contamination import Policy, Sieve
-from ..prepare.convert import Target, convert
-from ..types import Example
 from .options import (
     Verbs,
     add_settings,
@@ -149,12 +149,11 @@ def _add_options(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], s
 
 
 def _klcf(args: argparse.Namespace) -> int:
+    from factrl.prepare import sampling
+    from factrl.prepare.dataset import JOURNAL, write_dataset
+    from factrl.prepare.klcf import Preparation
+    from factrl.prepare.parts import about_of, head_of, open_parts
     from factrl.runs.journal import Journal
-
-    from ..prepare import sampling
-    from ..prepare.dataset import JOURNAL, write_dataset
-    from ..prepare.klcf import Preparation
-    from ..prepare.parts import about_of, head_of, open_parts
 
     shown = sampling.read_demonstrations(args.demonstrations) if args.demonstrations else []
     template = sampling.FEW_SHOT if shown else sampling.ZERO_SHOT
@@ -192,8 +191,7 @@ def _klcf(args: argparse.Namespace) -> int:
 
 def _prompts(args: argparse.Namespace) -> int:
     from factrl.llm.writers import open_writer
-
-    from ..prepare.prompts import write_prompts
+    from factrl.prepare.prompts import write_prompts
 
     _check_file(args.output, (".jsonl",))
     overrides = ["data.train=none", *as_overrides(args, {"model": "model.name", "seed": "run.seed"})]
@@ -287,7 +285,7 @@ def _check_file(output: str, suffixes: Sequence[str]) -> None:
 
 
 def _by(template: str) -> str:
-    from ..prepare.sampling import FEW_SHOT, ZERO_SHOT
+    from factrl.prepare.sampling import FEW_SHOT, ZERO_SHOT
 
     return "factrl's own; the paper's is lost" if template in (ZERO_SHOT, FEW_SHOT) else "given"
 

@@ -10,8 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from factrl import __version__
+from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract, check_gradable
+from factrl.llm import LLM, preflight
 from factrl.llm.writers import Writer, open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
@@ -23,9 +26,6 @@ from factrl.train.majority import Majority, majority_curve
 from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 
-from .. import __version__
-from ..errors import ConfigError, TooManyMasked
-from ..llm import LLM, preflight
 from .options import (
     Verbs,
     add_judge,

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.errors import ConfigError
 from factrl.evals.eval_page import side_names, write_paired_page
 from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.results import PAGE as EVALUATION_PAGE
 from factrl.evals.results import Output, is_output, read_output
 from factrl.evals.winrate import WinRate, llm_preference, preferred, written_in_both
+from factrl.llm import preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
 from factrl.llm.writers import digest_of
@@ -24,8 +26,6 @@ from factrl.text.escape import one_line
 from factrl.train.page import PAGE, RUNS_PAGE, write_run_comparison, write_run_page
 from factrl.train.plan import open_judge
 
-from ..errors import ConfigError
-from ..llm import preflight
 from .options import Verbs, add_verb
 from .terminal import say, show_table, tell
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
+from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.shortqa import load_completions
+from factrl.llm import preflight
+from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
 from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_reward
+from factrl.types import Completion, Example, Result
+from factrl.verifier import Verifier
 
-from ..errors import ConfigError, TooManyMasked
-from ..llm import preflight
-from ..rewards import SUM, THREADS, Reward
-from ..types import Completion, Example, Result
-from ..verifier import Verifier
 from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
 from .terminal import say, show_table, tell
 

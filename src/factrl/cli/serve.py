@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..errors import ConfigError
-from ..server.counts import MULTIPROCESS
+from factrl.errors import ConfigError
+from factrl.server.counts import MULTIPROCESS
+
 from .options import Verbs, add_verb, as_overrides, needs_extra
 from .terminal import tell
 

@@ -12,12 +12,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import tomli_w
 
-from factrl.runs.config import settable
-from factrl.runs.settings import RunSettings
-from factrl.text.escape import one_line
-
-from ..errors import ConfigError
-from ..papers import (
+from factrl.errors import ConfigError
+from factrl.papers import (
     check_gold,
     gold_of,
     load_paper,
@@ -27,7 +23,11 @@ from ..papers import (
     settings_of,
     split_spec,
 )
-from ..rewards import Reward
+from factrl.rewards import Reward
+from factrl.runs.config import settable
+from factrl.runs.settings import RunSettings
+from factrl.text.escape import one_line
+
 from .describe import knob_help, show_rows, shown
 from .options import Verbs, add_verb
 from .terminal import say

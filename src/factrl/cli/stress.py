@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl import __version__
+from factrl.errors import ConfigError, TooManyMasked
+from factrl.llm import preflight
+from factrl.papers import load_reward, split_spec
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.train.plan import run_settings, supplied_reward
 
-from .. import __version__
-from ..errors import ConfigError, TooManyMasked
-from ..llm import preflight
-from ..papers import load_reward, split_spec
 from .mishaps import writing
 from .options import (
     Verbs,

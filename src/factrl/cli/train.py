@@ -8,6 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
+from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings, TrainSettings
@@ -16,7 +17,6 @@ from factrl.train.estimate import estimate
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, make_plan, run_settings
 
-from ..errors import ConfigError, SetupError, nearest
 from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import complain, say, tell
 from .train_verl import train_with_verl

@@ -15,13 +15,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from factrl.bridges.verl_overrides import (
+    PLUGIN,
+    VerlFiles,
+    agent_loops,
+    as_words,
+    overrides,
+    recipe_of_workers,
+)
+from factrl.errors import ConfigError, MissingExtra, SetupError
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings
 from factrl.train.estimate import estimate
 from factrl.train.plan import Plan, make_plan, open_judge
 
-from ..bridges.verl_overrides import PLUGIN, VerlFiles, agent_loops, as_words, overrides, recipe_of_workers
-from ..errors import ConfigError, MissingExtra, SetupError
 from .terminal import say, tell
 
 _MODULE = "verl.trainer.main_ppo"
@@ -60,7 +67,7 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
     _check_machine()
     judge = open_judge(settings.judge)
     if judge is not None:
-        from ..llm import preflight
+        from factrl.llm import preflight
 
         preflight(judge)
     write_files(plan, files)
@@ -91,7 +98,7 @@ def write_files(plan: Plan, files: VerlFiles) -> None:
     Raises:
         ConfigError: the run folder holds a run.
     """
-    from ..prepare.convert import convert
+    from factrl.prepare.convert import convert
 
     settings = plan.settings
     if files.settings.exists() and not settings.run.resume:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from factrl.errors import ConfigError, nearest
 from factrl.runs.config import dump_toml
 from factrl.text.escape import one_line
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
 
-from ..errors import ConfigError, nearest
 from . import tune_claims
 from .options import Verbs, add_judge, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, show_table, tell

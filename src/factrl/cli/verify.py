@@ -14,17 +14,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
+from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
 
-from ..errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
-from ..llm import connect, preflight
 from .options import Verbs, add_verb, at_least_one, check_place
 from .terminal import complain, say, tell
 
 if TYPE_CHECKING:
     from factrl.llm.openai_compatible import OpenAICompatible
-
-    from ..verifier import Report, Verifier
+    from factrl.verifier import Report, Verifier
 
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
 _QUIET = 2.0  # seconds before a progress bar appears
@@ -187,8 +186,7 @@ def _decoded(data: bytes, name: str) -> str:
 def _open(args: argparse.Namespace) -> Verifier:
     from factrl.llm.models import cache_folder
     from factrl.llm.store import Store
-
-    from ..verifier.presets import open_verifier
+    from factrl.verifier.presets import open_verifier
 
     verifier = open_verifier(
         args.preset,
@@ -244,7 +242,7 @@ def _watch(stack: ExitStack) -> Callable[[int, int], None]:
 
 def _write(report: Report, args: argparse.Namespace) -> bool:
     """The page; false when it could not be written."""
-    from ..verifier.html import page
+    from factrl.verifier.html import page
 
     if args.html is None:
         return True

@@ -26,12 +26,11 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid
 
-from factrl.papers import form_of
+from factrl.errors import ConfigError
+from factrl.papers import form_of, load_reward, settings_of
+from factrl.rewards import Reward
+from factrl.types import Example
 
-from ..errors import ConfigError
-from ..papers import load_reward, settings_of
-from ..rewards import Reward
-from ..types import Example
 from .loop import LoopSettings, Optimizer, greedy, optimise, sample
 from .model import Base, Decoder, Tokenizer, answer_loss, log_probs
 from .tables import BASE, METHODS

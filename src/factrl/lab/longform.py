@@ -23,14 +23,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from factrl.errors import ConfigError
 from factrl.papers import Form
 from factrl.rewards.checklist import Item
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
+from factrl.types import Claim, Example, Finding, Passage, Verdict
+from factrl.verifier.report import Check, Report
 
-from ..errors import ConfigError
-from ..types import Claim, Example, Finding, Passage, Verdict
-from ..verifier.report import Check, Report
 from .names import invented, pairs
 from .world import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
 

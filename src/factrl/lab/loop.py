@@ -19,10 +19,10 @@ from typing import Literal
 import torch
 
 from factrl.papers import Form
+from factrl.rewards import Reward
+from factrl.train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
+from factrl.types import Completion, Example, Result
 
-from ..rewards import Reward
-from ..train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
-from ..types import Completion, Example, Result
 from .model import END, PAD, Decoder, Tokenizer, log_probs
 from .world import World
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from factrl.papers import Form
 from factrl.rewards.grading import Grader
+from factrl.types import Claim, Example, Finding, Passage
+from factrl.verifier.report import Report
 
-from ..types import Claim, Example, Finding, Passage
-from ..verifier.report import Report
 from .world import ABSTENTION, Wrapped, by_tier, exact_report, word_starts
 
 VERSION = 1  # of the pretraining text

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import MissingExtra
 from factrl.evals.plots import ARM_STYLE, GREY, Line, Panel, Spot, draw
 from factrl.text.escape import cell, one_line
 
-from ..errors import MissingExtra
 from .outcome import Outcome
 from .tables import METHODS, Column
 

@@ -17,9 +17,9 @@ from typing import Any
 from rich.table import Table as Grid
 from rich.text import Text
 
+from factrl import __version__
 from factrl.runs.progress import clock
 
-from .. import __version__
 from .outcome import ArmRuns, Outcome
 from .page import write_page
 from .picture import write_picture

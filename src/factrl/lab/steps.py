@@ -22,11 +22,11 @@ from typing import Any
 
 from factrl.papers import Form
 from factrl.rewards.grading import Grader
+from factrl.text import think_answer
 from factrl.text.sentences import sentences
+from factrl.types import Claim, Example, Finding, Passage, Verdict
+from factrl.verifier.report import Check, Report
 
-from ..text import think_answer
-from ..types import Claim, Example, Finding, Passage, Verdict
-from ..verifier.report import Check, Report
 from .names import invented, pairs
 from .world import ORACLE, Wrapped, by_tier, word_starts
 

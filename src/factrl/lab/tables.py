@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import ConfigError, nearest
-from ..papers import Study, declared, load_paper, load_reward, paper_names, rewards_of, split_spec
+from factrl.errors import ConfigError, nearest
+from factrl.papers import Study, declared, load_paper, load_reward, paper_names, rewards_of, split_spec
 
 if TYPE_CHECKING:
     from .world import World

@@ -15,9 +15,8 @@ from typing import Any, Protocol
 from factrl.papers import Form
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
-
-from ..types import Claim, Example, Finding, Verdict
-from ..verifier.report import Check, Report
+from factrl.types import Claim, Example, Finding, Verdict
+from factrl.verifier.report import Check, Report
 
 ABSTENTION = "I don't know"
 ORACLE = "fact table"  # who judges in a world

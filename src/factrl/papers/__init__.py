@@ -33,15 +33,14 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
+from factrl.errors import ConfigError, FactrlError, first_line, nearest
+from factrl.llm import FakeLLM
+from factrl.rewards import Reward
 from factrl.rewards.resources import supply
+from factrl.types import Claim, Example, Finding, Passage, State, Verdict
+from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
-
-from ..errors import ConfigError, FactrlError, first_line, nearest
-from ..llm import FakeLLM
-from ..rewards import Reward
-from ..types import Claim, Example, Finding, Passage, State, Verdict
-from ..verifier import Verifier
 
 Form = Literal["tags", "boxed", "text"]
 """Where a reward looks for the answer: between tags, in a box, or in the whole text."""

@@ -34,13 +34,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored
+from factrl.rewards import reward
+from factrl.text import think_answer
+from factrl.types import Completion, Example, Score
 from factrl.verifier.blame import judged_here
+from factrl.verifier.report import WIDTH, Report
 
-from ..errors import ConfigError, LLMError, OwnDoing, Unscored
-from ..rewards import reward
-from ..text import think_answer
-from ..types import Completion, Example, Score
-from ..verifier.report import WIDTH, Report
 from . import Gold, Study
 
 

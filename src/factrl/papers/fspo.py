@@ -28,17 +28,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from factrl.errors import ConfigError, DataError, Unscored
+from factrl.rewards import reward
 from factrl.rewards.grading import Grader
+from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
+from factrl.types import Completion, Example, Finding, Grade, Passage, Score, Span
 from factrl.verifier.blame import OWN
 from factrl.verifier.claims.marks import normalised
+from factrl.verifier.report import WIDTH, Report
 
-from ..errors import ConfigError, DataError, Unscored
-from ..rewards import reward
-from ..text import Slice, think_answer
-from ..types import Completion, Example, Finding, Grade, Passage, Score, Span
-from ..verifier.report import WIDTH, Report
 from . import Gold, Study
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]

@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..rewards import reward
-from ..types import Completion, Example
+from factrl.rewards import reward
+from factrl.types import Completion, Example
+
 from . import Gold
 
 

@@ -36,13 +36,13 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
+from factrl.errors import ConfigError, DataError, LLMError, OwnDoing
+from factrl.rewards import reward
 from factrl.rewards.checklist import Item, item_ids
+from factrl.text import think_answer
+from factrl.types import Claim, Completion, Example, Score, State
 from factrl.verifier.blame import judged_here
 
-from ..errors import ConfigError, DataError, LLMError, OwnDoing
-from ..rewards import reward
-from ..text import think_answer
-from ..types import Claim, Completion, Example, Score, State
 from . import Gold, Study
 
 Check = Callable[[str, str, Sequence[str]], Sequence[Item]]

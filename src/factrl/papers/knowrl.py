@@ -37,13 +37,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from factrl.errors import ConfigError, LLMError
+from factrl.rewards import reward
 from factrl.rewards.grading import Grader
+from factrl.text import tag, think_answer
+from factrl.types import Completion, Example, Grade, Score
+from factrl.verifier.report import Report
 
-from ..errors import ConfigError, LLMError
-from ..rewards import reward
-from ..text import tag, think_answer
-from ..types import Completion, Example, Grade, Score
-from ..verifier.report import Report
 from . import Gold, Study
 
 _OPENING = re.compile("<think>|<answer>")

@@ -44,16 +44,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from factrl.errors import ConfigError, Unscored
+from factrl.rewards import reward
 from factrl.rewards.grading import Grader
+from factrl.text import Blocks, Slice, clean, think_answer
 from factrl.text.abstention import stance
 from factrl.text.answers import equals
+from factrl.types import Completion, Example, Passage, Score
 from factrl.verifier.claims.marks import content_words
+from factrl.verifier.report import WIDTH, Report
 
-from ..errors import ConfigError, Unscored
-from ..rewards import reward
-from ..text import Blocks, Slice, clean, think_answer
-from ..types import Completion, Example, Passage, Score
-from ..verifier.report import WIDTH, Report
 from . import Gold
 
 

@@ -29,15 +29,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from factrl.errors import ConfigError, OwnDoing
+from factrl.rewards import reward
 from factrl.rewards.grading import Grader
+from factrl.text import boxed, boxed_released, tag, unwrap_latex
 from factrl.text.abstention import abstains_released
 from factrl.text.answers import normalize_released
+from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from ..errors import ConfigError, OwnDoing
-from ..rewards import reward
-from ..text import boxed, boxed_released, tag, unwrap_latex
-from ..types import Completion, Example, Grade, Score
 from . import Gold, Study
 
 _BY_RULES = Grader()

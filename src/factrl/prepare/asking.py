@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from factrl.llm.writers import Writer, Written
 from factrl.runs.settings import LOCAL, AskSettings
-
-from ..types import Example
+from factrl.types import Example
 
 TOGETHER = 16  # texts of a policy in this process that are written, and lost by a kill, together
 CALLERS = 16  # of a server

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from factrl.errors import DataError
 from factrl.runs.data import to_example
 from factrl.runs.rows import read_rows
+from factrl.text import clean
 from factrl.text.answers import normalize_answer
 from factrl.text.escape import one_line
-
-from ..errors import DataError
-from ..text import clean
-from ..types import Example
+from factrl.types import Example
 
 Policy = Literal["drop", "refuse"]
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from factrl.errors import ConfigError, DataError
 from factrl.runs.data import ColumnName, render_prompt
 from factrl.runs.settings import DataSettings
 from factrl.runs.whole_file import whole_file
+from factrl.types import Example
 
-from ..errors import ConfigError, DataError
-from ..types import Example
 from .dataset import write_rows
 
 Target = Literal["trl", "verl", "openrlhf"]

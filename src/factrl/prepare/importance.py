@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from factrl.errors import Unscored
+from factrl.llm import LLM, Reply
 from factrl.llm.quoting import quoted_message
 from factrl.llm.store import Store
 from factrl.llm.stored import kept, readable
 from factrl.rewards.checklist import item_ids
 from factrl.verifier.judges.replies import after_thinking, json_records, no_verdict
-
-from ..errors import Unscored
-from ..llm import LLM, Reply
 
 Word = Literal["keep", "minor", "duplicate"]
 

@@ -27,16 +27,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from factrl.errors import Unscored
 from factrl.llm.writers import Writer, Written, digest_of
 from factrl.runs.data import render_prompt
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
+from factrl.types import Completion, Example
+from factrl.verifier import Report, Verifier
 from factrl.verifier.claims.marks import normalised
 
-from ..errors import Unscored
-from ..types import Completion, Example
-from ..verifier import Report, Verifier
 from .asking import Batch, Pace, write_each
 from .importance import Importance
 from .sampling import answer_part

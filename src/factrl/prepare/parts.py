@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl import __version__
+from factrl.errors import ConfigError
+from factrl.llm import preflight
 from factrl.llm.writers import open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.train.plan import open_judge
+from factrl.types import Example
 from factrl.verifier.search.build import NAME as MANIFEST
 
-from .. import __version__
-from ..errors import ConfigError
-from ..llm import preflight
-from ..types import Example
 from .asking import pace_of
 from .importance import Importance
 from .klcf import Parts

@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import DataError, TooManyMasked, Unscored
 from factrl.llm.quoting import broken
 from factrl.llm.stopping import is_ours
 from factrl.llm.writers import Writer, Written, digest_of, seed_of
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
+from factrl.types import Example
 
-from ..errors import DataError, TooManyMasked, Unscored
-from ..types import Example
 from .asking import pace_of, write_each
 from .contamination import Policy, Sieve, normalised
 from .dataset import write_rows

@@ -9,12 +9,11 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+from factrl.errors import DataError
 from factrl.runs.data import load_examples, render_prompt
 from factrl.text.sentences import sentences
+from factrl.types import Completion, Example
 from factrl.verifier.judges.replies import after_thinking
-
-from ..errors import DataError
-from ..types import Completion, Example
 
 ZERO_SHOT = (
     "{question}\n\nAnswer in detail. State as many facts as you know, in full sentences, and only facts that "

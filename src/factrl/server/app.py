@@ -17,10 +17,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from factrl import __version__
+from factrl.errors import RewardBug
 from factrl.rewards.remote import TOKEN
 
-from .. import __version__
-from ..errors import RewardBug
 from .connection import BACKLOG, IDLE_SECONDS  # noqa: F401  for `factrl serve`
 from .gate import BUSY, INSIDE, Gate, is_loopback  # noqa: F401
 from .ledger import OtherBody

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..types import Result
+from factrl.types import Result
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's own variable, read when it is imported
 

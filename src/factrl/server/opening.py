@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import ConfigError, LLMError
 from factrl.llm.background import wait_for
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
+from factrl.papers import split_spec
+from factrl.rewards import Reward
 from factrl.rewards.resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import bare_reward, open_judge, run_settings
 
-from ..errors import ConfigError, LLMError
-from ..papers import split_spec
-from ..rewards import Reward
 from .ledger import Ledger
 from .service import Service
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..types import Completion, Example, Passage, Result
+from factrl.types import Completion, Example, Passage, Result
 
 MAX_SAMPLES = 1024
 MAX_FIELDS = 32  # of an object; each unknown one would become an error of its own

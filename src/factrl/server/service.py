@@ -11,15 +11,15 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from typing import Any
 
+from factrl import __version__
+from factrl.errors import ConfigError, DataError, FactrlError, nearest
+from factrl.llm import LLM, preflight
 from factrl.llm.store import Store, digest
+from factrl.rewards import Reward
 from factrl.runs.data import to_example
+from factrl.types import Completion, Example, Passage, Result
+from factrl.verifier import Verifier
 
-from .. import __version__
-from ..errors import ConfigError, DataError, FactrlError, nearest
-from ..llm import LLM, preflight
-from ..rewards import Reward
-from ..types import Completion, Example, Passage, Result
-from ..verifier import Verifier
 from .counts import Counts
 from .ledger import Ledger
 from .schema import OpenRLHFRequest, ScoreReply, ScoreRequest, VerifyRequest, WireResult

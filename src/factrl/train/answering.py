@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
+from factrl import papers
 from factrl.evals.metrics import short_form
 from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
+from factrl.rewards import Reward
 from factrl.runs.settings import RunSettings
 from factrl.train.signals import HeldOut
 from factrl.train.tuning.extraction import extract_of
+from factrl.types import Example
 
-from .. import papers
-from ..rewards import Reward
-from ..types import Example
 from .model import uses_bf16
 from .prompts import encode, render_prompts
 from .sampling import sample

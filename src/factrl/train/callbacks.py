@@ -12,10 +12,9 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import integration_utils
 
+from factrl.errors import ConfigError, nearest
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
-
-from ..errors import ConfigError, nearest
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ModelError
-from ..types import Span
+from factrl.errors import ModelError
+from factrl.types import Span
 
 CONTEXT = 32  # tokens decoded before the next one, where decoding one depends on those before it
 BROKEN = 0xDC00  # surrogates stand for bytes that are no UTF-8; real text has none

@@ -12,9 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import MissingExtra, ModelError
 from factrl.llm import models
-
-from ..errors import MissingExtra, ModelError
 
 SMALLEST = "SmolLM2-135M-Instruct"
 

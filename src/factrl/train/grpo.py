@@ -26,10 +26,10 @@ from transformers import PreTrainedModel
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.utils import RepeatSampler
 
+from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
+from factrl.types import Completion, Example, Result
 
-from ..rewards import SUM, Reward
-from ..types import Completion, Example, Result
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .certainty import self_certainty
 from .credit import TokenOffsets

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
-from ..types import Result
+from factrl.types import Result
 
 
 def reward_metrics(results: Sequence[Result]) -> dict[str, float]:

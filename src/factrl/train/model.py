@@ -9,9 +9,9 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from factrl.errors import ModelError, first_line, nearest
 from factrl.runs.settings import ModelSettings, TrainSettings
 
-from ..errors import ModelError, first_line, nearest
 from .embedded import embedded_policy, is_embedded
 
 

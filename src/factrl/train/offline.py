@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import ConfigError, DataError
+from factrl.llm import preflight
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
@@ -42,10 +44,8 @@ from factrl.train.tuning.samples import (
 )
 from factrl.train.tuning.settings import TUNE
 from factrl.train.tuning.targets import SOURCES, Form
+from factrl.types import Example
 
-from ..errors import ConfigError, DataError
-from ..llm import preflight
-from ..types import Example
 from .callbacks import check_trackers
 from .model import check_model
 from .offline_trl import TrainingRow, learn

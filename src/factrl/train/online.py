@@ -17,7 +17,10 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from transformers import PrinterCallback
 
+from factrl.errors import ConfigError, TooManyMasked
+from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
+from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
@@ -28,11 +31,8 @@ from factrl.train.card import write_training_card
 from factrl.train.page import write_run_page
 from factrl.train.plan import Plan, check_enough, open_judge
 from factrl.train.signals import HeldOut, Watch, open_watch
+from factrl.types import Example
 
-from ..errors import ConfigError, TooManyMasked
-from ..llm import preflight
-from ..rewards import Reward
-from ..types import Example
 from .answering import evaluator, extraction
 from .budget import CountSpending
 from .callbacks import (

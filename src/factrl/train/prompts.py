@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from factrl.errors import ConfigError
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import DataSettings
-
-from ..errors import ConfigError
-from ..types import Example
+from factrl.types import Example
 
 
 def render_prompts(examples: Sequence[Example], tokenizer: Any, data: DataSettings) -> list[str]:

@@ -10,8 +10,8 @@ from transformers import DynamicCache
 
 from factrl.llm.writers import digest_of
 from factrl.runs.settings import RunSettings
+from factrl.types import Example
 
-from ..types import Example
 from .certainty import head_logits
 from .prompts import encode, render_prompts
 from .writing import PolicyWriter

@@ -8,11 +8,11 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from factrl.errors import ConfigError, ModelError, first_line
 from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
+from factrl.types import Completion, Example
 
-from ..errors import ConfigError, ModelError, first_line
-from ..types import Completion, Example
 from .embedded import embedded_policy, is_embedded
 from .model import check_model
 from .prompts import encode, render_prompts

@@ -10,8 +10,8 @@ import torch
 
 from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
+from factrl.types import Completion, Example
 
-from ..types import Completion, Example
 from .answering import end_tokens
 from .model import load_policy
 from .prompts import encode, render_prompts

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from factrl.errors import ConfigError
 from factrl.llm.background import wait_for
 from factrl.llm.store import Store
 from factrl.llm.together import Call
 from factrl.text.abstention import abstains
+from factrl.types import Passage
 from factrl.verifier.claims import Extractor
 from factrl.verifier.judges import Judge
 from factrl.verifier.search import Search
 from factrl.verifier.search.given import Given
 
-from ..errors import ConfigError
-from ..types import Passage
 from .engine import Job, run
 from .report import Check, Report
 

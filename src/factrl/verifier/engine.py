@@ -23,16 +23,16 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from factrl.errors import OwnDoing, Unscored
 from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
+from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.blame import LENGTH, REPLY, judged
 from factrl.verifier.claims.marks import normalised
 from factrl.verifier.search import Search
 from factrl.verifier.search.given import EvidencePool
 
-from ..errors import OwnDoing, Unscored
-from ..types import Claim, Passage, Verdict
 from .report import Check
 
 if TYPE_CHECKING:

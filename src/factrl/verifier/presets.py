@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
+from factrl.llm import LLM, Reply, connect
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from factrl.verifier.claims import LLMClaims, SentenceClaims
@@ -22,8 +24,6 @@ from factrl.verifier.claims.replies import read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.search import Given, Index, Search, WebSearch
 
-from ..errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
-from ..llm import LLM, Reply, connect
 from . import Evidence, Report, Verifier
 
 KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # systems page of KnowRL: fact scorer, HEAD

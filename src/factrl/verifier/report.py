@@ -17,10 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from factrl.errors import ConfigError, Unscored
 from factrl.text.escape import one_line
-
-from ..errors import ConfigError, Unscored
-from ..types import Claim, Passage, Verdict
+from factrl.types import Claim, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number
 _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
