@@ -104,7 +104,7 @@ def paper_names() -> tuple[str, ...]:
 
 
 def load_paper(name: str) -> ModuleType:
-    """A paper's module, or the module in a `.py` file of your own, which is run.
+    """A paper's module, or the module in a `.py` file of your own, which is run once while it stays as it is.
 
     Raises:
         ConfigError: no such paper or file.
@@ -227,6 +227,9 @@ def check_gold(reward: Reward, case: Gold) -> str:
     return "; ".join(problems)
 
 
+_files: dict[tuple[str, int], ModuleType] = {}  # (path, when it was changed) -> what the file of a user's made
+
+
 class _ScriptedJudge:
     """Gives the verdicts of a case to claims in the order in which it is asked about them."""
 
@@ -267,6 +270,9 @@ def _run_file(path: Path) -> ModuleType:
     if not path.is_file():
         around = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ConfigError(f"{path} does not exist{nearest(path.name, around)}")
+    version = (os.path.realpath(path), path.stat().st_mtime_ns)
+    if version in _files:
+        return _files[version]
     found = importlib.util.spec_from_file_location(f"factrl_own_{path.stem}", path)
     assert found is not None  # noqa: S101  # for the type checker: a .py path has a spec and a loader
     assert found.loader is not None  # noqa: S101
@@ -274,6 +280,7 @@ def _run_file(path: Path) -> ModuleType:
     sys.modules[found.name] = module  # dataclasses look their module up there
     with _Running(path):
         found.loader.exec_module(module)
+    _files[version] = module
     return module
 
 
