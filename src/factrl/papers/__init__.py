@@ -11,6 +11,9 @@ A paper's module is called what the paper is called and holds
 
 It may also say, and so may a file of your own:
 
+* `VARIANT_SETTINGS`: variant -> what it sets otherwise than `SETTINGS`, nested alike;
+* `ASKS`: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are asked for by
+  every variant that has none of its own;
 * `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default (`form_of`);
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
@@ -144,8 +147,19 @@ def load_reward(spec: str) -> Reward:
 
 
 def settings_of(spec: str) -> Mapping[str, Mapping[str, Any]]:
-    """The settings that come with a paper's name, nested as in a recipe; none for a file of your own."""
-    return getattr(load_paper(split_spec(spec)[0]), "SETTINGS", {})
+    """The settings that come with a paper's name and variant, nested as in a recipe; a file may have none."""
+    name, part = split_spec(spec)
+    module = load_paper(name)
+    settings: Mapping[str, Mapping[str, Any]] = getattr(module, "SETTINGS", {})
+    own: Mapping[str, Mapping[str, Any]] = getattr(module, "VARIANT_SETTINGS", {}).get(part, {})
+    return {section: {**settings.get(section, {}), **own.get(section, {})} for section in {**settings, **own}}
+
+
+def asked_of(spec: str) -> Mapping[str, str]:
+    """The settings that the user has to give for a reward, e.g. `train.beta`, and why."""
+    asks: Mapping[str, Mapping[str, str]] = declared(spec, "ASKS", {})
+    part = split_spec(spec)[1]
+    return asks.get(part, asks.get("", {}))
 
 
 def declared(spec: str, name: str, default: Any = None) -> Any:

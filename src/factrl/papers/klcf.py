@@ -21,9 +21,10 @@ Reconstructed, each a knob, and not to be taken for the paper's:
   is none.
 
 The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.truthfulness` and the
-extractors are ours. Without thinking (`non-thinking`) the whole completion is the answer, and format and
-general reward are dropped, as in the paper, which uses a KL penalty then; its weight is lost.  A judge that
-fails masks, and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one
+extractors are ours. Without thinking (`non-thinking`) no block is asked for, the whole completion is the
+answer, and a KL penalty takes the place of format and general reward, as in the paper; its weight is lost, so
+the user gives it.  An item that is on a checklist twice counts once, which is ours.  A judge that fails masks,
+and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one
 item all precision.
 """
 
@@ -32,6 +33,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any
@@ -140,17 +142,18 @@ def klcf(
     if not example.checklist and _needs_checklist(a, b, g, truth_claims):
         raise DataError(f"the example {example.id or example.question[:80]!r} {_NO_CHECKLIST}")
     none["length"] = _penalty(completion, length_max, length_buffer, length_unit)
+    items = _distinct(example.checklist)
     terms, facts = {**none}, dict[str, Any]()
     try:
         if a or b:
-            counts = Counter(judged_here(lambda said: checklist(question, said, example.checklist), text))
+            counts = Counter(judged_here(lambda said: checklist(question, said, items), text))
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
             terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
         if g:
             found = judged_here(lambda said: extract(said, question, example.topic), text)
             claims = judged = [claim.text for claim in found if claim.skip is None]
             if claims and truth_claims == "missing":
-                known = "\n".join(example.checklist)
+                known = "\n".join(items)
                 labels = judged_here(lambda s: checklist(question, known, s), claims, control=lambda s: [s])
                 judged = [claim for claim, label in zip(claims, labels, strict=True) if label == "missing"]
             truth = fmean(truthfulness(judged)) if judged else all_covered if claims else no_claims
@@ -162,6 +165,14 @@ def klcf(
     except OwnDoing as error:
         return Score(none, floored=error.cause, facts=facts)
     return Score(terms, facts=facts)
+
+
+def _distinct(checklist: Sequence[str]) -> list[str]:
+    """The items without those that say again, but for case and spaces, what an earlier one says."""
+    items: dict[str, str] = {}
+    for item in checklist:
+        items.setdefault(" ".join(item.casefold().split()), item)
+    return [*items.values()]
 
 
 def _kept(
@@ -245,6 +256,20 @@ VARIANTS = {
     "harmonic": _ROW.with_(combine="harmonic"),
     "f-beta": _ROW.with_(combine="f_beta"),
 }
+VARIANT_SETTINGS = {
+    "non-thinking": {
+        "data": {
+            "prompt": "Answer the question below in detail. State only facts that you are sure of.\n\n"
+            "Question: {question}"
+        }
+    }
+}
+ASKS = {
+    "non-thinking": {
+        "train.beta": "it has a KL penalty in the place of the general reward, and its weight is lost (Table 8); "
+        "0 leaves the penalty out"
+    }
+}
 FORM = "tags"
 LENGTH = "long"
 STAND_IN = ("table-2-row", "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4, a row of its Table 2")
@@ -252,6 +277,7 @@ STAND_IN = ("table-2-row", "klcf's own weights are lost: alpha=0.4 beta=0.2 gamm
 _PRIZES, _POLONIUM = "Marie Curie won two Nobel Prizes.", "Marie Curie discovered polonium."
 _FACTS = ("Marie Curie was born in Warsaw.", _PRIZES, _POLONIUM, "Marie Curie died in 1934.")
 _CURIE = Example("Who was Marie Curie?", id="curie", checklist=_FACTS)
+_TWICE = replace(_CURIE, checklist=(*_FACTS, f" {_POLONIUM.upper()}", _PRIZES))
 _TEXT = "Marie Curie was born in Paris. Marie Curie won two Nobel Prizes. Marie Curie discovered polonium."
 
 
@@ -290,11 +316,12 @@ def _case(
     *replies: str,
     variant: str = "table-2-row",
     state: State = "scored",
+    example: Example = _CURIE,
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Gold:
     """A case about Marie Curie; claims have the mean probability 0.6 and the rating is 0.5 unless given."""
     resources = {"truthfulness": _holds(0.1, 0.9, 0.8), "rate": lambda question, text: 0.5, **given}
-    return Gold(why, _CURIE, completion, terms, variant, replies, state, given=resources)
+    return Gold(why, example, completion, terms, variant, replies, state, given=resources)
 
 
 _UNASKED = {"checklist": _never, "extract": _never, "truthfulness": _never, "rate": _never}
@@ -323,6 +350,7 @@ GOLD = (
     _case("every term with its weight", _FULL, _ALL, _ODD),
     _case("verdicts are matched by id, not by place, in a list and a fence", _FULL, _ALL, _FENCED),
     _case("a think block that the prompt opened is open", _OPENED, _ALL, _ODD),
+    _case("an item that is there twice counts once", _FULL, _ALL, _ODD, example=_TWICE),
     _case("without a ratio or a claim: 0", _answer("Who was she?"), _RATED, _NONE, given=_NO_TRUTH),
     *(
         _case(f"masked: {why}", _FULL, {}, reply, reply, state="masked")  # so is the reply about a control

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from factrl.errors import ConfigError, DataError
 from factrl.llm import connect
 from factrl.llm.spending import Account, allowance, overdraft, read_account
-from factrl.papers import load_reward, settings_of
+from factrl.papers import asked_of, load_reward, settings_of
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
 from factrl.runs.config import load_settings, peek
@@ -109,6 +109,7 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     Raises:
         SetupError: what the user must change.
     """
+    check_asked(settings)
     reward, judge, data = bare_reward(settings), None, settings.data
     examples = load_examples(
         data.train,
@@ -131,6 +132,18 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     if not only_show:
         reward, judge = supplied_reward(settings)
     return Plan(settings, reward, judge, examples, held_out, prompt)
+
+
+def check_asked(settings: RunSettings) -> None:
+    """Refuse a run without a value that its paper has and does not tell.
+
+    Raises:
+        ConfigError: the setting, and why the user has to give it.
+    """
+    for key, why in asked_of(settings.paper).items():
+        section, _, name = key.partition(".")
+        if name not in getattr(settings, section).model_fields_set:
+            raise ConfigError(f"{settings.paper} needs {key}: {why}")
 
 
 def bare_reward(settings: RunSettings) -> Reward:
