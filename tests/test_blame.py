@@ -124,7 +124,7 @@ def boxed(text: str) -> str:
 # A paper, where a completion of it has room for a text, and what a text that cannot be judged pays.
 PAPERS = [
     ("knowrl", tagged, 3.0),
-    ("fspo", tagged, 0.0),
+    ("fspo", tagged, -1.0),
     ("robust", tagged, -1.25),
     ("factreason", in_answer, -1.0),
     ("klcf:table-2-row", in_answer, 0.0),

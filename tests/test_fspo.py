@@ -134,7 +134,8 @@ def test_the_answer_of_the_best_accepted_spelling_counts_in_the_released_reward(
 @pytest.mark.parametrize("spec", ["fspo", "fspo:code"])
 def test_reasoning_that_is_too_long_is_floored(spec: str) -> None:
     result = supplied(spec)(ELY, think("a is true. " * 4000))
-    assert (result.state, result.cause, result.value, result.spans) == ("floored", "oversize", 0, ())
+    least = 0 if spec == "fspo:code" else -1
+    assert (result.state, result.cause, result.value, result.spans) == ("floored", "oversize", least, ())
 
 
 def test_claims_that_could_not_be_found_mask() -> None:
@@ -171,5 +172,15 @@ def test_questions_without_evidence() -> None:
 
 
 def test_the_outcome_needs_no_verifier() -> None:
-    assert load_reward("fspo:outcome").missing == ("grade",)
+    assert load_reward("fspo:outcome").missing == ()  # Eq. 9: rules decide
+    assert load_reward("fspo:outcome").with_(verifier="judge").missing == ("grade",)
     assert load_reward("fspo:code").missing == ("verify",)
+
+
+@pytest.mark.parametrize("broken", ["{} So be it.", "{}</answer>", "Well: {}", "<think>{}"])
+def test_leaving_the_form_never_pays(broken: str) -> None:
+    """A wrong answer after refuted steps earned less than the same text with a tag too many."""
+    reward = supplied("fspo", Judge(false="refuted"))
+    whole = think("one is false.\ntwo is false.", "Krakow")
+    assert reward(ELY, whole).value == -1
+    assert reward(ELY, broken.format(whole)).value <= reward(ELY, whole).value

@@ -12,7 +12,7 @@ A paper's module is called what the paper is called and holds
 It may also say, and so may a file of your own:
 
 * `VARIANT_SETTINGS`: variant -> what it sets otherwise than `SETTINGS`, nested alike;
-* `ASKS`: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are asked for by
+* `ASKS`: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are those of
   every variant that has none of its own;
 * `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default (`form_of`);
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
@@ -241,7 +241,9 @@ def check_gold(reward: Reward, case: Gold) -> str:
     return "; ".join(problems)
 
 
-_files: dict[tuple[str, int], ModuleType] = {}  # (path, when it was changed) -> what the file of a user's made
+_files: dict[
+    tuple[str, int], ModuleType
+] = {}  # (path, when it was changed) -> what the file of a user's made
 
 
 class _ScriptedJudge:

@@ -2,12 +2,14 @@
 
 Paper     The Hallucination Dilemma: Factuality-Aware Reinforcement Learning for Large Reasoning Models,
           arXiv:2505.24630
-Reward    Eq. 10: answer in {0, 1} plus the mean over the N sentences of the think part of +1 (the evidence
-          entails it), -1 (contradicts it) or 0 (neither)
+Reward    Eq. 10: answer in {0, 1}, by rules (Eq. 9), plus the mean over the N sentences of the think part of
+          +1 (the evidence entails it), -1 (contradicts it) or 0 (neither)
 Credit    Eq. 11: a token of a sentence with the sign y gets A where y A >= 0, else -A; the trainer does it
           from `Score.spans`.  Sign 0, and all that is no sentence of the think part, keeps A
 N counts every sentence.  What states nothing ("Wait,", questions, code) is neutral without being judged, and
-a sentence that is written again has the verdict of the first one.  A malformed completion is floored at 0.
+a sentence that is written again has the verdict of the first one.  A malformed completion is floored at -1,
+the least that a well-formed one can earn; the paper does not say what it is worth.  `judged` lets the judge
+decide on answers that the rules cannot, which the paper does not.
 The verifier needs three verdicts; the preset `fspo` is the released code's and has two.
 
 The variant `code` is the released reward, kept for study.  Its sentences are supported (over 0.5) or count
@@ -17,9 +19,8 @@ the sign +1, so a wrong answer is reinforced, and with an empty think part all o
 reproduced: it lays the tokens of each sentence, tokenised anew, one after the other from the start of the
 completion, where our spans are where the sentences are.
 
-Known weaknesses of the published reward, which `robust` closes: a malformed completion (0), or an answer
-without content or of over 200 characters (0), beats a wrong one with contradicted steps (below 0); neutral
-filler dilutes contradictions; one safe sentence earns the whole mean; steps pay although the answer is wrong.
+Known weaknesses of the published reward, which `robust` closes: neutral filler dilutes contradictions; one
+safe sentence earns the whole mean; steps pay although the answer is wrong.
 """
 
 from __future__ import annotations
@@ -51,19 +52,28 @@ _BARE = (
 )
 
 
+_BY_RULES = Grader()
+_CHOICES = {"without_evidence": ("refuse", "outcome"), "verifier": ("rules", "judge")}
+
+
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _known(knobs.get("without_evidence", "refuse"))
+    _known(**knobs)
     if not example.answers and not example.false_premise:
         return "it has no accepted answers"
     return _BARE if not example.evidence and knobs.get("without_evidence") == "refuse" else None
 
 
-def _known(without_evidence: str) -> None:
-    if without_evidence not in ("refuse", "outcome"):
-        raise ConfigError(f"without_evidence={without_evidence!r} is not refuse or outcome")
+def _known(**knobs: Any) -> None:
+    for name, known in _CHOICES.items():
+        if knobs.get(name, known[0]) not in known:
+            raise ConfigError(f"{name}={knobs[name]!r} is not {' or '.join(known)}")
 
 
-@reward(requires=_requires)
+def _unused(knobs: Mapping[str, Any]) -> list[str]:
+    return ["grade"] if knobs["verifier"] == "rules" else []
+
+
+@reward(requires=_requires, unused=_unused)
 def fspo(
     example: Example,
     completion: Completion,
@@ -72,6 +82,7 @@ def fspo(
     verify: Callable[..., Report],
     fact: bool = True,
     signs: bool = True,
+    verifier: str = "rules",
     without_evidence: str = "refuse",
 ) -> Score:
     """FSPO's reward (Eq. 10) and the signs of its steps (Eq. 11); the terms are `answer` and `fact`.
@@ -79,6 +90,7 @@ def fspo(
     Args:
         fact: add the mean of the steps to the reward; without it there is no such term.
         signs: give the steps as spans; without it all tokens keep the advantage of the completion.
+        verifier: `rules` decide whether the answer is right, as in Eq. 9, or the `judge` where they cannot.
         without_evidence: what happens to a question without evidence.  `refuse` stops before anything is
             paid for; `outcome` rewards the answer alone: no step is judged, and the mean is 0.
 
@@ -86,18 +98,18 @@ def fspo(
         DataError: a question without evidence, and that is refused.
         Unscored: so many sentences have no verdict that they could move the mean by more than 0.05.
     """
-    _known(without_evidence)
+    _known(without_evidence=without_evidence, verifier=verifier)
     if not example.evidence and without_evidence == "refuse":
         raise DataError(f"the question {example.question[:80]!r} cannot be used with fspo: {_BARE}")
-    think, found = _graded(example, completion, grade)
+    think, found = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
     facts: dict[str, Any] = {"answer": found.answer, "label": found.label, "how": found.how}
     if found.floored:
-        return _floored(found.floored, facts, fact)
+        return _floored(found.floored, facts, fact, example)
     spans, mean = (), 0.0
     if example.evidence:
         steps, floored = _steps(example, think, verify)
         if floored:
-            return _floored(floored, facts, fact)
+            return _floored(floored, facts, fact, example)
         counts = Counter(step for _, _, step in steps)
         facts.update(steps=len(steps), supported=counts["supported"], refuted=counts["refuted"])
         mean = (counts["supported"] - counts["refuted"]) / len(steps) if steps else 0.0
@@ -106,10 +118,17 @@ def fspo(
     return Score(terms, spans if signs else (), facts=facts)
 
 
-@reward(requires=_requires)
-def fspo_outcome(example: Example, completion: Completion, *, grade: Grader) -> Score:
-    """The answer alone, 1 or 0: the GRPO that FSPO is compared with; the term is `answer`."""
-    _, found = _graded(example, completion, grade)
+@reward(requires=_requires, unused=_unused)
+def fspo_outcome(
+    example: Example, completion: Completion, *, grade: Grader, verifier: str = "rules"
+) -> Score:
+    """The answer alone, 1 or 0: the GRPO that FSPO is compared with; the term is `answer`.
+
+    Args:
+        verifier: as of `fspo`.
+    """
+    _known(verifier=verifier)
+    _, found = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
     facts = {"answer": found.answer, "label": found.label, "how": found.how}
     return Score({"answer": float(found.label == "correct")}, floored=found.floored, facts=facts)
 
@@ -150,8 +169,10 @@ def _graded(example: Example, completion: Completion, grade: Grader) -> tuple[Sl
     return blocks.think, grade(example.question, blocks.answer.text, answers, false_premise=premise)
 
 
-def _floored(cause: str, facts: Mapping[str, Any], fact: bool) -> Score:
-    return Score({"answer": 0.0, **({"fact": 0.0} if fact else {})}, floored=cause, facts=facts)
+def _floored(cause: str, facts: Mapping[str, Any], fact: bool, example: Example) -> Score:
+    """The least that a completion can earn: no right answer, and every step contradicted."""
+    terms = {"answer": 0.0, **({"fact": -1.0 if example.evidence else 0.0} if fact else {})}
+    return Score(terms, floored=cause, facts=facts)
 
 
 # -- Steps --------------------------------------------------------------------------------------------
@@ -232,10 +253,13 @@ def _released_f1(prediction: str, accepted: str) -> float:
 # recipes/fspo.toml lists them one by one.  The prompt is in our own words.
 SETTINGS = {
     "data": {
+        # Of a base model, whose text goes on where the prompt ends.
+        "chat": False,
         "prompt": (
-            "Answer the question. Reason step by step between <think> and </think>, and then give only the "
-            "final answer between <answer> and </answer>.\n\n"
-            "Question: {question}"
+            "A user asks a question, and an assistant answers it. The assistant reasons step by step between "
+            "<think> and </think>, and then gives only the final answer between <answer> and </answer>.\n\n"
+            "User: {question}\n"
+            "Assistant: "
         ),
         "prefill": "I will go through this one step at a time.\n<think>",
     },
@@ -263,6 +287,7 @@ VARIANTS = {
     "outcome": fspo_outcome,
     "outcome+fact": fspo.with_(signs=False),
     "signs": fspo.with_(fact=False),
+    "judged": fspo.with_(verifier="judge"),
     "code": fspo_released,
 }
 FORM = "tags"
@@ -278,6 +303,7 @@ _RIGHT, _WRONG = _THOUGHT + "<answer>Warsaw</answer>", _THOUGHT + "<answer>Krako
 _LIST = "<think>\n- Curie was born in Poland.\n- Her city was Paris.\n</think>\n<answer>Warsaw</answer>"
 _AGAIN = "<think>Her city was Paris. Her city was Paris.</think><answer>Warsaw</answer>"
 _SAID = "<think>Some people say that her city was Paris.</think><answer>Warsaw</answer>"
+_POLISH = _THOUGHT + "<answer>the Polish capital</answer>"
 _PARIS = "<think>Her city was Paris.</think><answer>Paris</answer>"
 _HEDGED = "<think>Curie was born in 1867.</think><answer>yes and no</answer>"
 _FORGED = "<think><answer>Warsaw</answer></think><answer>Krakow</answer>"
@@ -288,7 +314,6 @@ _PREFILLED = Completion(_RIGHT.removeprefix("<think>"), prefill="Step by step.\n
 _RELEASED = ((0, 7, 1), (7, 32, 1), (32, 33, 1), (33, 52, -1), (52, 53, 1), (53, 73, 1), (73, 104, 1))
 _ENDLESS = _AGAIN.replace("Her", "Her city was Paris. " * 2000 + "Her", 1)
 _S, _R, _U, _GONE = "supported", "refuted", "unknown", "unjudged"
-_NOT = ("It is another city.\nVERDICT: incorrect",)
 _YES = ("Warsaw is the capital.\nVERDICT: correct",)
 
 
@@ -313,8 +338,8 @@ GOLD = (
     _case("a supported step is +1/N, and 'Wait,' is neutral", _RIGHT, 1, 2 / 3, _S, _S, spans=_at(1, 0, 1)),
     _case("a contradicted step is -1/N", _RIGHT, 1, (1 - 1) / 3, _R, _S, spans=_at(-1, 0, 1)),
     _case("an unknown step is neutral", _RIGHT, 1, -1 / 3, _U, _R, spans=_at(0, 0, -1)),
-    _case("a wrong answer; no span holds it", _WRONG, 0, 2 / 3, _S, _S, replies=_NOT, spans=_at(1, 0, 1)),
-    _case("a wrong answer after wrong steps", _WRONG, 0, -2 / 3, _R, _R, replies=_NOT, spans=_at(-1, 0, -1)),
+    _case("a wrong answer; no span holds it", _WRONG, 0, 2 / 3, _S, _S, spans=_at(1, 0, 1)),
+    _case("a wrong answer after wrong steps", _WRONG, 0, -2 / 3, _R, _R, spans=_at(-1, 0, -1)),
     _case(
         "<think> in the prompt", _PREFILLED, 1, 2 / 3, _S, _S, spans=((0, 25, 1), (26, 45, 0), (46, 66, 1))
     ),
@@ -322,17 +347,21 @@ GOLD = (
     _case("a repeat has the first's verdict", _AGAIN, 1, -1, _R, spans=((7, 26, -1), (27, 46, -1))),
     _case("an attribution is part of its sentence", _SAID, 1, -1, _R, spans=((7, 47, -1),)),
     _case("abstaining is not right", _THOUGHT + "<answer>I don't know</answer>", 0, 2 / 3, _S, _S),
-    _case("judged right", _THOUGHT + "<answer>the Polish capital</answer>", 1, 2 / 3, _S, _S, replies=_YES),
-    _case("'yes and no' is not yes", _HEDGED, 0, 1, _S, example=_OLDER, replies=_NOT),
-    _case("no tags", "Warsaw", 0, 0, state="floored", spans=()),
-    _case("an answer inside the reasoning repeats a tag", _FORGED, 0, 0, state="floored", spans=()),
-    _case("an empty think part", "<think> </think><answer>Warsaw</answer>", 0, 0, state="floored", spans=()),
-    _case("an empty answer", _THOUGHT + "<answer></answer>", 0, 0, state="floored", spans=()),
-    _case("a key is no answer", _THOUGHT + "<answer>Answer:</answer>", 0, 0, state="floored", spans=()),
-    _case("reasoning too long to check", _ENDLESS, 0, 0, state="floored", spans=()),
+    _case("rules decide (Eq. 9), and nobody is asked", _POLISH, 0, 2 / 3, _S, _S),
+    _case("judged right", _POLISH, 1, 2 / 3, _S, _S, variant="judged", replies=_YES),
+    _case("'yes and no' is not yes", _HEDGED, 0, 1, _S, example=_OLDER),
+    _case("no tags", "Warsaw", 0, -1, state="floored", spans=()),
+    _case("an answer inside the reasoning repeats a tag", _FORGED, 0, -1, state="floored", spans=()),
+    _case("an empty think part", "<think> </think><answer>Warsaw</answer>", 0, -1, state="floored", spans=()),
+    _case("an empty answer", _THOUGHT + "<answer></answer>", 0, -1, state="floored", spans=()),
+    _case("a key is no answer", _THOUGHT + "<answer>Answer:</answer>", 0, -1, state="floored", spans=()),
+    _case("reasoning too long to check", _ENDLESS, 0, -1, state="floored", spans=()),
     _case("a missing verdict masks", _RIGHT, 0, 0, _S, _GONE, state="masked"),
     _case("so do claims that could not be found", _RIGHT, 0, 0, state="masked", given={"verify": _lost}),
-    _case("an unreadable grade masks", _WRONG, 0, 0, replies=("Hm.", "Hm."), state="masked"),
+    _case(
+        "an unreadable grade masks", _POLISH, 0, 0, variant="judged", replies=("Hm.", "Hm."), state="masked"
+    ),
+    _case("mathematics: no tags", "1/2", 0, 0, example=_SUM, variant="mixed", state="floored"),
     _case("mathematics: no evidence, no steps", _HALF, 1, 0, example=_SUM, variant="mixed", spans=()),
     _case("the answer alone", _RIGHT, 1, None, variant="outcome", spans=()),
     _case("the answer alone: no tags", "Warsaw", 0, None, variant="outcome", state="floored"),
@@ -387,11 +416,9 @@ STUDY = Study(
 )
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
-_ZERO = "it is worth 0, and a wrong answer less than that"
 WEAKNESSES = {
     "": {
-        "wrong >= floored": _ZERO,
-        **dict.fromkeys(("D18", "D19", "D25", "D26", "D27", "D28", "D33", "D35"), _ZERO),
+        **dict.fromkeys(("D18", "D19"), "steps without a verdict are worth 0, and refuted ones less"),
         "D05": "'this or that' is a true claim",
         **dict.fromkeys(
             ("D07", "D10", "D11", "D14"), "a share of claims: one that is right is as good as twelve"

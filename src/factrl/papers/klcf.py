@@ -21,11 +21,11 @@ Reconstructed, each a knob, and not to be taken for the paper's:
   is none.
 
 The prompts are lost too: those of `factrl.rewards.checklist`, `factrl.rewards.truthfulness` and the
-extractors are ours. Without thinking (`non-thinking`) no block is asked for, the whole completion is the
-answer, and a KL penalty takes the place of format and general reward, as in the paper; its weight is lost, so
-the user gives it.  An item that is on a checklist twice counts once, which is ours.  A judge that fails masks,
-and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one
-item all precision.
+extractors are ours.  Without thinking (`non-thinking`) no block is asked for, the whole text is the answer,
+and a KL penalty takes the place of format and general reward, as in the paper; its weight is lost, so the
+user gives it.  An item that is on a checklist twice counts once, which is ours.  A judge that fails masks,
+and an answer that makes it fail earns nothing.  Weaknesses: one safe claim earns all truth, one item all
+precision.
 """
 
 from __future__ import annotations
@@ -266,8 +266,8 @@ VARIANT_SETTINGS = {
 }
 ASKS = {
     "non-thinking": {
-        "train.beta": "it has a KL penalty in the place of the general reward, and its weight is lost (Table 8); "
-        "0 leaves the penalty out"
+        "train.beta": "it has a KL penalty in the place of the general reward, and its weight is lost "
+        "(Table 8); 0 leaves the penalty out"
     }
 }
 FORM = "tags"
