@@ -13,7 +13,7 @@ from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
 from factrl.rewards.preference import OWN_PROMPT, PAIR_PROMPT, RATING_PROMPT, SelfReference, rating_judge
 from factrl.text import MAX_PAYLOAD
-from factrl.types import Example
+from factrl.types import Example, Passage, Result, Verdict
 
 REQUEST = "Tell me about Marie Curie."
 ANSWER = "Marie Curie was a physicist who was born in Warsaw."
@@ -249,3 +249,26 @@ def test_a_comparison_of_ones_own_needs_no_order() -> None:
     )
     result = reward(Example(REQUEST), "<think>a</think><answer>four</answer>")
     assert result.terms == {"format": 0.0, "precision": 0.0, "preference": 0.4}
+
+
+def test_every_true_claim_counts_and_none_over_a_limit_is_called_unsupported() -> None:
+    """With a limit of 64 the reward fell with the 65th true claim."""
+    from factrl.papers import settings_of
+    from factrl.verifier.presets import open_verifier
+
+    class Agrees:
+        identity, weak, per_call = "agrees", False, 1_000
+
+        def judge(self, pairs: Sequence[object]) -> list[Verdict]:
+            return [Verdict("supported", "agrees") for _ in pairs]
+
+    def earned(claims: int, **limit: int) -> Result:
+        text = " ".join(f"Marie Curie wrote {n} letters." for n in range(claims))
+        reward = load_reward("factreason:fact-only").with_(verify=open_verifier(judge=Agrees(), **limit))
+        example = Example(REQUEST, evidence=(Passage("Marie Curie wrote letters."),))
+        return reward(example, f"<think>a</think><answer>{text}</answer>")
+
+    limit = settings_of("factreason")["verifier"]["max_claims"]
+    assert earned(200, max_claims=limit).value == pytest.approx(200 / 201)
+    floored = earned(65, max_claims=64)
+    assert (floored.state, floored.cause, floored.terms) == ("floored", "over_limit", {"format": -1.0})

@@ -29,7 +29,7 @@ QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "to
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
-    "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", JUDGE],
+    "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", "beta=0.001", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
     "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
     "klcf": [
@@ -91,10 +91,29 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     assert [line.split(": ")[1].split(" is required")[0] for line in str(caught.value).splitlines()] == keys
 
 
-def test_weights_that_are_lost_are_asked_for() -> None:
-    settings = run_settings(ROOT / "recipes" / "klcf.toml", [f"data.train={TOPICS}"])
-    with pytest.raises(ConfigError, match="alpha"):
+@pytest.mark.parametrize(
+    ("recipe", "more", "wanted"),
+    [
+        ("klcf", [], "reward.alpha"),
+        ("klcf", ["paper=klcf:non-thinking"], "klcf:non-thinking needs train.beta: it has a KL penalty"),
+        (
+            "factreason",
+            ["model.name=policy"],
+            "factreason needs train.beta: it has a KL penalty whose weight",
+        ),
+    ],
+)
+def test_weights_that_are_lost_are_asked_for(recipe: str, more: list[str], wanted: str) -> None:
+    settings = run_settings(ROOT / "recipes" / f"{recipe}.toml", [f"data.train={TOPICS}", JUDGE, *more])
+    with pytest.raises(ConfigError, match=wanted):
         make_plan(settings, only_show=True)
+
+
+def test_a_variant_has_settings_of_its_own() -> None:
+    """Without thinking, KLCF's prompt asked for a <think> that its reward does not look for."""
+    told = run_settings(None, ["paper=klcf:non-thinking", "model.name=m", f"data.train={TOPICS}"])
+    assert "<think>" not in told.data.prompt
+    assert told.train.lr_scheduler_type == "cosine"  # what it does not set is the paper's
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

@@ -29,7 +29,7 @@ class Example:
         answers: accepted answers, the preferred one first; empty when there is no reference.
         id: unique within the dataset.
         topic: what the question is about (a title or entity); empty when unknown.
-        ook: "out of knowledge": a probe found no correct sample (TruthRL, section 3.2); None when not probed.
+        ook: "out of knowledge": a probe found no correct sample (TruthRL, section 3.1); None when not probed.
         false_premise: the question presupposes something untrue; None when unknown.
         evidence: passages that come with the question, which answers and reasoning can be held against.
         checklist: facts that a good long answer states (KLCF).

@@ -24,8 +24,10 @@ The gate is a term of its own, `format`, which is 0 for a well-formed completion
 left out, and whoever would measure it is not asked.
 
 Known weaknesses of the published reward, which `robust` closes: one safe claim earns 0.5, and claims off the
-request, of any kind, as much as those that answer it.  Claims over the verifier's limit (64) are unsupported,
-so F and the detail end there; VeriScore has no such limit.
+request, of any kind, as much as those that answer it.
+
+VeriScore judges every claim, and so do the settings of this paper.  Where the user gives the verifier a limit
+(`verifier.max_claims`), an answer with more claims is the gate: the policy's own doing, and no "unsupported".
 """
 
 from __future__ import annotations
@@ -89,6 +91,8 @@ def factreason(
     report = verify(answer, example.question, topic=example.topic, evidence=evidence)
     if report.floored and report.failure is None:
         return Score({"format": gate}, floored=report.floored)
+    if any(check.verdict is not None and check.verdict.cause == "over_limit" for check in report.checks):
+        return Score({"format": gate}, floored="over_limit", facts={"claims": report.claims})
     precision, detail = _claims(report, weight_detail)
     terms = {"format": 0.0, "precision": precision}
     if weight_detail:
@@ -123,8 +127,8 @@ def _claims(report: Report, weight: float) -> tuple[float, float]:
 
 
 # What `factrl train factreason` uses unless told otherwise: what the paper says, as its recipe lists it.
-# The weight of the KL penalty, the temperature and the lengths are not published: those of a run are factrl's
-# defaults, not the paper's.  The prompt is in our own words.
+# The temperature and the lengths are not published: those of a run are factrl's defaults, not the paper's.
+# The prompt is in our own words.
 SETTINGS = {
     "data": {
         "prompt": (
@@ -134,6 +138,7 @@ SETTINGS = {
             "Request: {question}"
         )
     },
+    "verifier": {"preset": "veriscore", "max_claims": 100_000},  # more than a text can hold: all are judged
     "train": {
         "epochs": 1.0,
         "prompts_per_step": 32,
@@ -152,6 +157,12 @@ VARIANTS = {
     "fact-only": factreason.with_(weight_preference=0.0),
     "swapped": factreason.with_(order="swapped"),
     "both": factreason.with_(order="both"),
+}
+ASKS = {
+    "": {
+        "train.beta": "it has a KL penalty whose weight is not in the paper (0.001 is the default of "
+        "fairseq2, which it was trained with); 0 leaves the penalty out"
+    }
 }
 FORM = "tags"
 LENGTH = "long"

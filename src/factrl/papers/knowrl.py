@@ -201,6 +201,7 @@ SETTINGS = {
         ),
         "prompt": "{question}",
     },
+    "verifier": {"preset": "knowrl"},
     "train": {
         "steps": 150,
         "prompts_per_step": 8,

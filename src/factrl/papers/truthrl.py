@@ -121,7 +121,7 @@ def truthrl_reasoning(
     knowledge: bool = False,
     released: bool = False,
 ) -> Score:
-    """TruthRL with a reward for its reasoning (section 5.5); the terms are `outcome` and `reasoning`.
+    """TruthRL with a reward for its reasoning (section 4.6); the terms are `outcome` and `reasoning`.
 
     Args:
         combine: with outcome o and rating p, `multiplicative` is o (1 + p), `additive` is o + weight p,

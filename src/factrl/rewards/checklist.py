@@ -1,7 +1,7 @@
 """What a response makes of a checklist: whether it says each fact, says otherwise or is silent.
 
 `Checklist` asks a language model about all items in one call, as KLCF's verifier does (arXiv:2509.23765,
-section 3); its prompt is lost, and this one is ours.  `JudgedChecklist` asks any judge of claims, with the
+section 2.2); its prompt is lost, and this one is ours.  `JudgedChecklist` asks any judge of claims, with the
 item as the claim and the response as its evidence, for machines without a server.
 
 Neither says whether an item is true: that was settled when the checklist was made.  What cannot be read is
