@@ -220,6 +220,18 @@ def test_a_completion_that_was_stored_with_the_prefill_gets_none(text: str, pref
     assert result.terms == {"prefill": prefilled}
 
 
+def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> None:
+    """As those of a reasoning model whose chat template ends with <think>."""
+    reward = load_reward("fspo:outcome")
+    example = Example("Where was Marie Curie born?", ("Warsaw",))
+    for text in (
+        "I recall it.</think><answer>Warsaw</answer>",
+        "<think>I recall it.</think><answer>Warsaw</answer>",
+    ):
+        (result,) = score_stored(reward, [(example, text)])
+        assert (result.state, result.value) == ("scored", 1.0)
+
+
 # Mistakes
 
 

@@ -156,7 +156,9 @@ def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any],
 
 @pytest.mark.parametrize("words", [["tune.method=sft"], ["tune.method=dpo", "rule=correctness"]])
 def test_given_answers_after_an_opened_reasoning_need_a_target(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"tune\.target is needed: data\.prefill = .*<think>"):
+    with pytest.raises(
+        ConfigError, match=r"tune\.target is needed: the assistant's turn starts with .*<think>"
+    ):
         settings(*words, "paper=fspo")
     told = settings(*words, "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
     assert told.written("Rome") == "I recall.</think><answer>Rome</answer>"

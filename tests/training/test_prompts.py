@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
 from factrl.errors import ConfigError, ModelError
+from factrl.papers import load_reward
+from factrl.rewards.grading import Grader
+from factrl.runs.folder import read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings
 from factrl.train.model import check_model, load_policy
-from factrl.train.prompts import encode, render_prompts
-from factrl.types import Example
+from factrl.train.online import train
+from factrl.train.plan import make_plan, run_settings
+from factrl.train.prompts import beginning, encode, render_prompts
+from factrl.train.writing import PolicyWriter
+from factrl.types import Completion, Example, Passage
+from factrl.verifier.presets import open_verifier
 
 ASKED = [Example("where is ada from ?"), Example("where is bo from ?")]
 
@@ -33,6 +41,65 @@ def test_a_model_without_chat_template_says_what_to_do(tiny_model: Path) -> None
     with pytest.raises(ConfigError, match=r"data\.chat=false"):
         render_prompts(ASKED, tokenizer, _data())
     assert render_prompts(ASKED, tokenizer, _data(chat=False)) == [e.question for e in ASKED]
+
+
+# ---------------------------------------------------------------- templates that open the reasoning
+
+
+@pytest.fixture
+def thinking_model(tiny_model: Path, tmp_path: Path) -> Path:
+    """The tiny model with a template that ends like DeepSeek-R1-Distill-Qwen's."""
+    folder = tmp_path / "thinking"
+    shutil.copytree(tiny_model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' ' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_perfect_completion_of_a_reasoning_model_earns_all_of_knowrl(thinking_model: Path) -> None:
+    """It began inside the block that the template opens, counted as malformed, and earned 1."""
+    begun = beginning(AutoTokenizer.from_pretrained(thinking_model), "")
+    assert begun == "<think>\n"
+    evidence = (Passage("Marie Curie was born in Warsaw."),)
+    example = Example("Where was Marie Curie born?", ("Warsaw",), evidence=evidence)
+    text = "Marie Curie was born in Warsaw.\n</think>\n<answer>Warsaw</answer>"
+    reward = load_reward("knowrl").with_(grade=Grader(), verify=open_verifier(judge="weak"))
+    assert reward(example, Completion(text, prefill=begun)).value == 1 + 2 + 1
+    assert reward(example, Completion(text)).value < 4
+
+
+def test_every_verb_knows_the_block_that_the_template_opens(
+    thinking_model: Path, questions: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import factrl as fx\n@fx.reward\ndef told(example, completion):\n"
+        "    return {'opened': float(completion.prefill == '<think>\\n'), 'length': len(completion) / 100}\n",
+        encoding="utf-8",
+    )
+    words = [f"paper={own}:told", f"model.name={thinking_model}", f"data.train={questions}", "train.steps=1"]
+    words += ["train.prompts_per_step=2", "train.num_generations=2", "train.micro_batch_size=4"]
+    words += ["train.max_completion_length=4", f"run.dir={tmp_path / 'runs'}", "train.bf16=false"]
+    settings = run_settings(None, words)
+    run = train(make_plan(settings))
+    assert read_metrics(run)[0]["rewards/opened/mean"] == 1.0
+    [[written]] = PolicyWriter.load(settings).write(ASKED[:1])
+    assert isinstance(written, Completion)
+    assert written.prefill == "<think>\n"
+
+
+def test_a_reasoning_is_not_opened_twice(thinking_model: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(thinking_model)
+    with pytest.raises(ConfigError, match=r"data\.prefill = '<think>' opens a <think> that the model's chat"):
+        render_prompts(ASKED, tokenizer, _data(prefill="<think>"))
+    [prompt, _] = render_prompts(ASKED, tokenizer, _data(prefill="rome"))
+    assert prompt.endswith("<think>\nrome")
+    assert beginning(tokenizer, "rome") == "<think>\nrome"
+    assert beginning(tokenizer, "<think>", chat=False) == "<think>"
 
 
 def test_every_prompt_is_encoded_on_its_own(tiny_model: Path) -> None:

@@ -144,7 +144,9 @@ class Server:
         return output(token_ids=self.ids, log_probs=[-0.5] * len(self.ids))
 
 
-def sampled(tiny_model: Path, ids: list[int], prefill: str) -> tuple[Any, Any, Server, Any]:
+def sampled(
+    tiny_model: Path, ids: list[int], prefill: str, thinks: str = "", chat: bool = True
+) -> tuple[Any, Any, Server, Any]:
     """What the agent loop makes of the given tokens."""
     import asyncio
 
@@ -154,6 +156,8 @@ def sampled(tiny_model: Path, ids: list[int], prefill: str) -> tuple[Any, Any, S
     agent = imported("factrl.bridges.verl_agent")
     told = composed("data.max_prompt_length=32", "data.max_response_length=5")
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    if thinks:
+        tokenizer.chat_template += thinks
 
     async def run() -> tuple[Any, Server]:
         server = Server(ids)
@@ -165,6 +169,7 @@ def sampled(tiny_model: Path, ids: list[int], prefill: str) -> tuple[Any, Any, S
             dataset_cls=object,
             data_config=loops.DictConfigWrap(told.data),
             prefill=prefill,
+            chat=chat,
         )
         messages = [{"role": "user", "content": "where is ada from ?"}]
         return await loop.run({}, raw_prompt=messages), server
@@ -187,6 +192,16 @@ def test_the_agent_loop_writes_a_sign_for_every_token(plugin: Any, tiny_model: P
     assert columns["rm_scores"].tolist() == [0.0, 0.0, 0.0, 1.5]
     assert columns["rollout_log_probs"].tolist() == [-0.5] * 4
     assert agent.SIGNS == plugin.SIGNS
+
+
+def test_the_reward_knows_a_block_that_the_chat_template_opens(plugin: Any, tiny_model: Path) -> None:
+    output, *_ = sampled(tiny_model, [3, 4, 2], "", thinks="<think>\n")
+    assert output.extra_fields["factrl_written"]["prefill"].strip() == "<think>"
+
+
+def test_a_base_model_is_asked_without_a_chat_template(plugin: Any, tiny_model: Path) -> None:
+    _, tokenizer, server, _ = sampled(tiny_model, [3, 4, 2], "ada", chat=False)
+    assert words_of(tokenizer, server.asked[0]) == "where is ada from ? ada"
 
 
 def test_a_completion_at_the_limit_was_cut(plugin: Any, tiny_model: Path) -> None:

@@ -27,6 +27,7 @@ from factrl.errors import ConfigError, nearest
 from factrl.papers import load_paper, paper_names, rewards_of
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
+from factrl.text import opened
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import run_settings, supplied_reward
 from factrl.types import Completion, Example, Result
@@ -155,8 +156,10 @@ def _said(text: Any, role: str) -> str:
 
 
 def _opened(prompt: Any) -> str:
-    """What a conversation that ends with the assistant's turn has put in its mouth."""
-    if isinstance(prompt, str) or not prompt or prompt[-1].get("role") != "assistant":
+    """What a prompt has put in the assistant's mouth: its turn in a conversation, a `<think>` of a text."""
+    if isinstance(prompt, str):
+        return opened(prompt)
+    if not prompt or prompt[-1].get("role") != "assistant":
         return ""
     return _said(prompt, "assistant")
 

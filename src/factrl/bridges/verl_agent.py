@@ -2,7 +2,8 @@
 
 verl's reward workers see text and its trainer sees tokens.  The agent loop has both, so this is where the
 spans that a reward gave in characters become one number per token, in a column of their own.  It also begins
-the assistant's turn with `data.prefill`, which verl has no setting for.
+the assistant's turn with `data.prefill`, and leaves the chat template out of a base model's prompt
+(`data.chat = false`); verl has no settings for either.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
 from factrl.train.credit import TokenOffsets
+from factrl.train.prompts import beginning
 from factrl.types import Span
 
 from .verl import WRITTEN
@@ -70,11 +72,11 @@ _SingleTurn: Any = SingleTurnAgentLoop  # verl's decorator hides its type
 
 
 class FactualAgentLoop(_SingleTurn):
-    """One answer to one question, begun with `prefill`."""
+    """One answer to one question, begun with `prefill`; without `chat` the messages are the prompt."""
 
-    def __init__(self, *args: Any, prefill: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, prefill: str = "", chat: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.prefill = prefill
+        self.prefill, self.chat = prefill, chat
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> FactualOutput:
         """Sample; the completion is without the prefill."""
@@ -82,13 +84,16 @@ class FactualAgentLoop(_SingleTurn):
         ids = output.response_ids
         cut = len(ids) >= self.response_length and ids[-1] != self.tokenizer.eos_token_id
         told = {"truncated": cut, "tokens": max(0, len(ids) - (not cut))}
-        output.extra_fields[WRITTEN] = {**told, "prefill": self.prefill}
+        begun = beginning(self.tokenizer, self.prefill, chat=self.chat)
+        output.extra_fields[WRITTEN] = {**told, "prefill": begun}
         return output
 
     async def ct_build_initial_tokens(self, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> Any:
         """The prompt's tokens; text and prefill are tokenised together, as `factrl.train.prompts` does."""
-        if not self.prefill:
+        if self.chat and not self.prefill:
             return await super().ct_build_initial_tokens(messages, *args, **kwargs)
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        ids = self.tokenizer(text + self.prefill, add_special_tokens=False)["input_ids"]
+        text = "\n\n".join(message["content"] for message in messages)
+        if self.chat:
+            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        ids = self.tokenizer(text + self.prefill, add_special_tokens=not self.chat)["input_ids"]
         return self._cap_text_prompt_length(ids)

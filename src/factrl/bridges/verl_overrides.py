@@ -144,7 +144,7 @@ def overrides(
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
     """What goes into `VerlFiles.agent`, as JSON, which is YAML."""
     loop = {"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop"}
-    return [{**loop, "prefill": settings.data.prefill}]
+    return [{**loop, "prefill": settings.data.prefill, "chat": settings.data.chat}]
 
 
 def recipe_of_workers(settings: RunSettings) -> RunSettings:

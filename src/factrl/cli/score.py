@@ -17,6 +17,7 @@ from factrl.evals.shortqa import load_completions
 from factrl.llm import preflight
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.progress import Progress
+from factrl.text import implied
 from factrl.text.escape import one_line
 from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_reward
 from factrl.types import Completion, Example, Result
@@ -110,12 +111,16 @@ def score_stored(reward: Reward, stored: Sequence[Stored], prefill: str = "") ->
         reward: its resources supplied.
         stored: examples with what was written for them.
         prefill: what the prompt had put at the start of the answer.  A completion that starts with it, or
-            with the tag that it ends with, was stored with it.
+            with the tag that it ends with, was stored with it.  Without one, a completion that closes a
+            reasoning which it never opens had it opened by the chat template of its model.
     """
     told = [(example, text) for example, text in stored if text is not None]
     starts = (prefill.strip(), prefill[max(prefill.rfind("<"), 0) :].strip())
     written = [
-        Completion(text, prefill="" if text.lstrip().startswith(starts) else prefill) for _, text in told
+        Completion(text, prefill="" if text.lstrip().startswith(starts) else prefill)
+        if prefill
+        else Completion(text, prefill=implied(text))
+        for _, text in told
     ]
     scored = iter(reward.batch([example for example, _ in told], written))
     nothing = Result("masked", None, cause="no_completion", detail="the file has no completion here")

@@ -106,7 +106,8 @@ def write_files(plan: Plan, files: VerlFiles) -> None:
             f"{files.run} holds a run; go on with it by --resume {files.run}, or give another run.name"
         )
     files.run.mkdir(parents=True, exist_ok=True, mode=0o700)
-    asked = settings.data.model_copy(update={"prefill": ""})  # the agent loop begins the assistant's turn
+    # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
+    asked = settings.data.model_copy(update={"prefill": "", "chat": True})
     convert(plan.examples, "verl", asked, files.train)
     if files.held_out is not None:
         convert(plan.held_out, "verl", asked, files.held_out)

@@ -18,6 +18,7 @@ from factrl.errors import ConfigError, LLMError, MissingExtra, Unscored
 from factrl.llm import LLM, Message, connect, preflight
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, AskSettings, DataSettings, RunSettings
+from factrl.text import implied
 from factrl.types import Completion, Example
 
 Written = Completion | Unscored
@@ -112,10 +113,11 @@ class ServerWriter:
                     messages, temperature=temperature, max_tokens=self._max_tokens, **told
                 )
             except LLMError as error:
-                if error.cause == "truncated" and "text" in error.facts:
-                    return Completion(error.facts["text"], truncated=True, tokens=self._max_tokens)
-                return error
-            return Completion(reply.text, tokens=reply.tokens_out)
+                cut = error.facts.get("text") if error.cause == "truncated" else None
+                if cut is None:
+                    return error
+                return Completion(cut, prefill=implied(cut), truncated=True, tokens=self._max_tokens)
+            return Completion(reply.text, prefill=implied(reply.text), tokens=reply.tokens_out)
 
         pool = ThreadPoolExecutor(self._workers)
         try:

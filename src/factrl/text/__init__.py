@@ -86,6 +86,24 @@ def think_answer(text: str, prefill: str = "") -> Blocks:
     return Blocks(_slice(text, think, len(opened)), _slice(text, answer, len(opened)))
 
 
+def opened(prompt: str) -> str:
+    """The `<think>` at the end of a prompt that is still open, with the space after it; empty without one.
+
+    Chat templates of reasoning models end with it, and the completion then starts inside the block.
+    """
+    start = prompt.rfind(_THINK)
+    return prompt[start:] if start >= 0 and not prompt[start + len(_THINK) :].strip() else ""
+
+
+def implied(text: str) -> str:
+    """`<think>` for a text that closes a reasoning it never opens: what its model's chat template had opened.
+
+    For texts whose prompt is not known, as those of a server or a file.
+    """
+    end = text.find(_END_THINK)
+    return _THINK if end >= 0 and _THINK not in text[:end] else ""
+
+
 def tag(text: str, name: str, which: Which = "last") -> Slice | None:
     """The content of the last (or first) `<name>…</name>` block, wherever it stands; None without one.
 

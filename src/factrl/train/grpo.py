@@ -61,7 +61,9 @@ class FactualGRPOConfig(GRPOConfig):
         default=True, metadata={"help": "Micro-batches of completions of one length, cut to it."}
     )
     chat: bool = field(default=True, metadata={"help": "Prompts hold chat markup, special tokens included."})
-    prefill: str = field(default="", metadata={"help": "Text that every prompt ends with, e.g. <think>."})
+    prefill: str = field(
+        default="", metadata={"help": "Text that the assistant's turn starts with, e.g. <think>."}
+    )
 
 
 class FactualGRPOTrainer(ShortcutTrainer):

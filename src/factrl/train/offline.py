@@ -28,7 +28,7 @@ from factrl.llm import preflight
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
-from factrl.runs.settings import ModelSettings
+from factrl.runs.settings import DataSettings, ModelSettings
 from factrl.runs.whole_file import write_whole
 from factrl.train.card import write_tuning_cards
 from factrl.train.tuning.outcome import Outcome
@@ -49,7 +49,7 @@ from factrl.types import Example
 from .callbacks import check_trackers
 from .model import check_model
 from .offline_trl import TrainingRow, learn
-from .prompts import encode, render_prompts
+from .prompts import beginning, encode, render_prompts
 from .writing import PolicyWriter
 
 MODEL, EVALUATION, ROWS, LEFT_OUT = "model", "evaluation.json", "train.jsonl", "left_out.json"
@@ -173,6 +173,7 @@ def _rows(
     file, told = data / ROWS, plan.settings
     if not file.exists():
         writer = PolicyWriter.load(told.model_copy(update={"model": start}))
+        told.check_closed(_begun(told.data, writer))
         samples: list[list[Sample]] = [[] for _ in plan.examples]
         if told.measure is not None:
             samples = _samples(plan, run, writer, data, number)
@@ -220,10 +221,8 @@ def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number:
             label="sample",
         )
     measure, about = measurement(plan)
-    path = data / "measured.jsonl"
-    return measure_samples(
-        measure, about, plan.examples, samples, path, prefill=told.data.prefill, label="measure"
-    )
+    path, begun = data / "measured.jsonl", _begun(told.data, writer)
+    return measure_samples(measure, about, plan.examples, samples, path, prefill=begun, label="measure")
 
 
 def _outcome(plan: TunePlan, run: Run) -> Outcome:
@@ -260,11 +259,13 @@ def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[
         label=f"answer {when}",
     )
     measure, about = grading(plan)
-    path = data / f"{when}_graded.jsonl"
-    found = measure_samples(
-        measure, about, plan.held_out, groups, path, prefill=told.data.prefill, label="grade"
-    )
+    path, begun = data / f"{when}_graded.jsonl", _begun(told.data, writer)
+    found = measure_samples(measure, about, plan.held_out, groups, path, prefill=begun, label="grade")
     return [group[0] for group in found]
+
+
+def _begun(data: DataSettings, writer: PolicyWriter) -> str:
+    return beginning(writer.tokenizer, data.prefill, chat=data.chat)
 
 
 def _identity(writer: PolicyWriter, run: Run) -> str:

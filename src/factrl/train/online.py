@@ -49,7 +49,7 @@ from .callbacks import (
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import check_model, load_policy, lora_config, uses_bf16
 from .packed import restore_forward
-from .prompts import encode, render_prompts
+from .prompts import beginning, encode, render_prompts
 from .watching import RaiseAlarms, WatchedTrainer
 
 
@@ -75,7 +75,8 @@ def train(plan: Plan) -> Path:
         grader = Supplier(plan.judge, settings.judge, settings.verifier).grade()
         where = extraction(plan.reward)
         if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
-            held_out = HeldOut(plan.reward, where, _second(plan), prefill=settings.data.prefill)
+            begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
+            held_out = HeldOut(plan.reward, where, _second(plan), prefill=begun)
         evaluate = evaluator(plan.held_out, tokenizer, settings, grader, where, held_out)
     with _run_folder(settings) as run:
         spent = _spending(plan, run)
@@ -122,6 +123,7 @@ def optimise(
         spending: what the judge costs, and what it may.
     """
     config = grpo_config(settings, run.checkpoints)
+    config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
     trainer = WatchedTrainer(
         model,

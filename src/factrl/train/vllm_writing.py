@@ -15,7 +15,7 @@ from factrl.types import Completion, Example
 
 from .embedded import embedded_policy, is_embedded
 from .model import check_model
-from .prompts import encode, render_prompts
+from .prompts import beginning, encode, render_prompts
 
 AT_ONCE = 4096  # completions that vLLM is given together; it schedules them by itself
 
@@ -122,7 +122,9 @@ class VLLMWriter:
         text = self.tokenizer.decode(list(output.token_ids), skip_special_tokens=True)
         ended = output.finish_reason == "stop"  # the last token is then one that ends an answer
         tokens = len(output.token_ids) - ended
-        return Completion(text, prefill=self.settings.data.prefill, truncated=not ended, tokens=tokens)
+        data = self.settings.data
+        prefill = beginning(self.tokenizer, data.prefill, chat=data.chat)
+        return Completion(text, prefill=prefill, truncated=not ended, tokens=tokens)
 
 
 def _files(name: str) -> str:

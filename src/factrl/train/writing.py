@@ -14,7 +14,7 @@ from factrl.types import Completion, Example
 
 from .answering import end_tokens
 from .model import load_policy
-from .prompts import encode, render_prompts
+from .prompts import beginning, encode, render_prompts
 from .sampling import sample
 
 AT_ONCE = 128  # completions that are sampled together
@@ -99,7 +99,8 @@ class PolicyWriter:
     def _text(self, ids: list[int], ends: Sequence[int]) -> Written:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         ended = bool(ids) and ids[-1] in ends
-        prefill = self.settings.data.prefill
+        data = self.settings.data
+        prefill = beginning(self.tokenizer, data.prefill, chat=data.chat)
         return Completion(text, prefill=prefill, truncated=not ended, tokens=len(ids) - ended)
 
 

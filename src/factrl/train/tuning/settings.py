@@ -115,15 +115,26 @@ class TuneSettings(AskSettings):
 
     @model_validator(mode="after")
     def _an_opened_reasoning_is_closed(self) -> TuneSettings:
-        told, prefill = self.tune, self.data.prefill
-        writes = told.method in ("sft", "r-tuning") or told.rule == "correctness"
-        if writes and told.target is None and prefill.rfind("<think>") > prefill.rfind("</think>"):
-            raise ValueError(
-                f"tune.target is needed: data.prefill = {prefill!r} opens a reasoning, which the answer "
-                f"alone would never close, and {told.rule or told.method!r} writes answers; say what stands "
-                "before one, e.g. tune.target='I recall this.</think><answer>{answer}</answer>'"
-            )
+        self.check_closed(self.data.prefill)
         return self
+
+    def check_closed(self, begun: str) -> None:
+        """Refuse answers without reasoning where the assistant's turn begins in one.
+
+        Args:
+            begun: what the turn holds already, of the chat template and of `data.prefill`.
+
+        Raises:
+            ConfigError: `tune.target` has to say what stands before an answer.
+        """
+        told = self.tune
+        writes = told.method in ("sft", "r-tuning") or told.rule == "correctness"
+        if writes and told.target is None and begun.rfind("<think>") > begun.rfind("</think>"):
+            raise ConfigError(
+                f"tune.target is needed: the assistant's turn starts with {begun!r}, a reasoning that the "
+                f"answer alone would never close, and {told.rule or told.method!r} writes answers; say what "
+                "stands before one, e.g. tune.target='I recall this.</think><answer>{answer}</answer>'"
+            )
 
     @property
     def measure(self) -> Measure | None:
