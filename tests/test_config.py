@@ -96,7 +96,7 @@ def test_nothing_given_names_what_is_required() -> None:
         ("data.prompt=\\boxed{}", "override: data.prompt: {} is not a column name; write {{ and }}"),
         ("train.lr.peak=1", "override: unknown key train.lr"),
         ("paper.name=x", "override: paper is a value elsewhere and cannot be a table here"),
-        ("trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
+        ("model.trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
         ("judge.timeout_call=5", "judge.timeout_call = 5 is shorter than judge.timeout_attempt = 30"),
         ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),
         ("warmup_steps=5", "train.warmup_steps = 5 does nothing with train.lr_scheduler_type = 'constant'"),

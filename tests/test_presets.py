@@ -38,7 +38,7 @@ def curie(tmp_path):
 def nli(monkeypatch):
     """Any cross-encoder's name gives the scorer; the names that were asked for."""
     names = []
-    monkeypatch.setattr(presets, "_cross_encoder", lambda name: names.append(name) or Scorer())
+    monkeypatch.setattr(presets, "_cross_encoder", lambda name, trusted=False: names.append(name) or Scorer())
     return names
 
 
@@ -61,11 +61,11 @@ def test_the_published_presets(curie, nli):
     assert made["veriscore"].judge.per_call == 1
     assert made["knowrl"].topic_in_query
     assert (made["knowrl"].judge.threshold_supported, made["knowrl"].judge.threshold_refuted) == (0.3, None)
-    fspo = open_verifier("fspo")
+    fspo = open_verifier("fspo", judge=f"nli:{presets.FSPO_NLI}@0123abc", trust_remote_code=True)
     assert isinstance(fspo.extract, SentenceClaims)
     named = open_verifier("knowrl", docs=[curie], llm=llm, judge="nli:my/encoder")
     assert (named.judge.threshold_supported, named.judge.threshold_refuted) == (0.3, None)
-    assert nli == [presets.KNOWRL_NLI, presets.FSPO_NLI, "my/encoder"]
+    assert nli == [presets.KNOWRL_NLI, f"{presets.FSPO_NLI}@0123abc", "my/encoder"]
     report = fspo("He lived there. Wait.", evidence=["He lived there."])
     assert [check.verdict.label for check in report.checks if check.verdict] == ["supported"]
 

@@ -221,3 +221,114 @@ def _logits(folder: Path) -> np.ndarray:
     with torch.inference_mode():
         rows = [network(**tokenizer(*pair, return_tensors="pt")).logits[0] for pair in PAIRS]
     return torch.stack(rows).double().numpy()
+
+
+# ---------------------------------------------------------------- models with code of their own
+
+HHEM_CODE = """
+from transformers import PretrainedConfig, PreTrainedModel, T5Config, T5ForTokenClassification
+
+
+class HHEMv2Config(PretrainedConfig):
+    model_type = "HHEMv2"
+
+    def __init__(self, foundation="", prompt="", sizes=None, **more):
+        self.foundation, self.prompt, self.sizes = foundation, prompt, sizes or {}
+        super().__init__(**more)
+
+
+class HHEMv2ForSequenceClassification(PreTrainedModel):
+    config_class = HHEMv2Config
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.t5 = T5ForTokenClassification(T5Config(**config.sizes, num_labels=2))
+        self.post_init()
+
+    def forward(self, **inputs):
+        found = self.t5(**inputs)
+        found.logits = found.logits[:, 0, :]
+        return found
+"""
+PROMPT = "<pad> is it true ? Premise: {text1} Hypothesis: {text2}"
+
+
+@pytest.fixture(scope="module")
+def hhem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like HHEM-2.1's: its own code, its prompt in the configuration, no tokenizer, no labels."""
+    import importlib.util
+    import sys
+
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    folder, foundation = tmp_path_factory.mktemp("hhem"), tmp_path_factory.mktemp("foundation")
+    special = ["<pad>", "</s>", "<unk>"]
+    words = [*special, *dict.fromkeys([*WORDS, "is", "it", "true", "?", "Premise:", "Hypothesis:"])]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        model_max_length=24,
+    ).save_pretrained(foundation)
+    (foundation / "config.json").write_text('{"model_type": "t5"}', encoding="utf-8")
+    (folder / "modeling_hhem.py").write_text(HHEM_CODE, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("modeling_hhem", folder / "modeling_hhem.py")
+    assert spec is not None
+    assert spec.loader is not None
+    code = importlib.util.module_from_spec(spec)
+    sys.modules["modeling_hhem"] = code
+    spec.loader.exec_module(code)
+    sizes = {"vocab_size": len(words), "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    torch.manual_seed(3)
+    network = code.HHEMv2ForSequenceClassification(
+        code.HHEMv2Config(foundation=str(foundation), prompt=PROMPT, sizes=sizes, num_labels=2)
+    )
+    torch.nn.init.normal_(network.t5.classifier.weight, std=2.0)  # larger logits than the usual start's
+    network.save_pretrained(folder)
+    told = json.loads((folder / "config.json").read_text("utf-8"))
+    told["auto_map"] = {
+        "AutoConfig": "modeling_hhem.HHEMv2Config",
+        "AutoModelForSequenceClassification": "modeling_hhem.HHEMv2ForSequenceClassification",
+    }
+    (folder / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    return folder
+
+
+def test_hhem_loads_with_its_code_its_prompt_and_its_labels(hhem: Path) -> None:
+    """FSPO's verifier: it could not be loaded at all."""
+    model = CrossEncoder(hhem, trust_remote_code=True)
+    scores = model.scores(PAIRS)
+    tokenizer, network = model._tokenizer, model._network
+    for (premise, hypothesis), row in zip(PAIRS, scores, strict=True):
+        text = PROMPT.replace("{text1}", premise).replace("{text2}", hypothesis)
+        logits = network(**tokenizer(text, return_tensors="pt")).logits[0].detach()
+        np.testing.assert_allclose(row[0], torch.softmax(logits, -1)[1].item(), atol=1e-5)
+        assert row[1] == 0.0
+    long = ("curie was born in warsaw . " * 9, "she won")
+    assert not np.isnan(model.scores([long])).any(), "a premise that is too long is cut"
+    assert np.isnan(model.scores([("", " ".join(["old"] * 30))])).all(), "a hypothesis is not"
+
+
+def test_code_of_a_model_runs_only_if_one_says_so(hhem: Path) -> None:
+    with pytest.raises(ModelError, match=r"only if you say so: read it.*verifier\.trust_remote_code=true"):
+        CrossEncoder(hhem)
+    with pytest.raises(ConfigError, match="only run at a fixed commit"):
+        CrossEncoder("vectara/hallucination_evaluation_model", trust_remote_code=True)
+
+
+def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:
+    from factrl.types import Example, Passage
+    from factrl.verifier.presets import open_verifier
+
+    with pytest.raises(
+        ConfigError, match=r"nli:vectara/hallucination_evaluation_model@COMMIT and trust_remote"
+    ):
+        open_verifier("fspo")
+    verify = open_verifier("fspo", judge=f"nli:{hhem}", trust_remote_code=True)
+    example = Example("?", evidence=(Passage(PAIRS[0][0]),))
+    report = verify("Curie was born in 1868.", example.question, evidence=example.evidence)
+    assert [check.verdict.label for check in report.checks if check.verdict] in (["supported"], ["refuted"])

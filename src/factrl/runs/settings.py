@@ -161,6 +161,9 @@ class VerifierSettings(Section):
     """Serper-compatible search server, for questions that come without evidence."""
     judge: str | None = None
     """Instead of the preset's own: `local`, `weak`, or `nli:NAME` of any cross-encoder."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with that cross-encoder, as HHEM's does; needs its commit
+    (`nli:NAME@COMMIT`) or a folder, so that the code is the one that you read."""
     controls: bool = False
     """Put a true and a false claim of ours into every call; what gets one wrong is masked. Needs a server."""
     k: Positive | None = None

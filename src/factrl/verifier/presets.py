@@ -48,6 +48,7 @@ def open_verifier(
     web: str | WebSearch | None = None,
     llm: LLM | None = None,
     judge: str | Judge | None = None,
+    trust_remote_code: bool = False,
     controls: bool = False,
     k: int | None = None,
     max_claims: int | None = None,
@@ -62,6 +63,8 @@ def open_verifier(
             One of the three, or none where evidence comes with every text.
         llm: finds the claims and judges; the published presets need it where they ask one.
         judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`.
+        trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
+            `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
             preset `local` asks a server.
         k: passages for a claim instead of the preset's number.
@@ -93,19 +96,27 @@ def open_verifier(
         )
     limits = {"k": k, "max_claims": max_claims, "max_chars": max_chars}
     settings.update({name: value for name, value in limits.items() if value is not None})
-    return Verifier(extract, search, _judge(preset, judge, llm, controls), store=store, **settings)
+    chosen = _judge(preset, judge, llm, controls, trust_remote_code)
+    return Verifier(extract, search, chosen, store=store, **settings)
 
 
-def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool) -> Judge:
+def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool, trusted: bool) -> Judge:
     """The judge that was named, else the preset's own."""
     if preset in ("knowrl", "fspo"):
         thresholds, usual = (NLIJudge.knowrl, KNOWRL_NLI) if preset == "knowrl" else (NLIJudge.fspo, FSPO_NLI)
         if judge is None:
+            if preset == "fspo":
+                raise ConfigError(
+                    f"the preset fspo judges with {FSPO_NLI}, which comes with Python code of its own: "
+                    f"read it, then give judge=nli:{FSPO_NLI}@COMMIT and trust_remote_code=true "
+                    "(verifier.judge and verifier.trust_remote_code in a recipe); or judge=local, or "
+                    "another nli:NAME"
+                )
             judge = f"nli:{usual}"
         if isinstance(judge, str) and judge.startswith("nli:") and judge != "nli:":
-            return thresholds(_cross_encoder(judge.removeprefix("nli:")))
+            return thresholds(_cross_encoder(judge.removeprefix("nli:"), trusted))
     if judge is not None:
-        return open_judge(judge) if isinstance(judge, str) else judge
+        return open_judge(judge, trust_remote_code=trusted) if isinstance(judge, str) else judge
     if llm is None:
         return _best_here()
     if preset == "local":
@@ -139,8 +150,11 @@ def verify(
     return open_verifier(llm=model, **named)(text, question, topic=topic, evidence=evidence)
 
 
-def open_judge(name: str) -> LocalJudge | NLIJudge | WeakJudge:
+def open_judge(name: str, *, trust_remote_code: bool = False) -> LocalJudge | NLIJudge | WeakJudge:
     """A judge by name: `local`, `weak`, or `nli:MODEL`.
+
+    Args:
+        trust_remote_code: as of `open_verifier`.
 
     Raises:
         ConfigError: another name.
@@ -152,7 +166,7 @@ def open_judge(name: str) -> LocalJudge | NLIJudge | WeakJudge:
         return _weak()
     kind, _, model = name.partition(":")
     if kind == "nli" and model:
-        return NLIJudge(_cross_encoder(model))
+        return NLIJudge(_cross_encoder(model, trust_remote_code))
     if kind == "own":
         raise ConfigError(
             f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
@@ -187,12 +201,12 @@ def _weak() -> WeakJudge:
     return WeakJudge(Potion()) if cached("potion-base-8M") else WeakJudge()
 
 
-def _cross_encoder(name: str) -> Any:
+def _cross_encoder(name: str, trusted: bool) -> Any:
     if not _installed("torch") or not _installed("transformers"):
         raise MissingExtra("transformers", "train")
     from factrl.llm.local.nli import CrossEncoder
 
-    return CrossEncoder(name)
+    return CrossEncoder(name, trust_remote_code=trusted)
 
 
 def _open_search(

@@ -4,6 +4,9 @@ NLI models (entailment, contradiction, neutral), MiniCheck's encoders and HHEM-l
 Which column means what is read from the model's own configuration and never assumed: published models order
 their labels in every possible way, and a swapped pair turns a judge into its opposite.
 
+HHEM-2.1 (vectara/hallucination_evaluation_model) comes with its own code and reads both texts in a prompt of
+its own, which its configuration holds; such a model is loaded and asked so.
+
 Left out: models that answer by generating text (MiniCheck-Flan-T5), which are language models, not encoders.
 """
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 Meaning = Literal["supported", "refuted", "unknown"]
 COLUMNS: tuple[Meaning, ...] = ("supported", "refuted", "unknown")
 _TOKENS_AT_ONCE = 8192  # of one batch, padding included
+_PLACES = ("{text1}", "{text2}")  # of premise and hypothesis in a prompt of the model's own
+_HHEM = ("inconsistent", "consistent")  # its two outputs, which its configuration does not name
 # A label such as "not entailment" covers contradiction and silence; to claim the milder is the safer error.
 _WORDS: Mapping[Meaning, str] = {
     "supported": "entailment, entails, entailed, support, supports, supported, consistent, factual",
@@ -83,7 +88,10 @@ class CrossEncoder:
             dtype="float32",
             trusted=trust_remote_code,
         )
-        self._meanings = _meanings(network.config, labels, self.identity)
+        told = _HHEM if labels is None and "hhem" in network.config.model_type.lower() else labels
+        self._meanings = _meanings(network.config, told, self.identity)
+        prompt = getattr(network.config, "prompt", None)
+        self._prompt = prompt if isinstance(prompt, str) and all(p in prompt for p in _PLACES) else None
         if labels is not None:
             self.identity += f" labels={','.join(labels)}"
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -112,10 +120,24 @@ class CrossEncoder:
 
     def _read(self, premise: str, hypothesis: str) -> Mapping[str, Any] | None:
         premise, hypothesis = (text.encode("utf-8", "replace").decode() for text in (premise, hypothesis))
+        if self._prompt is not None:
+            return self._prompted(self._prompt, premise, hypothesis)
         alone = len(self._tokenizer("", hypothesis)["input_ids"])
         if alone >= self._longest:
             return None
         return self._tokenizer(premise, hypothesis, truncation="only_first", max_length=self._longest)
+
+    def _prompted(self, prompt: str, premise: str, hypothesis: str) -> Mapping[str, Any] | None:
+        """Both texts in the model's own prompt, the premise cut where it leaves no room."""
+        before, _, rest = prompt.partition(_PLACES[0])
+        after = rest.replace(_PLACES[1], hypothesis)
+        room = self._longest - len(self._tokenizer(f"{before}{after}")["input_ids"])
+        if room <= 0:
+            return None
+        places = self._tokenizer(premise, add_special_tokens=False, return_offsets_mapping=True)
+        offsets = places["offset_mapping"]
+        kept = premise if len(offsets) <= room else premise[: offsets[room - 1][1]]
+        return self._tokenizer(f"{before}{kept}{after}", truncation=True, max_length=self._longest)
 
     def _as_columns(self, logits: np.ndarray) -> np.ndarray:
         import numpy as np

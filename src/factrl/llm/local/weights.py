@@ -29,6 +29,9 @@ def load_network(
 ) -> tuple[Any, Any]:
     """Tokenizer and network, the weights from safetensors only and none of them missing.
 
+    A folder with code of its own may hold no tokenizer; it is then that of `foundation` in its configuration,
+    the model that it was made of.
+
     Args:
         kind: the `AutoModel…` class.
         what: what the network should be, for errors: `reward model`.
@@ -40,14 +43,21 @@ def load_network(
     """
     told = {"trust_remote_code": trusted, "local_files_only": True}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
         network, report = getattr(transformers, kind).from_pretrained(
             path, use_safetensors=True, output_loading_info=True, dtype=dtype, **told
         )
+        foundation = getattr(network.config, "foundation", None)
+        if trusted and foundation and not any(path.glob("tokenizer*")):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(foundation)
+        else:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
     except (OSError, ValueError, KeyError) as error:
         remedy = "it has to be a folder with config.json, a tokenizer and model.safetensors"
         if "trust_remote_code" in str(error):
-            remedy = "it needs its own code: trust_remote_code=True, and a commit (org/model@COMMIT)"
+            remedy = (
+                "that code runs only if you say so: read it, then trust_remote_code=True, and a commit "
+                "(org/model@COMMIT); in a recipe verifier.trust_remote_code=true"
+            )
         raise ModelError(f"{path} could not be loaded as a {what}: {first_line(error)}; {remedy}") from error
     missing = sorted(report["missing_keys"])
     if missing:  # transformers would go on with random numbers there
