@@ -34,6 +34,7 @@ VERBS = [
         "probe",
         "prepare klcf",
         "prepare prompts",
+        "prepare retrieve",
         "prepare convert",
         "score",
     ),

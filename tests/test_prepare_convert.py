@@ -149,7 +149,7 @@ def test_with_the_prompt_of_a_paper(run: Callable[..., int], capsys: pytest.Capt
     rows = list(read_rows("t.jsonl"))
     prompt = SETTINGS["data"]["prompt"]
     assert [row["prompt"][-1]["content"] for row in rows] == [
-        prompt.format(question=f"Who founded town {n}?") for n in range(2)
+        prompt.format(question=f"Who founded town {n}?", asked_at="") for n in range(2)
     ]
     out, err = capsys.readouterr()
     assert (out, "factrl.bridges.trl" in err) == ("t.jsonl\n", True)

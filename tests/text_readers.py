@@ -264,6 +264,8 @@ READERS: dict[str, Reader] = {
         FakeLLM(lambda _: raw), raw, raw, ["Paris"]
     ),
     "text.think_answer": text.think_answer,
+    "text.opened": text.opened,
+    "text.implied": text.implied,
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
     "text.boxed": lambda raw: (text.boxed(raw), text.boxed(raw, "first")),
     "text.boxed_released": text.boxed_released,

@@ -1,8 +1,9 @@
-"""`factrl prepare klcf`, `prepare prompts` and `prepare convert`: what is made before training."""
+"""`factrl prepare` klcf, prompts, retrieve and convert: what is made before training."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -40,6 +41,7 @@ def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
     _add_klcf(verbs)
     _add_prompts(verbs)
+    _add_retrieve(verbs)
     _add_convert(verbs)
 
 
@@ -99,6 +101,30 @@ def _add_prompts(verbs: Verbs) -> None:
         ("--seed", "SEED", "seed of everything that is random"),
         settings="any other setting, e.g. sampling.temperature=0.8",
     )
+
+
+def _add_retrieve(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare retrieve",
+        _retrieve,
+        about="put passages of an index into the rows of questions, for prompts that show documents",
+        example=(
+            "examples:\n"
+            "  factrl index wikipedia.jsonl --out wiki\n"
+            "  factrl prepare retrieve questions.jsonl --index wiki --k 50 --output retrieved.jsonl\n"
+            "then: factrl train truthrl:retrieval --data retrieved.jsonl …"
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", help="questions, in any form that factrl train reads")
+    _add_options(
+        parser,
+        ("--index*", "FOLDER", "an index that `factrl index` made"),
+        ("--output*", "FILE.jsonl", "the rows with their passages in a column `evidence`"),
+        ("--limit", "N", "only the first N rows"),
+        settings="columns, e.g. data.columns.question=q",
+    )
+    parser.add_argument("--k", type=at_least_one, default=50, help="passages for a question (50, as TruthRL)")
 
 
 def _add_convert(verbs: Verbs) -> None:
@@ -210,6 +236,28 @@ def _prompts(args: argparse.Namespace) -> int:
         )
     if not made.rows:
         raise TooManyMasked(f"no reply held a prompt ({_tally(made.outcomes)})")
+    say(args.output)
+    return 0
+
+
+def _retrieve(args: argparse.Namespace) -> int:
+    from factrl.prepare.dataset import write_rows
+    from factrl.prepare.retrieve import retrieve
+    from factrl.runs.rows import read_rows
+    from factrl.verifier.presets import open_index
+
+    _check_file(args.output, (".jsonl",))
+    settings = ask_settings(AskSettings, None, [f"data.train={args.file}", "model.name=none", *args.settings])
+    data, index = settings.data, open_index(args.index)
+    examples = _examples(args, settings)
+    rows = list(itertools.islice(read_rows(data.train, data.split, data.subset), len(examples)))
+    kept = {example.id for example in _sifted(args, examples)[0]}
+    chosen = [(row, e) for row, e in zip(rows, examples, strict=True) if e.id in kept]
+    written = retrieve([row for row, _ in chosen], [e for _, e in chosen], index, args.k)
+    write_rows(Path(args.output), written)
+    own = sum(bool(e.evidence) for _, e in chosen)
+    bare = sum(not e.evidence and not row["evidence"] for (_, e), row in zip(chosen, written, strict=True))
+    tell(f"{len(written)} rows; {own} had evidence already and keep it, {bare} got none")
     say(args.output)
     return 0
 

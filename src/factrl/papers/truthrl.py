@@ -18,7 +18,8 @@ asked, as there: only abstention pays.  The grader's gates stand before every ju
 of over 200 characters, or without content, is the floor.  Of a reasoning that is too long for the judge it
 rates the first 4,000 characters, and one about which it says nothing readable is vague.
 
-The policy is prompted with retrieved documents or without (`PROMPTS`); the reward is the same.
+The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
+main setting); the reward is the same.
 
 One answer, "I don't know", pays more than answering whenever the model is right less than half the time:
 (abstain - wrong) / (correct - wrong) = 0.5 for +1/0/-1.
@@ -210,8 +211,8 @@ def _reasoning(completion: Completion) -> str:
     return completion[: box.start] if box else str(completion)
 
 
-# In our own words; they ask for what the paper's ask for.  Their retrieval prompt also holds the time of the
-# question, which CRAG alone has: with such data put a line `Asked at: {query_time}` before the question.
+# In our own words; they ask for what the paper's ask for.  `asked_at` is the time of the question, which CRAG
+# alone has.
 _HOW = (
     "First think it through between <think> and </think>. "
     "Then write the final answer, as short as you can, inside \\boxed{{}}.\n\n"
@@ -219,10 +220,10 @@ _HOW = (
     "If the question assumes something untrue, it is \\boxed{{invalid question}}.\n\n"
 )
 PROMPTS = {
-    "no-retrieval": f"Answer the question below. {_HOW}Question: {{question}}",
+    "no-retrieval": f"Answer the question below. {_HOW}{{asked_at}}Question: {{question}}",
     "retrieval": (
         "Answer the question at the end. The documents before it may help; some of them may be off the "
-        f"point or wrong. {_HOW}{{evidence}}\n\nQuestion: {{question}}"
+        f"point or wrong. {_HOW}{{evidence}}\n\n{{asked_at}}Question: {{question}}"
     ),
 }
 
@@ -258,7 +259,13 @@ VARIANTS = {
     "reasoning-additive": truthrl_reasoning.with_(combine="additive"),
     "reasoning-conditional": truthrl_reasoning.with_(combine="conditional"),
     "code": truthrl.with_(released=True),
+    "retrieval": truthrl,
+    "retrieval-binary": truthrl.with_(abstain=-1.0),
 }
+# With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
+# the released files of CRAG have them (`retrieved_chunks`).
+_RETRIEVED = {"data": {"prompt": PROMPTS["retrieval"]}}
+VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED}
 FORM = "boxed"
 
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
@@ -308,6 +315,8 @@ GOLD = (
     _case("an empty box is the floor", _CURIE, "\\boxed{ }", -1, state="floored"),
     _case("an empty completion is the floor", _CURIE, "", -1, state="floored"),
     _case("braces balance", _YORK, _NESTED, 1),
+    _case("with documents in the prompt", _CURIE, _IDK, 0, to="retrieval"),
+    _case("binary, with documents", _CURIE, _IDK, -1, to="retrieval-binary"),
     _case("the last box is the answer", _CURIE, _TWO, 1),
     _case("the judge decides what rules cannot", _CURIE, _POLISH, 1, by=[_YES]),
     _case(

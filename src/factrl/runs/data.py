@@ -31,11 +31,13 @@ _USUAL: Mapping[ColumnName, tuple[str, ...]] = {
     "topic": ("topic", "title", "extra_info.topic"),
     "ook": ("ook", "out_of_knowledge", "reward_model.ground_truth.out_of_knowledge"),
     "false_premise": ("false_premise", "extra_info.false_premise"),
-    "evidence": ("evidence", "knowledge", "extra_info.evidence"),
+    "evidence": ("evidence", "knowledge", "retrieved_chunks", "extra_info.evidence"),
     "checklist": ("checklist", "extra_info.checklist"),
 }
 _HALF = re.compile("[\ud800-\udfff]")  # of a pair of surrogates, which JSON can spell and UTF-8 cannot
 _MORE_ANSWERS = "alt_ans"  # TruthRL keeps all but the first accepted answer there
+_PASSAGE = ("text", "chunk", "content")  # what a passage's text is called; chunks of TruthRL among them
+_KEPT_FROM = {"bge_score": 2.0, "oracle_score": 3.0}  # TruthRL shows the chunks with this score, by the first
 
 
 def load_examples(
@@ -106,21 +108,27 @@ def render_prompt(example: Example, template: str) -> str:
 
     Args:
         example: supplies `question`, `id`, `topic`, its `meta` columns and `evidence`, which is written as
-            numbered documents; never the answers or the checklist.
+            numbered documents; never the answers or the checklist.  `asked_at` is a line with its column
+            `query_time` (CRAG), and empty where it has none.
         template: text with column names in braces.  Values are inserted as they are: braces in a
             question are not read again, and no attribute of a value can be reached.
 
     Raises:
         ConfigError: a malformed template, an unknown column, or a column that is neither text nor a number.
     """
-    values = {**example.meta, "question": example.question, "id": example.id, "topic": example.topic}
+    time = example.meta.get("query_time")
+    asked_at = f"Asked at: {time}\n" if time else ""
+    values = {"asked_at": asked_at, **example.meta}
+    values |= {"question": example.question, "id": example.id, "topic": example.topic}
     if example.evidence:
         values["evidence"] = documents(example.evidence)
     for name in template_names(template):
         if name not in values:
+            shown = ", ".join(sorted(values.keys() - {"asked_at"}))
+            remedy = "; factrl prepare retrieve finds passages for it" if name == "evidence" else ""
             raise ConfigError(
                 f"data.prompt: {{{name}}} is no column of example {example.id!r}{nearest(name, values)}; "
-                f"columns: {', '.join(sorted(values))}"
+                f"columns: {shown}{remedy}"
             )
         if not isinstance(values[name], (str, int, float)):
             kind = type(values[name]).__name__
@@ -197,7 +205,8 @@ def _fits(name: ColumnName, value: Any) -> bool:
     if name in ("evidence", "checklist"):
         cells = value if isinstance(value, (list, tuple)) else [value]
         tables = name == "evidence"
-        return all(isinstance(c, str) or (tables and isinstance(c, Mapping) and "text" in c) for c in cells)
+        named = {*_PASSAGE} if tables else set[str]()
+        return all(isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells)
     return value is not None
 
 
@@ -288,14 +297,21 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
-    """Passages in a cell: a text, or a list of texts or of tables with `text`, maybe `title` and `source`."""
+    """Passages in a cell: a text, or a list of texts or of tables with `text`, maybe `title` and `source`.
+
+    Chunks that TruthRL's retrieval scored too low to be shown are left out, as there.
+    """
     passages = []
     for cell in value if isinstance(value, (list, tuple)) else [value]:
         part = cell if isinstance(cell, Mapping) else {"text": cell}
-        text, title, source = (part.get(name) or "" for name in ("text", "title", "source"))
+        scored = next((name for name in _KEPT_FROM if isinstance(part.get(name), (int, float))), None)
+        if scored and part[scored] < _KEPT_FROM[scored]:
+            continue
+        called = next((name for name in _PASSAGE if part.get(name)), "text")
+        text, title, source = (part.get(name) or "" for name in (called, "title", "source"))
         if not all(isinstance(words, str) for words in (text, title, source)):
             raise DataError(f"{where} holds {cell!r}; write a text, or a table with text, title and source")
-        if isinstance(cell, Mapping) and "text" not in cell:
+        if isinstance(cell, Mapping) and not cell.keys() & {*_PASSAGE}:
             raise DataError(f"{where} holds a table with {', '.join(map(str, cell))}, but without text")
         if text.strip():
             passages.append(Passage(text.strip(), title.strip(), source.strip()))

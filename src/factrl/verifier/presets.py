@@ -218,12 +218,16 @@ def _open_search(
     if docs:
         return Given.read(docs)
     if index is not None:
-        return index if isinstance(index, Index) else _open_index(index)
+        return index if isinstance(index, Index) else open_index(index)
     return WebSearch(web) if isinstance(web, str) else web
 
 
-def _open_index(folder: str | Path) -> Index:
-    """The index, with the embedder it was built with where that is installed."""
+def open_index(folder: str | Path) -> Index:
+    """An index, with the embedder it was built with where that is installed.
+
+    Raises:
+        SetupError: it is not there, or damaged.
+    """
     found = Index.open(folder)
     if not found.dense or not _embeds():
         return found

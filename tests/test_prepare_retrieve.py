@@ -1,0 +1,98 @@
+"""Documents for the policy: TruthRL's main setting, from an index to the prompt that it trains with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from factrl.cli import main
+from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.settings import AskSettings
+from factrl.train.plan import make_plan, run_settings
+
+FACTS = ["Marie Curie was born in Warsaw.", "The Danube flows into the Black Sea.", "Emma is by Jane Austen."]
+ROWS = [
+    {"question": "Where was Marie Curie born?", "answer": "Warsaw", "level": 3},
+    {"question": "Who wrote Emma?", "answer": "Jane Austen", "evidence": "Emma came out in 1815."},
+    {"question": "Into which sea does the Danube flow?", "answer": "the Black Sea", "level": 1},
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, rows in (("facts", [{"title": "Facts", "text": fact} for fact in FACTS]), ("rows", ROWS)):
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert main(["index", "facts.jsonl", "--out", "wiki"]) == 0
+    return tmp_path
+
+
+def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        main(["prepare", "retrieve", "rows.jsonl", "--index", "wiki", "--k", "1", "--output", "o.jsonl"]) == 0
+    )
+    assert "3 rows; 1 had evidence already and keep it, 0 got none" in capsys.readouterr().err
+    first, own, last = (json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines())
+    assert [e["text"] for e in first["evidence"]] == [FACTS[0]]
+    assert [e["text"] for e in last["evidence"]] == [FACTS[1]]
+    assert own == ROWS[1]
+    assert (first["level"], first["answer"]) == (3, "Warsaw"), "other columns stay"
+    words = ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl", "prompts_per_step=2"]
+    plan = make_plan(run_settings(None, words), only_show=True)
+    assert plan.prompt.endswith(f"Document [1]: Facts\n{FACTS[0]}\n</DOC>\n\nQuestion: {ROWS[0]['question']}")
+    assert "{evidence}" in run_settings(None, [*words, "paper=truthrl:retrieval-binary"]).data.prompt
+    assert "{evidence}" not in run_settings(None, [*words, "paper=truthrl"]).data.prompt
+
+
+def test_without_passages_the_prompt_says_what_finds_them(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "truthrl:retrieval", "--model", "m", "--data", "rows.jsonl", "--dry-run"]
+    assert main([*words, "prompts_per_step=2"]) == 2
+    assert "{evidence} is no column of example" in (said := capsys.readouterr().err)
+    assert "factrl prepare retrieve finds passages for it" in said
+
+
+def test_what_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, wanted in (
+        (["rows.jsonl", "--index", "nowhere", "--output", "o.jsonl"], "nowhere"),
+        (["gone.jsonl", "--index", "wiki", "--output", "o.jsonl"], "gone.jsonl"),
+        (["rows.jsonl", "--index", "wiki", "--output", "o.csv"], "--output o.csv must end in .jsonl"),
+    ):
+        assert main(["prepare", "retrieve", *words]) == 2
+        said = capsys.readouterr().err
+        assert wanted in said
+        assert len(said.strip().splitlines()) == 1
+    assert not Path("o.jsonl").exists()
+
+
+def test_the_released_files_of_truthrl_are_read() -> None:
+    """Columns as in weizhepei/TruthRL-CRAG; chunks that scored too low are not shown there either."""
+    chunks = [
+        {"chunk": "It has 12 lions.", "bge_score": 2.5},
+        {"chunk": "It is closed.", "bge_score": 1.9},
+        {"chunk": "It opened in 1828.", "oracle_score": 3.0},
+        {"chunk": "Tickets are dear.", "oracle_score": 1.0},
+        "A zoo is a park.",
+    ]
+    row = {
+        "interaction_id": "a1",
+        "query": "how many lions has the zoo?",
+        "query_time": "03/10/2024, 23:19:21 PT",
+        "answer": "12",
+        "alt_ans": ["twelve"],
+        "question_type": "simple",
+        "retrieved_chunks": chunks,
+    }
+    Path("crag.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    [example] = load_examples("crag.jsonl")
+    shown = [passage.text for passage in example.evidence]
+    assert shown == ["It has 12 lions.", "It opened in 1828.", "A zoo is a park."]
+    prompt = AskSettings.model_validate({"model": {"name": "m"}, "data": {"train": "-"}}).data.prompt
+    assert render_prompt(example, prompt) == row["query"]
+    told = run_settings(None, ["paper=truthrl:retrieval", "model.name=m", "data.train=crag.jsonl"])
+    text = render_prompt(example, told.data.prompt)
+    assert text.endswith(f"</DOC>\n\nAsked at: {row['query_time']}\nQuestion: {row['query']}")
+    assert "Tickets" not in text
