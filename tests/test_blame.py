@@ -12,7 +12,6 @@ import pytest
 from factrl.errors import LLMError, OwnDoing, Unscored
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
-from factrl.llm.breaker import Trips
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.papers import load_reward
@@ -85,7 +84,7 @@ def serve() -> Iterator[Callable[..., OpenAICompatible]]:
 
     def start(*script: Any) -> OpenAICompatible:
         servers.append(FaultServer(*script))
-        limits: dict[str, Any] = {"backoff": 0.001, "trips": Trips(calls=10_000)}
+        limits: dict[str, Any] = {"backoff": 0.001, "down_after": 10_000}
         return OpenAICompatible(servers[-1].url, "m", **limits)
 
     yield start

@@ -19,7 +19,6 @@ import pytest
 import fault_server as fs
 from factrl.errors import LLMError
 from factrl.llm import FakeLLM, Message
-from factrl.llm.breaker import Trips
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
@@ -149,7 +148,7 @@ def test_over_real_sockets_a_number_is_always_the_judges_own(tmp_path: Path) -> 
         def through(llm: OpenAICompatible) -> Reward:
             return load_reward("truthrl").with_(grade=Grader(CachedLLM(llm, store, accept=has_grade)))
 
-        limited = OpenAICompatible(server.url, "m", backoff=0.001, trips=Trips(calls=10_000), **limits)
+        limited = OpenAICompatible(server.url, "m", backoff=0.001, down_after=10_000, **limits)
         results = through(limited).batch([WHO] * CALLS, texts)
         states = Counter(result.state for result in results)
         assert states["scored"] + states["masked"] == CALLS

@@ -23,7 +23,6 @@ import pytest
 import fault_server as fs
 from factrl import Example, FakeLLM, remote
 from factrl.errors import LLMError
-from factrl.llm.breaker import Trips
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
@@ -136,7 +135,7 @@ def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     texts = [f"\\boxed{{town number {number}}}" for number in range(SAMPLES)]
-    patient = remote(f"http://127.0.0.1:{port}", "truthrl", trips=Trips(calls=2, probe_every=0.2))
+    patient = remote(f"http://127.0.0.1:{port}", "truthrl", down_after=2, probe_every=0.2)
     found: list[Any] = []
     batch = threading.Thread(target=lambda: found.extend(patient.batch([PARIS] * SAMPLES, texts)))
     process = serve(port, judge, tmp_path)

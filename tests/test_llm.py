@@ -553,7 +553,7 @@ def test_a_collected_client_leaves_no_request_and_no_session_behind(serve: Any) 
     [line] = llm._http._lines.values()
     del llm
     gc.collect()
-    assert until(lambda: line.connections.session.closed)
+    assert until(lambda: line.session.closed)
 
 
 @pytest.mark.fault("F17")

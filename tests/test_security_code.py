@@ -170,9 +170,9 @@ NOT_USED = (
     *("requests", "httpx", "urllib3", "ftplib", "smtplib", "telnetlib", "websockets", "openai", "webbrowser"),
 )
 ONLINE = {
-    "aiohttp": {"llm/client.py", "llm/connections.py", "llm/bodies.py"},
-    # connections.py: the proxy's settings alone
-    "urllib.request": {"llm/models/download.py", "llm/connections.py"},
+    "aiohttp": {"llm/client.py", "llm/bodies.py"},
+    # client.py: the proxy's settings alone
+    "urllib.request": {"llm/models/download.py", "llm/client.py"},
     "http.client": {"llm/models/download.py", "llm/local/llama.py"},  # llama.py: its own port on loopback
     "socket": {"runs/lock.py", "cli/serve.py"},  # the host's name; whether a port can be had
     "huggingface_hub": {"llm/models/hub.py"},

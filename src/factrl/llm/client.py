@@ -4,23 +4,29 @@ One retry loop, one total deadline per call, a capped body, no redirects.  The d
 the HTTP library's: a read timeout starts again with every byte, so a server that drips could hold a call
 for ever.  All I/O runs on one event loop in the background: connections belong to the loop that made them.
 
+Each request has a connection of its own, which is closed behind its reply.  HTTP/1.1 tells replies apart by
+their order alone: on a connection that is kept, one that nobody asked for becomes the answer to the next
+question, and every later one is the answer to the question before.
+
 aiohttp carries the bytes: 0.1 ms of CPU per request against httpx's 2 (`benchmarks/client.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import io
 import json
 import logging
 import os
-import random
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
@@ -28,21 +34,18 @@ from yarl import URL
 from factrl.errors import ConfigError, LLMError
 from factrl.llm.background import on_background
 from factrl.llm.bodies import Failure, Unreadable, document_of, excerpt, refusal_of
-from factrl.llm.connections import Connections, checked_url, root_of
-from factrl.llm.limits import RETRY_AFTER_LIMIT, Gate, Limits, Outcome, PauseOver, Turn
-from factrl.llm.usage import BYTES_PER_TOKEN, Meter, Usage
+from factrl.llm.limits import RETRY_AFTER_LIMIT, Call, Gate, Limits, Outcome
+from factrl.llm.usage import Meter, Usage
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
 else:
     from async_timeout import timeout  # pyright: ignore[reportMissingImports]  (comes with aiohttp there)
 
-__all__ = ["Call", "JSONClient", "Unreadable"]
+__all__ = ["JSONClient", "Unreadable", "checked_url"]
 
-_LARGE = 1 << 20  # bytes; aiohttp warns when a larger body is handed over as one piece
-_BACKOFF_LIMIT = 8.0
+_LARGE = 1 << 20  # bytes
 _KEY_LIKE = 8  # characters; a shorter key is a word
-_JITTER = random.SystemRandom()  # not the global generator, which belongs to the training seed
 _LOG = logging.getLogger("factrl")
 
 T = TypeVar("T")
@@ -82,9 +85,8 @@ class JSONClient:
         self.meter = meter or Meter(max_calls=max_calls)
         self._stage = stage
         self._key = _Key(api_key, key_variable, key_header)
-        self._lines: dict[int, _Line] = {}
-        # Collected clients close their connections; those that live until the end are closed there.
-        weakref.finalize(self, _close, self._lines).atexit = False
+        self._lines: dict[int, _Line] = {}  # by process
+        weakref.finalize(self, _let_go, self._lines.values()).atexit = False
 
     def __repr__(self) -> str:
         return f"JSONClient({self.base_url!r})"
@@ -98,7 +100,7 @@ class JSONClient:
     def paused(self) -> bool:
         """Whether calls wait for a server that is down."""
         line = self._lines.get(os.getpid())
-        return line is not None and line.gate.breaker.is_open
+        return line is not None and line.gate.down_since is not None
 
     def call(self, limits: Limits | None = None) -> Call:
         """A new call, for several requests that share their attempts and their deadline.
@@ -120,7 +122,6 @@ class JSONClient:
         read: Callable[[Any], T],
         *,
         call: Call | None = None,
-        tokens: float = 0.0,
         headers: Mapping[str, str] | None = None,
     ) -> T:
         """One request, repeated while that can help and the limits allow it.
@@ -130,7 +131,6 @@ class JSONClient:
             body: sent as JSON; None for no body.
             read: makes the result of the parsed JSON; raises `Unreadable` when it is not what was asked for.
             call: the call that the request belongs to; None for one of its own.
-            tokens: what the reply may use of the tokens per minute, the request itself not counted.
             headers: sent beside the usual ones, the same with every attempt.
 
         Raises:
@@ -139,23 +139,20 @@ class JSONClient:
                 `breaker_open` when the server stayed down for longer than `pause`.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        tokens += len(data) / BYTES_PER_TOKEN
-        request = _Request(method, URL(self.base_url + path), data, tokens, headers or {})
-        return await on_background(self._ask(request, read, call or self.call()))
+        request = _Request(method, URL(self.base_url + path), data, headers or {}, read)
+        return await on_background(self._ask(request, call or self.call()))
 
-    async def _ask(self, request: _Request, read: Callable[[Any], T], call: Call) -> T:
+    async def _ask(self, request: _Request[T], call: Call) -> T:
         line = self._line()
         while True:
-            turn = await self._turn(line.gate, call, request)
             try:
-                return await self._send(line, turn, call, request, read)
+                return await self._send(line, request, call)
             except Failure as error:
                 failure = error
-            # Whoever is told to go away for long does; a probe's caller waits with all others.
-            too_long = not turn.probe and (failure.wait or 0.0) > RETRY_AFTER_LIMIT
-            if not failure.retry or too_long or call.attempts >= call.limits.max_attempts:
+            hopeless = not failure.retry or (failure.wait or 0.0) > RETRY_AFTER_LIMIT
+            if hopeless or call.attempts >= call.limits.max_attempts:
                 raise self.error(failure, call)
-            if not line.gate.breaker.is_open:  # else the next turn is what there is to wait for
+            if line.gate.down_since is None:  # else the next turn is what there is to wait for
                 wait = failure.wait or call.backoff()
                 if wait >= call.left():
                     raise self.error(failure, call)
@@ -163,76 +160,72 @@ class JSONClient:
                 await asyncio.sleep(wait)
                 call.used += wait
 
-    async def _turn(self, gate: Gate, call: Call, request: _Request) -> Turn:
-        """Leave to send the next request of a call."""
-        asked = time.monotonic()
-        try:
-            turn = await gate.enter(request.tokens, again=call.requests > 0)
-        except PauseOver:
-            turn = None
-        self.meter.seconds_waiting += time.monotonic() - asked
-        if turn is None:
-            down = f"was down for longer than pause = {call.limits.pause:g} s"
-            raise self.error(Failure("breaker_open", down), call)
-        return turn
-
-    async def _send(
-        self, line: _Line, turn: Turn, call: Call, request: _Request, read: Callable[[Any], T]
-    ) -> T:
-        """One request in one turn, which it hands back.
+    async def _send(self, line: _Line, request: _Request[T], call: Call) -> T:
+        """One request, when its turn has come.
 
         Raises:
             Failure: no usable reply.
             LLMError: `budget`.
         """
-        began = time.monotonic()
+        asked = time.monotonic()
+        try:
+            turn = await line.gate.enter(again=call.requests > 0)
+        finally:
+            began = time.monotonic()
+            self.meter.seconds_waiting += began - asked
         outcome: Outcome = "dropped"
-        wait, why, used = None, "", None
+        wait, why = None, ""
         try:
             if spent := self.meter.no_more_requests():
                 raise self._over_budget(spent, call)
             self.meter.requests += 1
             self.meter.retries += call.requests > 0
             call.begin(turn)
-            limit = call.limits.timeout_attempt if turn.probe else call.left_for_attempt()
-            result = await self._attempt(line, request, read, limit)
-            outcome, used = "served", call.tokens
+            result = await self._attempt(line, request, call.limit(turn))
+            outcome = "served"
             return result
         except Failure as failure:
-            outcome, wait, why = _outcome_of(failure), failure.wait, failure.detail
+            # A server that says no for good has understood the question.
+            outcome = "refused" if failure.refusal else "failed" if failure.retry else "served"
+            if turn.probe:  # its caller waits with all others, whatever it is told
+                failure.wait = None
+            wait, why = failure.wait, failure.detail
             raise
         finally:
-            if not turn.probe:  # it is the breaker's question, not this call's
+            if not turn.probe:  # it is everybody's question, not this call's
                 call.used += time.monotonic() - began
-            line.gate.leave(turn, outcome, wait=wait, used=used, why=why)
+            line.gate.leave(turn, outcome, wait=wait, why=why)
 
-    async def _attempt(self, line: _Line, request: _Request, read: Callable[[Any], T], limit: float) -> T:
+    async def _attempt(self, line: _Line, request: _Request[T], limit: float) -> T:
         try:
             async with timeout(limit):
-                return await self._exchange(line, request, read)
+                return await self._exchange(line, request)
         except asyncio.TimeoutError:
             detail = f"no complete reply within {limit:.3g} s"
             raise Failure("timeout", detail, refusal=True) from None
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # Unicode: a name DNS cannot hold
-            why = excerpt(str(root := root_of(error))) or type(root).__name__
+            root: BaseException = error
+            while inner := root.__cause__ or root.__context__:  # the innermost says which way it failed
+                root = inner
+            why = excerpt(str(root)) or type(root).__name__
             raise Failure("connection", self._key.hidden_in(f"could not be reached: {why}")) from None
 
-    async def _exchange(self, line: _Line, request: _Request, read: Callable[[Any], T]) -> T:
-        # aiohttp warns when a large body is handed over as one piece.
-        data = request.data if len(request.data) < _LARGE else io.BytesIO(request.data)
-        async with line.connections.session.request(
+    async def _exchange(self, line: _Line, request: _Request[T]) -> T:
+        async with line.session.request(
             request.method,
             request.url,
-            data=data or None,
+            # aiohttp warns when a large body is handed over as one piece.
+            data=io.BytesIO(request.data) if len(request.data) >= _LARGE else request.data or None,
             headers={**request.headers, **self._key.headers},
             allow_redirects=False,
-            **line.connections.proxy,
+            proxy=line.proxy,
+            proxy_headers=line.login,
         ) as response:
             _LOG.debug("%s %s answered %d", request.method, request.url, response.status)
             request_id = response.headers.get("x-request-id") or response.headers.get("request-id") or ""
             try:
                 if 200 <= response.status < 300:
-                    return read(await document_of(response))
+                    return request.read(await document_of(response))
                 raise await refusal_of(response, self._key.variable)
             except Failure as failure:
                 # Servers quote what they were sent, the key included.
@@ -263,70 +256,49 @@ class JSONClient:
     def _line(self) -> _Line:
         """The connections of this process; only ever called on the background loop."""
         pid = os.getpid()
-        line = self._lines.get(pid)
-        if line is None:
-            line = self._lines[pid] = _Line(Connections(self.base_url), Gate(self.base_url, self.limits))
-        return line
-
-
-@dataclass(eq=False)
-class Call:
-    """One call's attempts and its clock, which is monotonic: wall clocks jump.
-
-    Attributes:
-        attempts: requests that count against `max_attempts`; the breaker's probes do not.
-        requests: all of them.
-        used: seconds that count against `timeout_call`: of its attempts and of the waits between them.
-        tokens: what its last reply says that it used; None when unknown.
-    """
-
-    limits: Limits
-    attempts: int = 0
-    requests: int = 0
-    used: float = 0.0
-    tokens: float | None = None
-    _started: float | None = None
-
-    def begin(self, turn: Turn) -> None:
-        """Note that a request is about to be sent."""
-        self.requests += 1
-        self.attempts += not turn.probe
-        if self._started is None:
-            self._started = turn.began
-
-    def elapsed(self) -> float:
-        """Seconds since its first request, all waits included; 0 before it."""
-        return 0.0 if self._started is None else time.monotonic() - self._started
-
-    def left(self) -> float:
-        """Seconds until its deadline."""
-        return self.limits.timeout_call - self.used
-
-    def left_for_attempt(self) -> float:
-        """Seconds that its next request may take."""
-        return min(self.limits.timeout_attempt, self.left())
-
-    def backoff(self) -> float:
-        """Seconds to wait before the next attempt when the server does not say."""
-        doubled = self.limits.backoff * 2 ** (max(1, self.attempts) - 1)
-        return min(_BACKOFF_LIMIT, doubled) * _JITTER.uniform(0.5, 1.0)
+        if pid not in self._lines:
+            self._lines[pid] = _Line(self.base_url, self.limits)
+        return self._lines[pid]
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Generic[T]):
     method: str
     url: URL
     data: bytes
-    tokens: float
     headers: Mapping[str, str]
+    read: Callable[[Any], T]
 
 
-@dataclass(eq=False)
 class _Line:
     """What one process has open to the server; belongs to the background loop."""
 
-    connections: Connections
-    gate: Gate
+    def __init__(self, base_url: str, limits: Limits) -> None:
+        self.gate = Gate(base_url, limits)
+        self.proxy, self.login = _proxy_for(URL(base_url))
+        self.session = aiohttp.ClientSession(
+            headers=self.login if base_url.startswith("http:") else None,  # else only the proxy may see it
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None),
+            auto_decompress=False,
+        )
+        _OPEN.add(self)
+
+
+# With no connection kept there is none to close; but aiohttp complains of sessions that just end, and what a
+# parent has open is not its forked child's.
+_OPEN: weakref.WeakSet[_Line] = weakref.WeakSet()
+
+
+def _let_go(lines: Iterable[_Line] = _OPEN) -> None:
+    for line in list(lines):
+        line.session.detach()
+
+
+atexit.register(_let_go)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class _Key:
@@ -360,12 +332,47 @@ class _Key:
         return text
 
 
-def _outcome_of(failure: Failure) -> Outcome:
-    if failure.refusal:
-        return "refused"
-    return "failed" if failure.retry else "served"  # a server that says no has understood the question
+def checked_url(base_url: str, key_variable: str, example: str = "http://localhost:8000/v1") -> str:
+    """The address without a slash at its end.
+
+    Raises:
+        ConfigError: it is not one, or holds a key.
+    """
+    if "@" in base_url or "?" in base_url:
+        # Addresses are logged, and this message must not show it either.
+        raise ConfigError(f"the server's address holds a password or a key; use {key_variable} instead")
+    try:
+        url = URL(base_url)
+        usable = url.scheme in ("http", "https") and url.host and " " not in url.host and not url.fragment
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"{base_url!r} is not the address of a server; write it like {example}")
+    return base_url.rstrip("/")
 
 
-def _close(lines: dict[int, _Line]) -> None:
-    if line := lines.get(os.getpid()):
-        line.connections.close()
+def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:
+    """The proxy that the environment names for this address, and the header that logs in there.
+
+    The password leaves the proxy's address, which aiohttp shows in its errors.  A proxy is for the world
+    outside; clusters set one and cannot reach localhost by it.
+    """
+    host = url.host or ""
+    if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
+        return None, {}
+    proxies = getproxies()
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named:
+        return None, {}
+    try:
+        proxy = URL(named if "://" in named else f"http://{named}")
+    except ValueError:
+        proxy = URL()
+    if proxy.scheme not in ("http", "https"):
+        raise ConfigError(
+            f"the proxy that the environment names for {url.scheme} is not an http(s):// address"
+        )
+    if proxy.user is None:
+        return proxy, {}
+    login = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {login}"}

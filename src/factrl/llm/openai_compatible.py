@@ -7,20 +7,23 @@ may be threads (`complete`) or coroutines of any event loop (`acomplete`).
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from factrl.errors import ConfigError, LLMError
-from factrl.llm import SPEC_EXAMPLE, Message, Reply
-from factrl.llm.background import on_background, wait_for
+from factrl.errors import ConfigError, LLMError, SetupError
+from factrl.llm import LLM, Message, Reply
+from factrl.llm.background import Flights, on_background, wait_for
 from factrl.llm.bodies import Failure, Unreadable, excerpt
-from factrl.llm.client import Call, JSONClient
-from factrl.llm.connections import checked_url
-from factrl.llm.flights import Flights
-from factrl.llm.limits import Limits
+from factrl.llm.client import JSONClient, checked_url
+from factrl.llm.limits import Call, Limits
 from factrl.llm.usage import BYTES_PER_TOKEN, Meter, Price, Usage
 
+OPENAI_URL = "https://api.openai.com/v1"
+SPEC_EXAMPLE = "http://localhost:8000/v1#model-name"
+_PING: tuple[Message, ...] = ({"role": "user", "content": "Answer with the word ok."},)
+_PING_TOKENS = 16
 _TEMPLATE = 1024  # tokens that a chat template may add to what was sent
 _UNFINISHED = ("length", "content_filter", "abort")  # ends after which more would have come
 
@@ -171,11 +174,9 @@ class OpenAICompatible:
                 tokens_out = len(reply.text.encode()) // BYTES_PER_TOKEN
             self.meter.tokens_in += tokens_in
             self.meter.tokens_out += tokens_out
-            call.tokens = tokens_in + tokens_out
             return reply
 
-        tokens = request["max_tokens"]
-        return await self._http.ask("POST", "/chat/completions", request, read, call=call, tokens=tokens)
+        return await self._http.ask("POST", "/chat/completions", request, read, call=call)
 
     def _only_model(self, document: Any) -> str:
         try:
@@ -187,6 +188,92 @@ class OpenAICompatible:
             example = f"{self.base_url}#{names[0] if names else 'model-name'}"
             raise ConfigError(f"{self.base_url} {serves}; name the one to use, like {example}")
         return names[0]
+
+
+def connect(
+    spec: str = "", *, api_key: str | None = None, role: str = "judge", **limits: Any
+) -> OpenAICompatible:
+    """Open the model server that `spec` names; nothing is sent before the first call.
+
+    `http://localhost:8000/v1#model` is any OpenAI-compatible server; without `#model` the server is
+    asked which model it serves.  `openai/gpt-4o-mini` is that model at `OPENAI_BASE_URL`, or at
+    OpenAI when that is not set.  `FACTRL_JUDGE_BASE_URL`, `FACTRL_JUDGE_MODEL` and
+    `FACTRL_JUDGE_API_KEY` come before what the spec says, and may replace it.
+
+    Args:
+        spec: where the model is; may be empty when `FACTRL_JUDGE_BASE_URL` is set.
+        api_key: comes before every environment variable.  `OPENAI_API_KEY` is only ever sent to
+            `OPENAI_BASE_URL` or to OpenAI.
+        role: what the model is for, as in the names of the variables: `FACTRL_POLICY_API_KEY` for `policy`.
+        limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.llm.limits.Limits`, and `price`,
+            `max_calls`, `max_cost_usd` of `OpenAICompatible`.
+
+    Raises:
+        ConfigError: the spec is not one of these forms.
+    """
+    home = (os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
+    url, model = _where(spec.strip(), home)
+    prefix = f"FACTRL_{role.upper()}"
+    url = (os.environ.get(f"{prefix}_BASE_URL") or url).rstrip("/")
+    model = os.environ.get(f"{prefix}_MODEL") or model
+    if not url:
+        raise ConfigError(f"no model server is named; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini")
+    variable = f"{prefix}_API_KEY"
+    if url == home and not os.environ.get(variable):
+        variable = "OPENAI_API_KEY"
+    key = api_key or os.environ.get(variable)
+    return OpenAICompatible(url, model or None, key, key_variable=variable, **limits)
+
+
+def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None:
+    """Ask `llm` one tiny question, so that a run does not start on a server that cannot answer.
+
+    Args:
+        timeout: seconds for the whole check.
+        max_attempts: requests before it gives up.
+
+    Raises:
+        SetupError: one line with the address, what happened and what to do.
+    """
+    from factrl.llm.stored import CachedLLM
+
+    while isinstance(llm, CachedLLM):  # a stored reply says nothing about the server
+        llm = llm.llm
+    try:
+        if isinstance(llm, OpenAICompatible):
+            llm.probe(_PING, max_tokens=_PING_TOKENS, timeout=timeout, max_attempts=max_attempts)
+        else:
+            llm.complete(_PING, max_tokens=_PING_TOKENS)
+    except LLMError as error:
+        if error.cause != "truncated":  # a model that wrote too much is a model that works
+            remedy = _REMEDIES.get(error.cause, "check the server's own log")
+            raise SetupError(f"{error.detail or error.cause}; {remedy}") from error
+
+
+_REMEDIES = {
+    "connection": "start the server, or check the host and the port",
+    "timeout": "it may still be loading its model: wait until it answers, then start again",
+    "auth": "check that key",
+    "bad_body": "check that the address is that of an OpenAI-compatible server (it often ends in /v1)",
+    "http_404": "check the model's name and the address (it often ends in /v1)",
+    "http_429": "wait, or use a key with a higher limit",
+    "redirect": "use the address it points to",
+}
+
+
+def _where(spec: str, home: str) -> tuple[str, str]:
+    """Base URL and model of a spec, each empty when not given."""
+    if not spec:
+        return "", ""
+    if spec.startswith(("http://", "https://")):
+        url, _, model = spec.partition("#")
+        return url, model.strip()
+    provider, _, model = spec.partition("/")
+    if provider == "openai" and model.strip():
+        return home, model.strip()
+    raise ConfigError(
+        f"{spec!r} does not name a model server; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini"
+    )
 
 
 def _read_reply(document: Any, tokens_in: int | None, tokens_out: int | None) -> Reply:

@@ -12,8 +12,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Message, Reply, ask
-from factrl.llm.background import on_background, wait_for
-from factrl.llm.flights import Flights
+from factrl.llm.background import Flights, on_background, wait_for
 from factrl.llm.store import Store, digest
 from factrl.llm.usage import Usage
 

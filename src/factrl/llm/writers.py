@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from factrl.errors import ConfigError, LLMError, MissingExtra, Unscored
-from factrl.llm import LLM, Message, connect, preflight
+from factrl.llm import LLM, Message
+from factrl.llm.openai_compatible import connect, preflight
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, AskSettings, DataSettings, RunSettings
 from factrl.text import implied

