@@ -210,6 +210,14 @@ def test_reward_workers_find_files_wherever_they_run(
     assert recipe_of_workers(settings(questions, "truthrl:binary")).paper == "truthrl:binary"
 
 
+def test_it_does_not_start_beside_a_trl_that_kills_verls_actors() -> None:
+    """`factrl[verl]` brought trl 1 along, in which a class is missing that every actor imports."""
+    from factrl.cli.train_verl import _check_trl
+
+    with pytest.raises(SetupError, match=r"cannot start beside the installed trl .*pip uninstall trl"):
+        _check_trl()
+
+
 def test_it_does_not_start_without_verl_or_a_gpu(questions: Path, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"is not installed|needs a GPU"):
         train_with_verl(settings(questions, "truthrl", f"run.dir={tmp_path}"))

@@ -35,6 +35,15 @@ _MODULE = "verl.trainer.main_ppo"
 _NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue", "vllm")
 _CPUS = 16
 _MARKUP = 512  # tokens that a chat template may add to a prompt
+# What every actor of verl 0.9.1 imports at its start, in verl.models.transformers.monkey_patch.
+_OF_TRL = """
+from importlib.util import find_spec
+if find_spec("trl"):
+    try:
+        from trl.experimental.ppo import AutoModelForCausalLMWithValueHead
+    except ImportError:
+        from trl import AutoModelForCausalLMWithValueHead
+"""
 _CHECK = f"import verl, {PLUGIN} as plugin; plugin.check_registered()"
 
 
@@ -130,11 +139,29 @@ def _check_machine() -> None:
         raise SetupError(
             "verl needs a GPU and this machine has none; run it where one is, or set RAY_ADDRESS to a cluster"
         )
-    command = [sys.executable, "-c", _CHECK]
-    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        told = done.stderr.strip().split("\n")[-1] or "no message"
+    _check_trl()
+    if told := _fails(_CHECK):
         raise SetupError(f"verl does not take up factrl's plugin ({PLUGIN}): {told}")
+
+
+def _check_trl() -> None:
+    """Refuse an environment in which every actor would die at its start.
+
+    Raises:
+        SetupError: a trl is installed that verl cannot live with.
+    """
+    if told := _fails(_OF_TRL):
+        raise SetupError(
+            f"verl's actors cannot start beside the installed trl ({told}); use an environment with "
+            "factrl[verl] and without factrl[train], or: pip uninstall trl"
+        )
+
+
+def _fails(code: str) -> str:
+    """The last line of what Python says of `code` in a process of its own; empty when it runs."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)  # noqa: S603
+    return (done.stderr.strip().split("\n")[-1] or "no message") if done.returncode else ""
 
 
 def _environment() -> dict[str, str]:
