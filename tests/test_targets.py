@@ -325,7 +325,6 @@ def test_a_dry_run_needs_no_model(questions: Path, capsys: pytest.CaptureFixture
         (("--resume", "runs/x"), "does not exist"),
         (("sft", "--model", "m"), "data.train is required"),
         (("verifier", "q.jsonl"), "commit 1b92e7e has them"),
-        (("truthfulness", "q.jsonl", "--model", "m", "head=classifier"), "head is gone"),
     ],
 )
 def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:

@@ -265,7 +265,7 @@ def test_a_model_that_learnt_nothing_is_unreadable_and_not_wrong(
     def refused(*_: Any, **__: Any) -> None:
         raise AssertionError("a finished run does nothing")
 
-    monkeypatch.setattr(labelled, "_run", refused)
+    monkeypatch.setattr(labelled, "train_on", refused)
     monkeypatch.setattr(labelled, "_ask", refused)
     assert tune_labelled(method, settings) == found
 

@@ -59,8 +59,12 @@ _VERBS = (
 
 
 # What 0.1 had, and what to do instead; CHANGELOG.md has the whole list, and commit 1b92e7e the code.
+_CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
 GONE = {
-    "--measure": "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and spent.json",
+    ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
+    "spent.json",
+    **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
+    **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},
 }
 
 
@@ -139,6 +143,11 @@ def _parse(
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        why = GONE.get((verb, name.strip() if name.startswith("-") else f"{name.strip()}{equals}"))
+        if why:
+            raise ConfigError(f"{name.strip()} is gone since 0.2 (commit 1b92e7e has it): {why}")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
@@ -150,8 +159,6 @@ def _parse(
         raise ConfigError(f"unknown verb {verb!r}{nearest(verb, verbs)} (there are: {', '.join(verbs)})")
     if unknown or verb.startswith("-"):
         option = (unknown or words)[0].partition("=")[0]
-        if option in GONE:
-            raise ConfigError(f"{option} is gone since 0.2: {GONE[option]}")
         known = re.findall(r"--[a-z-]+", chosen.format_usage())
         chosen.error(f"unknown option {option!r}{nearest(option, known)}")
     return args

@@ -19,7 +19,6 @@ METHODS = get_args(Method)
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 _OPTIONS = {"model": "model.name", "steps": "train.steps", "seed": "run.seed", "output": "run.dir"}
 _OF_OTHERS = ("rule", "judge", "probe", "evaluate", "resume")  # options of the parser for the other methods
-_GONE = ("head", "data.with_evidence")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,9 +54,6 @@ def _settings(args: argparse.Namespace) -> LabelledSettings:
             again = "; the same command goes on where it stopped" if name == "resume" else ""
             raise ConfigError(f"--{name} is not an option of factrl tune {args.method}{again}")
     words: Sequence[str] = [*([args.file] if args.file else []), *args.settings]
-    for word in words:
-        if (name := word.partition("=")[0].strip()) in _GONE:
-            raise ConfigError(f"{name} is gone: no reward reads such a model (commit 1b92e7e made them)")
     files = [word for word in words if not _SETTING.match(word)]
     named = argparse.Namespace(**{**dict.fromkeys(_OPTIONS), **vars(args)})
     named.settings = [word for word in words if _SETTING.match(word)]

@@ -9,7 +9,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.integrations import integration_utils
 
 from factrl.errors import ConfigError, nearest
@@ -126,6 +133,22 @@ class MarkComplete(TrainerCallback):
     ) -> None:
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+def train_on(
+    trainer: Trainer, checkpoint: Path | None, progress: Progress, *callbacks: TrainerCallback
+) -> bool:
+    """Train, from a checkpoint on if there is one, with a bar; whether SIGINT or SIGTERM stopped it.
+
+    A checkpoint is saved before a stop, and each is marked once it is complete.
+    """
+    trainer.remove_callback(PrinterCallback)
+    with Interrupt() as interrupt, progress:
+        stop = StopWhen(lambda: interrupt.asked)
+        for callback in (ShowProgress(progress), *callbacks, MarkComplete(), stop):
+            trainer.add_callback(callback)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return stop.stopped
 
 
 class Interrupted(KeyboardInterrupt):

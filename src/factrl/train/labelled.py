@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import PrinterCallback, Trainer, set_seed
+from transformers import Trainer, set_seed
 from transformers.trainer_callback import ProgressCallback
 from transformers.training_args import TrainingArguments
 
@@ -33,8 +33,9 @@ from factrl.rewards.tuned_truthfulness import CARD
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings, TrainSettings
+from factrl.runs.whole_file import write_whole
 from factrl.train.answering import end_tokens
-from factrl.train.callbacks import Interrupt, MarkComplete, ShowProgress, StopWhen, last_checkpoint
+from factrl.train.callbacks import last_checkpoint, train_on
 from factrl.train.embedded import embedded_policy, is_embedded
 from factrl.train.model import load_policy, uses_bf16
 from factrl.train.sampling import sample
@@ -93,7 +94,7 @@ def tune_labelled(
             counts |= {"report": len(split.report), "groups": len({row.group for row in split.report})}
             dropped = {**left_out, "seen in another part": split.left_out}
             numbers = {**about, **done, "rows_used": counts, "left_out": dropped, **numbers}
-            (folder / NUMBERS).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+            write_whole(folder / NUMBERS, json.dumps(numbers, indent=2).encode() + b"\n")
     return json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
 
 
@@ -214,11 +215,16 @@ def _trained(
         )
     checkpoints = folder / "checkpoints"
     trainer = LabelledTrainer(network, tokenizer.pad_token_id, _arguments(settings, checkpoints), kept, words)
-    _run(trainer, f"tune {method}", checkpoints)
+    trainer.remove_callback(ProgressCallback)
+    checkpoint, already = last_checkpoint(checkpoints) or (None, 0)
+    progress = Progress(f"tune {method}", _steps(settings, len(kept)), already=already)
+    if train_on(trainer, checkpoint, progress):
+        step = trainer.state.global_step
+        raise KeyboardInterrupt(f"stopped after step {step}; the same command goes on")
     network.save_pretrained(finished)
     tokenizer.save_pretrained(finished)
     done = {"steps": trainer.state.global_step, "over_length": len(rows) - len(kept)}
-    (finished / FINISHED).write_text(json.dumps(done) + "\n", encoding="utf-8")
+    write_whole(finished / FINISHED, json.dumps(done).encode() + b"\n")
     return (network, tokenizer), done
 
 
@@ -273,6 +279,12 @@ def _freeze(network: Any, layers: int | None) -> None:
         part.requires_grad_(False)
 
 
+def _steps(settings: LabelledSettings, rows: int) -> int:
+    """Optimizer steps, as transformers counts them."""
+    train = settings.train
+    return train.steps or math.ceil(-(-rows // train.batch_size) * train.epochs)
+
+
 def _arguments(settings: LabelledSettings, checkpoints: Path) -> TrainingArguments:
     train = settings.train
     return TrainingArguments(
@@ -297,25 +309,6 @@ def _arguments(settings: LabelledSettings, checkpoints: Path) -> TrainingArgumen
         seed=settings.run.seed,
         remove_unused_columns=False,
     )
-
-
-def _run(trainer: Any, label: str, folder: Path) -> None:
-    """Train from the last complete checkpoint, with a bar; a checkpoint is saved before an interruption."""
-    trainer.remove_callback(PrinterCallback)
-    trainer.remove_callback(ProgressCallback)
-    checkpoint = last_checkpoint(folder)
-    already = checkpoint[1] if checkpoint else 0
-    args = trainer.args
-    per_step = args.per_device_train_batch_size * args.gradient_accumulation_steps
-    epoch = -(-len(trainer.train_dataset) // per_step)
-    total = args.max_steps if args.max_steps > 0 else math.ceil(epoch * args.num_train_epochs)
-    with Interrupt() as interrupt, Progress(label, total, already=already) as progress:
-        stop = StopWhen(lambda: interrupt.asked)
-        for callback in (ShowProgress(progress), MarkComplete(), stop):
-            trainer.add_callback(callback)
-        trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
-    if stop.stopped:
-        raise KeyboardInterrupt(f"stopped after step {trainer.state.global_step}; the same command goes on")
 
 
 def _score(
@@ -362,7 +355,7 @@ def _write_card(folder: Path, temperature: float, about: dict[str, Any], files: 
         "digest": digest_of(about),
         "trained_on": ["/".join(Path(file).parts[-2:]) for file in files],
     }
-    (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    write_whole(folder / CARD, json.dumps(card, indent=2).encode() + b"\n")
 
 
 def _ask(

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback, Trainer
+from transformers import Trainer
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.sft_config import SFTConfig
@@ -29,15 +29,7 @@ from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings
 from factrl.train.tuning.settings import TuneSettings
 
-from .callbacks import (
-    Interrupt,
-    Interrupted,
-    LogToRun,
-    MarkComplete,
-    ShowProgress,
-    StopWhen,
-    last_checkpoint,
-)
+from .callbacks import Interrupted, LogToRun, last_checkpoint, train_on
 from .model import load_policy, lora_config, uses_bf16
 from .packed import restore_forward, use_packed_logprobs
 
@@ -81,21 +73,14 @@ def learn(
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
     make = _preference if "chosen" in rows[0] else _imitation
     trainer = make(settings, start, model, tokenizer, rows, checkpoints)
-    trainer.remove_callback(PrinterCallback)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     if not torch.cuda.is_available():
         for policy in filter(None, (inner, getattr(trainer, "ref_model", None))):
             use_packed_logprobs(policy)
-    checkpoint = last_checkpoint(checkpoints)
-    already = checkpoint[1] if checkpoint else 0
+    checkpoint, already = last_checkpoint(checkpoints) or (None, 0)
     run.truncate_after(before + already)
-    label, total = f"train {settings.tune.method}", steps_of(settings, len(rows))
-    with Interrupt() as interrupt, Progress(label, total, already=already) as progress:
-        stop = StopWhen(lambda: interrupt.asked)
-        for callback in (ShowProgress(progress), LogToRun(run, before), MarkComplete(), stop):
-            trainer.add_callback(callback)
-        trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
-    if stop.stopped:
+    progress = Progress(f"train {settings.tune.method}", steps_of(settings, len(rows)), already=already)
+    if train_on(trainer, checkpoint, progress, LogToRun(run, before)):
         raise Interrupted("tune", run.path, before + trainer.state.global_step)
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)
