@@ -13,8 +13,7 @@ import pytest
 
 from factrl.errors import ConfigError, DataError
 from factrl.evals import loading
-from factrl.evals.benchmark import Benchmark
-from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
+from factrl.evals.catalogue import BENCHMARKS, GROUPS, Benchmark, find
 from factrl.evals.choice import by_likelihood
 from factrl.evals.loading import load_questions, reply_to
 from factrl.evals.outcomes import Tools, score_text

@@ -17,7 +17,6 @@ from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
 from factrl.evals.asking import BLOCK, known_questions, stored_texts
-from factrl.evals.benchmark import Benchmark
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.claims import ClaimChecker
 from factrl.evals.eval_page import write_eval_page, write_paired_page
@@ -506,7 +505,6 @@ def test_eval_of_stored_answers(verbs: Any, tmp_path: Path, capsys: pytest.Captu
         ("simpleqa gsm9k --model m --output o", "did you mean 'gsm8k'"),
         ("answers.jsonl simpleqa", "answers.jsonl is a file of its own"),
         ("answers.jsonl --shots 3", "--shots is for benchmarks, not for a file"),
-        ("answers.jsonl --export-lm-eval x", "--export-lm-eval is for benchmarks"),
         ("data.prompt=x", "name a FILE or a BENCH first"),
         ("simpleqa --model m --output o nonsense=1", "unknown key nonsense"),
     ],
@@ -527,33 +525,6 @@ def test_where_nothing_could_be_graded(verbs: Any, tmp_path: Path, monkeypatch: 
     ):
         verbs("eval", "simpleqa", "--model", "m", "--output", str(tmp_path / "o"))
     assert json.loads((tmp_path / "o" / "results.json").read_text())["benchmarks"]["simpleqa"]["masked"]
-
-
-@pytest.mark.security("S44")
-@pytest.mark.parametrize("name", ["simpleqa", "truthfulqa_mc1", "gsm8k", "selfaware", "halueval", "triviaqa"])
-def test_export_to_lm_eval(verbs: Any, tmp_path: Path, name: str) -> None:
-    yaml = pytest.importorskip("yaml")
-    assert verbs("eval", name, "--export-lm-eval", str(tmp_path / "tasks")) == 0
-    task = yaml.safe_load((tmp_path / "tasks" / f"factrl_{name}.yaml").read_text("utf-8"))
-    assert task["task"] == f"factrl_{name}"
-    needed = {"dataset_path", "test_split", "output_type", "doc_to_text", "doc_to_target", "metric_list"}
-    assert needed <= {*task}
-    assert task["metadata"] == {"version": "1.0"}
-    benchmark: Benchmark = BENCHMARKS[name]
-    if "doc_to_choice" in task:
-        assert task["output_type"] == "multiple_choice"
-        assert task["doc_to_target"] == 0
-    else:
-        assert task["generation_kwargs"]["max_gen_toks"] == benchmark.max_tokens
-        assert "{question}" not in task["doc_to_text"].replace("{{question}}", "")
-    assert [one["metric"] for one in task["metric_list"]] in (["acc"], ["exact_match"])
-
-
-def test_what_lm_eval_cannot_score(verbs: Any, tmp_path: Path) -> None:
-    for name in ("factscore", "truthfulqa_mc2"):
-        with pytest.raises(ConfigError, match=f"{name} cannot be exported to lm-eval"):
-            verbs("eval", name, "--export-lm-eval", str(tmp_path / "tasks"))
-    assert not (tmp_path / "tasks").exists()
 
 
 def test_nothing_here_loads_torch() -> None:

@@ -200,7 +200,6 @@ WRITERS = [
     ("index notes.txt --out {}", ""),
     ("lab --steps 1 --output {}", ""),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
-    ("eval simpleqa --model m --export-lm-eval {}", ""),
     ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
 ]
 
@@ -273,7 +272,6 @@ def test_an_eval_on_a_disk_that_fills_up_loses_nothing(
         "prepare convert rows.jsonl --to verl --output p.parquet",
         "verify Oslo --docs notes.txt --html s.html --no-cache",
         "eval rows.jsonl --output n.json",
-        "eval simpleqa --model m --export-lm-eval tasks",
     ],
 )
 @pytest.mark.parametrize("size", [0, 100, 1_500])

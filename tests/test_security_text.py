@@ -24,7 +24,6 @@ from factrl import Example, Grader, load_reward
 from factrl.cli import main
 from factrl.errors import Unscored
 from factrl.evals.choice import chosen
-from factrl.evals.lm_eval import as_yaml
 from factrl.evals.reasoning import final_result
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.prompts import example_of, prompts
@@ -504,21 +503,6 @@ def test_no_name_adds_a_setting_to_a_file(name: str, tmp_path: Path) -> None:
     again = load_settings(RunSettings, file, [])
     assert again == settings
     assert (again.model.name, again.judge.url) == (name, settings.judge.url)
-
-
-@pytest.mark.security("S44")
-@pytest.mark.parametrize("text", HOSTILE_NAMES)
-def test_no_text_adds_a_key_to_a_task_file(text: str) -> None:
-    task = {"task": "factrl_x", "doc_to_text": text, "metadata": {"version": text}, "tag": [text]}
-    lines = as_yaml(task).splitlines()[1:]
-    assert [line.split(":")[0].strip() for line in lines] == [
-        "task",
-        "doc_to_text",
-        "metadata",
-        "version",
-        "tag",
-    ]
-    assert json.loads(lines[1].partition(": ")[2]) == text
 
 
 # ---------------------------------------------------------------- the lists above

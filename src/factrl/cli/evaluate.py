@@ -142,9 +142,6 @@ def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
         help="how often the verifier's judge is right, from benchmarks/judge_quality.py: long answers get "
         "their precision without its errors, beside the raw one",
     )
-    group.add_argument(
-        "--export-lm-eval", metavar="FOLDER", help="write the benchmarks as task files of lm-eval, and stop"
-    )
 
 
 def _eval(args: argparse.Namespace) -> int:
@@ -166,7 +163,6 @@ def _eval(args: argparse.Namespace) -> int:
         "confidence",
         "base_probe",
         "judge_quality",
-        "export_lm_eval",
     ):
         if getattr(args, option):
             raise ConfigError(f"--{option.replace('_', '-')} is for benchmarks, not for a file")

@@ -12,11 +12,10 @@ from typing import Any
 from factrl import __version__
 from factrl.errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from factrl.evals.asking import NamedModel, known_questions, stored_texts
-from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import Benchmark
 from factrl.evals.claims import ClaimChecker
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.judge_quality import JudgeQuality
-from factrl.evals.lm_eval import export_tasks
 from factrl.evals.outcomes import Tools
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import output_table, write_output
@@ -40,11 +39,7 @@ SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's fo
 
 
 def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> int:
-    """Evaluate benchmarks, or export them; returns the exit code."""
-    if args.export_lm_eval is not None:
-        for path in export_tasks(benchmarks, args.export_lm_eval):
-            say(str(path))
-        return 0
+    """Evaluate benchmarks; returns the exit code."""
     _check(args, benchmarks)
     how, settings = _how(args)
     judge = open_judge(settings.judge)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import DataError, Unscored, nearest
-from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import Scorer
 from factrl.evals.shortqa import COLUMNS
 from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm

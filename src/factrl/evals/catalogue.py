@@ -9,15 +9,63 @@ confirmed against the dataset itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from factrl.errors import ConfigError, nearest
 from factrl.evals import prompts, readers
-from factrl.evals.benchmark import Benchmark, Source
-from factrl.evals.readers import columns
+from factrl.evals.readers import Reader, columns
+
+Kind = Literal["short", "choice", "discrimination", "reasoning", "long"]
 
 
-def _lm(question: str, answer: str, choices: str = "") -> dict[str, str]:
-    return {"question": question, "answer": answer, **({"choices": choices} if choices else {})}
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows are.
+
+    Attributes:
+        hub, subset, split: dataset on the hub; an empty `hub` means that there is none with these columns.
+        local: file under `FACTRL_DATA`, of the plain schema.
+    """
+
+    hub: str = ""
+    subset: str | None = None
+    split: str = "test"
+    local: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark.
+
+    Attributes:
+        about: what it measures, in a few words, with its paper.
+        kind: how it is scored: `short` answers are graded, `choice` by the likelihood of the options or a
+            letter, `discrimination` by a letter, `reasoning` by mathematical equivalence, `long` by claims.
+        read: reads an upstream row.
+        read_local: reads a row of the plain schema.
+        prompt: what the user says, as `data.prompt`.
+        max_tokens: length limit of an answer.
+        demos: rows to take worked examples from; its own, left out of the evaluation, where there are none.
+        keep: leaves out rows of a file that several benchmarks share.
+        several: how many options may be right: MC1 has one, MC2 several.
+        recall_at: K of F1@K, for `long`.
+    """
+
+    name: str
+    about: str
+    kind: Kind
+    test: Source
+    licence: str
+    read: Reader = readers.same
+    read_local: Reader = readers.plain
+    prompt: str = prompts.SHORT
+    language: Literal["en", "zh"] = "en"
+    max_tokens: int = 48
+    demos: Source | None = None
+    keep: tuple[str, str] | None = None
+    several: bool = False
+    recall_at: int = 32
 
 
 _TWO_HOPS = "hotpotqa_2wiki_eval/eval.jsonl"
@@ -29,7 +77,6 @@ _SHORT = [
         Source("basicv8vc/SimpleQA", local="simpleqa/test.jsonl"),
         "MIT",
         columns(question="problem", answers="answer"),
-        lm_eval=_lm("{{problem}}", "{{answer}}"),
     ),
     Benchmark(
         "chinese_simpleqa",
@@ -40,7 +87,6 @@ _SHORT = [
         columns(question="question", answers="answer"),
         prompt=prompts.SHORT_ZH,
         language="zh",
-        lm_eval=_lm("{{question}}", "{{answer}}"),
     ),
     Benchmark(
         "nq_open",
@@ -50,7 +96,6 @@ _SHORT = [
         "CC BY-SA 3.0",
         columns(question="question", answers="answer"),
         demos=Source("google-research-datasets/nq_open", split="train"),
-        lm_eval=_lm("{{question}}", "{{answer}}"),
     ),
     Benchmark(
         "triviaqa",
@@ -60,7 +105,6 @@ _SHORT = [
         "Apache-2.0; the questions are not the dataset's own",
         readers.trivia_qa,
         demos=Source("mandarjoshi/trivia_qa", "rc.nocontext", split="train"),
-        lm_eval=_lm("{{question}}", "{{answer.aliases}}"),
     ),
     Benchmark(
         "popqa",
@@ -69,7 +113,6 @@ _SHORT = [
         Source("akariasai/PopQA", local="popqa_1k/test.jsonl"),
         "MIT",
         columns(question="question", answers="possible_answers"),
-        lm_eval=_lm("{{question}}", "{{possible_answers}}"),
     ),
     Benchmark(
         "webquestions",
@@ -79,7 +122,6 @@ _SHORT = [
         "CC BY 4.0",
         columns(question="question", answers="answers"),
         demos=Source("stanfordnlp/web_questions", split="train", local="webquestions/trainmodel.jsonl"),
-        lm_eval=_lm("{{question}}", "{{answers}}"),
     ),
     Benchmark(
         "hotpotqa",
@@ -90,7 +132,6 @@ _SHORT = [
         readers.hotpot,
         demos=Source("hotpotqa/hotpot_qa", "distractor", split="train"),
         keep=("source", "hotpotqa"),
-        lm_eval=_lm("{{question}}", "{{answer}}"),
     ),
     Benchmark(
         "2wiki",
@@ -101,7 +142,6 @@ _SHORT = [
         "Apache-2.0",
         readers.hotpot,
         keep=("source", "2wikimultihopqa"),
-        lm_eval=_lm("{{question}}", "{{answer}}"),
     ),
     Benchmark(
         "musique",
@@ -112,7 +152,6 @@ _SHORT = [
         "CC BY 4.0",
         readers.musique,
         demos=Source("dgslibisey/MuSiQue", split="train"),
-        lm_eval=_lm("{{question}}", "{{[answer] + answer_aliases}}"),
     ),
     Benchmark(
         "crag",
@@ -123,7 +162,6 @@ _SHORT = [
         "CC BY-NC 4.0",
         readers.crag,
         prompt=prompts.PREMISE,
-        lm_eval=_lm("{{query}}", "{{[answer] + alt_ans}}"),
     ),
     Benchmark(
         "selfaware",
@@ -155,7 +193,6 @@ _CHOICE = [
         readers.truthful_qa_choice("mc1"),
         readers.plain_choice("mc1"),
         prompt=prompts.BARE,
-        lm_eval=_lm("{{question}}", "0", "{{mc1_targets.choices}}"),
     ),
     Benchmark(
         "truthfulqa_mc2",
@@ -177,7 +214,6 @@ _CHOICE = [
         readers.truthful_qa,
         prompt=prompts.SENTENCE,
         max_tokens=64,
-        lm_eval=_lm("{{question}}", "{{correct_answers}}"),
     ),
     Benchmark(
         "halueval",
@@ -189,7 +225,6 @@ _CHOICE = [
         readers.plain_pair,
         prompt=prompts.PAIR,
         max_tokens=12,
-        lm_eval=_lm("{{question}}", "0", "{{[right_answer, hallucinated_answer]}}"),
     ),
     Benchmark(
         "halluqa_mc1",
@@ -225,7 +260,6 @@ _REASONING = [
         prompt=prompts.REASON,
         max_tokens=256,
         demos=Source("openai/gsm8k", "main", split="train"),
-        lm_eval=_lm("{{question}}", "{{answer.split('####')[-1].strip()}}"),
     ),
     Benchmark(
         "math500",
@@ -236,7 +270,6 @@ _REASONING = [
         columns(question="problem", answers="answer", id="unique_id"),
         prompt=prompts.REASON,
         max_tokens=1024,
-        lm_eval=_lm("{{problem}}", "{{answer}}"),
     ),
     Benchmark(
         "aime24",
@@ -247,7 +280,6 @@ _REASONING = [
         columns(question="problem", answers="answer"),
         prompt=prompts.REASON,
         max_tokens=2048,
-        lm_eval=_lm("{{problem}}", "{{answer}}"),
     ),
     Benchmark(
         "aime25",
@@ -258,7 +290,6 @@ _REASONING = [
         columns(question="problem", answers="answer"),
         prompt=prompts.REASON,
         max_tokens=2048,
-        lm_eval=_lm("{{problem}}", "{{answer}}"),
     ),
     Benchmark(
         "olympiadbench",
@@ -274,7 +305,6 @@ _REASONING = [
         readers.olympiad,
         prompt=prompts.REASON,
         max_tokens=1024,
-        lm_eval=_lm("{{question}}", "{{final_answer[0]}}"),
     ),
 ]
 _LONG = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from factrl.errors import Unscored
 from factrl.evals.asking import Texts
-from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import Benchmark
 from factrl.evals.claim_metrics import ClaimMetrics
 from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ChecksTexts, LongRow, score_batch, summarise_long

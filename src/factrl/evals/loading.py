@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from factrl.errors import ConfigError, DataError
-from factrl.evals.benchmark import Benchmark, Source
+from factrl.evals.catalogue import Benchmark, Source
 from factrl.evals.readers import with_meta
 from factrl.runs.data import documents
 from factrl.runs.rows import read_rows

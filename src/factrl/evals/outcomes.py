@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from factrl.errors import Unscored
-from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import by_letter, by_likelihood
 from factrl.evals.prompts import final_part, stated_confidence
 from factrl.evals.reasoning import Mathematician

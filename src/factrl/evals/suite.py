@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from factrl import __version__
 from factrl.errors import ConfigError
 from factrl.evals.asking import Texts, ask, weigh
-from factrl.evals.benchmark import Benchmark
+from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import Scorer
 from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.loading import Questions, load_questions
