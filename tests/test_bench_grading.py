@@ -15,9 +15,8 @@ from rich.console import Console
 from factrl.cli import report
 from factrl.evals.asking import NamedModel, ask, known_questions, stored_texts, weigh
 from factrl.evals.catalogue import BENCHMARKS
-from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.eval_page import write_eval_page
-from factrl.evals.longform import LongRow
+from factrl.evals.longform import ClaimChecker, LongRow, check_texts, claim_bounds, claim_numbers
 from factrl.evals.metrics import Interval
 from factrl.evals.numbers import Number, confidence_bins, confidence_numbers, majority, numbers_of
 from factrl.evals.outcomes import Tools, grade_texts, score_text
@@ -25,12 +24,12 @@ from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.prompts import continued, stated_confidence
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import Output
-from factrl.evals.samples import Sample, read_samples, write_samples
+from factrl.evals.samples import Row, read_samples, write_samples
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.journal import Journal
 from factrl.runs.settings import AskSettings
-from factrl.types import Completion, Example
+from factrl.types import Completion, Example, Grade
 
 SIMPLE, MATH, LONG = BENCHMARKS["simpleqa"], BENCHMARKS["gsm8k"], BENCHMARKS["factscore"]
 OSLO = Example("What is the capital of Norway?", ("Oslo",), "1")
@@ -38,12 +37,14 @@ HOPELESS = Example("Who will win in 2090?", (), "2", meta={"answerable": False})
 TOOLS = Tools(Grader(), Mathematician())
 
 
-def sample(name: str, label: Any = None, **more: Any) -> Sample:
-    told = {"number": 0, "question": f"Q {name}?", "answers": ["gold"], "completion": "text"}
-    return Sample("b", name, **{**told, "label": label, **more})
+def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> Row:
+    known = {key: more.pop(key) for key in ("answerable",) if key in more}
+    asked = Example(f"Q {name}?", ("gold",), name, false_premise=more.pop("false_premise", None), meta=known)
+    grade = None if label is None else Grade(label, answer, "")
+    return Row(asked, more.pop("completion", "text"), grade, benchmark="b", **more)
 
 
-def output(folder: Path, samples: Sequence[Sample], kind: str = "short", **about: Any) -> Output:
+def output(folder: Path, samples: Sequence[Row], kind: str = "short", **about: Any) -> Output:
     numbers = {name: one.to_json() for name, one in numbers_of(kind, samples).items()}
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
     row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}
@@ -54,16 +55,15 @@ def output(folder: Path, samples: Sequence[Sample], kind: str = "short", **about
 
 
 def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> None:
-    hopeless, odd = {"answerable": False}, {"false_premise": True}
     first = [
         *(sample(f"u{n}", "correct" if n < 2 else "incorrect") for n in range(4)),
-        *(sample(f"h{n}", "incorrect", marks=hopeless) for n in range(4)),
-        sample("o", "incorrect", marks=odd),
+        *(sample(f"h{n}", "incorrect", answerable=False) for n in range(4)),
+        sample("o", "incorrect", false_premise=True),
     ]
     second = [
         *(sample(f"u{n}", "correct" if n < 3 else "incorrect") for n in range(4)),
-        *(sample(f"h{n}", "abstained", marks=hopeless) for n in range(4)),
-        sample("o", "correct", marks=odd),
+        *(sample(f"h{n}", "abstained", answerable=False) for n in range(4)),
+        sample("o", "correct", false_premise=True),
     ]
     before, after = output(tmp_path, first), output(tmp_path, second)
     (pair,) = compare_outputs(before, after)
@@ -163,8 +163,8 @@ class Judging:
 
 def checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, judging: Judging, texts: Any, chat: bool = True
-) -> list[Sample]:
-    monkeypatch.setattr("factrl.evals.claims.score_batch", judging)
+) -> list[Row]:
+    monkeypatch.setattr("factrl.evals.longform.score_batch", judging)
     verifier: Any = None  # it is not reached
     checker = ClaimChecker(verifier, "j")
     examples = [Example("Ann", id=name) for name in dict.fromkeys(name for name, _ in texts)]

@@ -18,10 +18,9 @@ from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
 from factrl.evals.asking import BLOCK, known_questions, stored_texts
 from factrl.evals.catalogue import BENCHMARKS
-from factrl.evals.claims import ClaimChecker
 from factrl.evals.eval_page import write_eval_page, write_paired_page
 from factrl.evals.judge_quality import JudgeQuality
-from factrl.evals.longform import LongRow
+from factrl.evals.longform import ClaimChecker, LongRow
 from factrl.evals.outcomes import Tools
 from factrl.evals.paired import compare_outputs
 from factrl.evals.reasoning import Mathematician
@@ -320,8 +319,9 @@ def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(examples))
         return [LongRow(one.id, supported=8, refuted=2, judge="j") for one in examples]
 
-    monkeypatch.setattr("factrl.evals.claims.score_batch", score)
-    checker = ClaimChecker(Counting(), "counting")
+    monkeypatch.setattr("factrl.evals.longform.score_batch", score)
+    verifier: Any = Counting()
+    checker = ClaimChecker(verifier, "counting")
     model = Scripted(lambda example, n: "A life.")
     found = run(model, tmp_path, "factscore", checker=checker)
     assert found.numbers["factscore"].value == pytest.approx(0.8)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import factrl as fx
-from factrl.evals.shortqa import Row
+from factrl.evals.samples import Row
 from factrl.rewards.grading import Grader
 from factrl.train.signals import HeldOut, Watch
 from factrl.types import Grade

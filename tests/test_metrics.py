@@ -14,7 +14,6 @@ from factrl.evals.metrics import (
     bootstrap,
     compare,
     known_mask,
-    paired_bootstrap,
     short_form,
     wilson,
 )
@@ -134,8 +133,8 @@ def test_pairing_narrows_the_interval_of_a_difference() -> None:
     before = np.array([1.0, 0.0] * 100)
     after = before.copy()
     after[:10] = 1.0
-    paired = paired_bootstrap(before, after)
-    shuffled = paired_bootstrap(before, np.random.default_rng(0).permutation(after))
+    paired = bootstrap(after, before=before)
+    shuffled = bootstrap(np.random.default_rng(0).permutation(after), before=before)
     assert paired is not None
     assert shuffled is not None
     assert paired.value == shuffled.value == pytest.approx(0.025)
@@ -164,7 +163,7 @@ def test_bootstrap_names_what_is_missing() -> None:
     with pytest.raises(ValueError, match="n=0"):
         bootstrap([1, 2], n=0)
     with pytest.raises(ValueError, match="same questions"):
-        paired_bootstrap([1, 2], [1, 2, 3])
+        bootstrap([1, 2, 3], before=[1, 2])
 
 
 # --- short form --------------------------------------------------------------------------------

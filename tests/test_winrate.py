@@ -12,7 +12,7 @@ import pytest
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.evals.results import Output, read_output
-from factrl.evals.samples import Sample, write_samples
+from factrl.evals.samples import Row, write_samples
 from factrl.evals.winrate import (
     Duel,
     WinRate,
@@ -24,7 +24,7 @@ from factrl.evals.winrate import (
     written_in_both,
 )
 from factrl.llm import FakeLLM
-from factrl.types import Example
+from factrl.types import Completion, Example
 
 ASK = Example("Why is the sky blue?", id="sky")
 BAD, GOOD, BEST = "one: it is", "three: air scatters", "seven: air scatters blue more"
@@ -192,7 +192,10 @@ def shown(found: WinRate) -> str:
 
 
 def evaluated(folder: Path, model: str, texts: dict[str, str | None]) -> Output:
-    samples = [Sample("simpleqa", name, 0, f"{name}?", ["x"], text) for name, text in texts.items()]
+    samples = [
+        Row(Example(f"{name}?", ("x",), name), text, None, benchmark="simpleqa")
+        for name, text in texts.items()
+    ]
     benchmark = {"numbers": {}, "masked": {}, "floored": {}}
     folder.mkdir()
     (folder / "results.json").write_text(json.dumps({"model": model, "benchmarks": {"simpleqa": benchmark}}))
@@ -229,7 +232,9 @@ def test_verdicts_on_two_evaluations_are_kept(tmp_path: Path) -> None:
 
 def test_reasoning_that_the_prompt_began_and_that_does_not_end_is_no_answer(tmp_path: Path) -> None:
     before, after = (evaluated(tmp_path / name, name, {"1": GOOD}) for name in ("a", "b"))
-    marked = [replace(one, marks={"prefill": "<think>"}) for one in after.samples["simpleqa"]]
+    marked = [
+        replace(one, completion=Completion(GOOD, prefill="<think>")) for one in after.samples["simpleqa"]
+    ]
     write_samples(after.folder / "samples.jsonl", marked)
     ((_, first, second),) = written_in_both("simpleqa", before, read_output(after.folder))
     assert (first, second) == (GOOD, "")

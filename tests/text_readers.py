@@ -309,7 +309,7 @@ ELSEWHERE = {
     "a small world of its own": "lab",
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.outcomes.score_text text.html.page "
-    "evals.shortqa.GradeAnswer "
+    "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.claims.statements.shown rewards.guards.think_and_answer verifier.presets.verify "
     "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor "
     "papers.truthrl.truthrl_reasoning",

@@ -13,9 +13,9 @@ from factrl import __version__
 from factrl.errors import ConfigError, DataError, MissingExtra, TooManyMasked
 from factrl.evals.asking import NamedModel, known_questions, stored_texts
 from factrl.evals.catalogue import Benchmark
-from factrl.evals.claims import ClaimChecker
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.judge_quality import JudgeQuality
+from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import output_table, write_output

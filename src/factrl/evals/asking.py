@@ -14,7 +14,7 @@ from typing import Any
 from factrl.errors import DataError, Unscored, nearest
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import Scorer
-from factrl.evals.shortqa import COLUMNS
+from factrl.evals.shortqa import COLUMNS, NOTHING_STORED
 from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
@@ -142,11 +142,7 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
             keys = ((example.id, example.question), (None, example.question), (example.id, None))
             found = next((both[key] for key in keys if key in both), [None])
             for number, text in enumerate(found):
-                texts[example.id, number] = (
-                    Completion(text)
-                    if isinstance(text, str)
-                    else Unscored("no_completion", "the file has no completion here")
-                )
+                texts[example.id, number] = Completion(text) if isinstance(text, str) else NOTHING_STORED
         if all(isinstance(text, Unscored) for text in texts.values()):
             raise DataError(f"{path} answers none of the {len(examples)} questions of {benchmark.name}")
         return texts

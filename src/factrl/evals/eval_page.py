@@ -12,7 +12,7 @@ from factrl.evals.numbers import Bin, Number
 from factrl.evals.paired import Paired
 from factrl.evals.report import BADGES, GRADED, Badge, places, reach_of, verdict
 from factrl.evals.results import PAGE, Output
-from factrl.evals.samples import Sample
+from factrl.evals.samples import Row
 from factrl.evals.winrate import WinRate
 from factrl.text.html import page, write_page
 from factrl.types import Label
@@ -113,7 +113,7 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
     shares = [
         (badge, labels.count(label) / len(labels)) for label, badge in BADGES.items() if label and labels
     ]
-    examples: list[Sample] = []
+    examples: list[Row] = []
     for label, count in _SHOWN.items():
         examples += [one for one in samples if one.label == label][:count]
     reasons = (("masked", "not graded, in no number"), ("floored", "wrong for their form"))
@@ -135,24 +135,24 @@ def _drawn(number: Number) -> tuple[float, float, float] | None:
     return places(number.interval, 0 if number.low >= 0 else -1, 1) if number.percent else None
 
 
-def _example(question: Sample, *answers: tuple[str, Sample], moved: str = "") -> Mapping[str, Any]:
+def _example(question: Row, *answers: tuple[str, Row], moved: str = "") -> Mapping[str, Any]:
     """A question and its answers by who gave them."""
     return {
-        "question": question.question,
+        "question": question.example.question,
         "moved": moved,
-        "accepted": question.answers[:_ACCEPTED],
-        "more": max(0, len(question.answers) - _ACCEPTED),
+        "accepted": question.example.answers[:_ACCEPTED],
+        "more": max(0, len(question.example.answers) - _ACCEPTED),
         "answers": [(who, *_answer(sample)) for who, sample in answers],
     }
 
 
-def _answer(sample: Sample) -> tuple[str, Badge, str]:
+def _answer(sample: Row) -> tuple[str, Badge, str]:
     """What was written, its grade, and why that is the grade."""
     text = sample.completion if sample.completion is not None else sample.answer
     badge = BADGES[sample.label]
     if sample.label is None and sample.cause is None:
         badge = badge._replace(word=sample.answer)
-    return text, badge, sample.floored or sample.cause or sample.how
+    return text, badge, sample.floored or sample.cause or (sample.grade.how if sample.grade else "claims")
 
 
 def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> Mapping[str, Any]:
@@ -182,5 +182,5 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
     }
 
 
-def _moved(before: Sample, after: Sample) -> str:
+def _moved(before: Row, after: Row) -> str:
     return f"{BADGES[before.label].word} → {BADGES[after.label].word}; "

@@ -1,61 +1,83 @@
-"""Long answers checked claim by claim, and summed up.
+"""Long answers: checked claim by claim, kept as rows of counts, and summed up with intervals.
 
-`score_batch` asks a verifier about some responses and returns a row of counts for each; rows are plain enough
-for a journal, so a long evaluation can go on where it was stopped.  `summarise_long` turns rows into numbers,
-which are defined in `factrl.evals.claim_metrics` together with what differs from the published packages.
+S of T claims are supported; missing verdicts count half, and mask the answer where a share of it, such as its
+F1@K, is not known to within 0.05.  Three treatments of an answer without claims are published, all here:
 
-What our side could not check is masked, counted by cause and shown: a response whose claims could not be
-had, and one with so many missing verdicts that a share of it, such as its F1@K, is
-not known to within 0.05.  `LongForm.bounds` says between which values the metrics lie when those of the last
-kind are kept, whatever the missing verdicts are.
+    factscore...     left out, whyever it has none; how many have some is `respond_ratio`   (FActScore's code)
+    precision, recall@K, f1@K     0, but left out when it declines to answer                (VeriScore's code)
+    .../all          0                      (SAFE's F1@K, KLCF's P, R@K and F1@K, VeriScore's paper)
+
+`_micro` pools the claims of all answers; everything else is a mean over answers.  `precision_micro` is F/T
+and `detail` F of "Learning to Reason for Factuality".
+
+Where the published packages differ, given the same decisions: an answer without claims is a ZeroDivisionError
+in FActScore 0.2.0 (arXiv 2305.14251) and in VeriScore 2.0.3 (arXiv 2406.19276), whose K is the upper median
+of T over all systems that are compared, where ours is fixed.  Both count whatever claims they got; our
+verifier leaves out repeats, what only says the question again and what is about the text itself, and counts
+claims beyond `max_claims` as not supported.  A call that fails is "supported" in FActScore and "not
+supported" in VeriScore; here a verdict is missing.  A text too long to be read is 0 everywhere.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from factrl.errors import DataError
-from factrl.evals.claim_metrics import ClaimMetrics, Counts, Ks, resolve_ks
+import numpy as np
+
+from factrl.errors import DataError, Unscored
+from factrl.evals.asking import Texts
+from factrl.evals.catalogue import Benchmark
 from factrl.evals.judge_quality import Corrected, JudgeQuality
-from factrl.evals.metrics import Comparison, Interval
-from factrl.types import Example, Passage
-from factrl.verifier.report import Report
+from factrl.evals.metrics import Comparison, Floats, Interval, Statistic, bootstraps, ratio, summed, wilson
+from factrl.evals.numbers import Better, Number, Numbers
+from factrl.evals.outcomes import OF, grade_digest
+from factrl.evals.prompts import final_part
+from factrl.evals.samples import Row
+from factrl.llm.writers import Written
+from factrl.runs.journal import Journal
+from factrl.types import Completion, Example
+from factrl.verifier import Verifier
+from factrl.verifier.report import WIDTH, Report
 
-KS = (32, 64)
-"""KLCF's K: 32 for LongWiki, 64 for the other sets (arXiv 2509.23765); SAFE has 64 as well."""
-
+AT_ONCE = 8  # answers whose claims are checked together
+GAMMA = 10  # claims below which FActScore is lowered for brevity
 _UNASKED = ("no_evidence", "over_limit")  # causes of verdicts that no judge has given
+_ALL, _RESPONDED, _ANSWERED, _SUPPORTED, _CLAIMS, _PRECISION, _FACTSCORE, _RECALL, _F1 = range(9)
+_KINDS = {"raw": "as the judge has it", "corrected": "without the judge's errors (Rogan and Gladen)"}
+COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
+_ABOUT: Mapping[str, tuple[str, Better]] = {
+    "respond_ratio": ("answers with a claim / answers", "neither"),
+    "factscore": ("supported / claims, lowered below 10 claims", "higher"),
+    "factscore_unpenalised": ("supported / claims, without that", "higher"),
+    "precision": ("supported / claims, 0 without claims", "higher"),
+    "precision_micro": ("supported / claims of all answers together", "higher"),
+    "detail": ("supported claims of an answer", "higher"),
+    "claims": ("claims of an answer", "neither"),
+}
 
 
-class ChecksTexts(Protocol):
-    """Anything that checks many texts, such as `factrl.verifier.Verifier`."""
+@dataclass(frozen=True)
+class ClaimChecker:
+    """A verifier, what it is, and how often its judge is right where that was measured."""
 
-    def batch(
-        self,
-        texts: Sequence[str],
-        questions: Sequence[str] | None = None,
-        *,
-        topics: Sequence[str] | None = None,
-        evidence: Sequence[Sequence[str | Passage] | None] | None = None,
-    ) -> Sequence[Report]:
-        """One report per text, in order."""
-        ...
+    verifier: Verifier
+    identity: str
+    quality: JudgeQuality | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LongRow:
-    """One response and what was found of it.
+    """One answer and what was found of it.
 
     Attributes:
-        id: of the example; several responses to one prompt have the same.
+        id: of the example; several answers to one prompt have the same.
         supported, refuted, unknown, unjudged: claims by verdict.
         skipped: claims that do not count, such as repeats.
         unasked: of the unknown ones, those that no judge was asked about: no evidence, or over the limit.
-        abstained: the response declines to answer.
-        floored: why the response was not read, such as `oversize`; it is 0 everywhere.
+        abstained: the answer declines.
+        floored: why the answer was not read, such as `oversize`; it is 0 everywhere.
         cause, detail: why it is masked; None when it is not.
         judge: identity of the judge; empty when nothing was judged.
         weak: no model judged, only overlap of words and numbers.
@@ -78,11 +100,9 @@ class LongRow:
     claims: tuple[tuple[str, str], ...] = ()
 
     @property
-    def counts(self) -> Counts:
-        """What the metrics are computed from."""
-        claims = self.supported + self.refuted + self.unknown + self.unjudged
-        declined = self.abstained and not claims
-        return Counts(self.supported, claims, self.unjudged, self.unasked, declined, bool(self.floored))
+    def total(self) -> int:
+        """Claims that count, judged or not."""
+        return self.supported + self.refuted + self.unknown + self.unjudged
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a journal."""
@@ -91,74 +111,84 @@ class LongRow:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LongRow:
         """What `to_json` gave."""
-        claims = tuple((text, verdict) for text, verdict in document["claims"])
-        return cls(**{**document, "claims": claims})
+        return cls(**{**document, "claims": tuple((text, verdict) for text, verdict in document["claims"])})
 
 
-@dataclass(frozen=True)
-class LongForm:
-    """The rows of an evaluation with their numbers.
+# -- Checking -----------------------------------------------------------------------------------------
 
-    Attributes:
-        metrics: name -> interval; None where it is undefined.  Names: `factrl.evals.claim_metrics`.
-        bounds: the metrics of all responses whose claims are known, with every missing verdict taken for
-            unsupported and for supported.
-        n: responses that are in the metrics.
-        prompts: how many prompts they answer.
-        declined, without_claims: of those, the ones without claims that decline and that do not.
-        masked, floored: responses by cause.
-        ks, gamma: what the metrics were computed with.
-        corrected: precision over the claims that were judged, without the judge's errors, beside the raw one.
-        judges: identities of the judges.
-        weak: no model judged; this is not a verification.
+
+def check_texts(
+    benchmark: Benchmark,
+    examples: Sequence[Example],
+    texts: Texts,
+    checker: ClaimChecker,
+    journal: Journal,
+    on_done: Callable[[int], None] = lambda count: None,
+    *,
+    chat: bool = True,
+) -> list[Row]:
+    """A row for every text; it has no grade, as a long answer is neither right nor wrong.
+
+    What could not be checked is masked; it is not kept, and neither is a row with a missing verdict, so that
+    the next run tries again.  Reasoning is not checked.
+
+    Args:
+        chat: false where the model only continued the text.
     """
+    numbers = sorted({number for _, number in texts})
+    pairs = [(example, n) for example in examples for n in numbers if (example.id, n) in texts]
+    samples = []
+    for start in range(0, len(pairs), AT_ONCE):
+        block = [(example, n, texts[example.id, n]) for example, n in pairs[start : start + AT_ONCE]]
+        said = [
+            None if isinstance(text, Unscored) else final_part(text, chat=chat, long=True)
+            for *_, text in block
+        ]
+        rows = [_known_row(journal, *one, text) for one, text in zip(block, said, strict=True)]
+        missing = [place for place, row in enumerate(rows) if row is None]
+        new = score_batch(
+            [block[place][0] for place in missing], [said[place] or "" for place in missing], checker.verifier
+        )
+        for place, row in zip(missing, new, strict=True):
+            rows[place] = row
+            example, number, text = block[place]
+            if row.cause is None and not row.unjudged:
+                journal.add(f"{number}:{example.id}", {**row.to_json(), OF: grade_digest(text, example)})
+        samples += [_sample(benchmark, *one, row) for one, row in zip(block, rows, strict=True) if row]
+        on_done(len(block))
+    return samples
 
-    rows: Sequence[LongRow]
-    metrics: Mapping[str, Interval | None]
-    bounds: Mapping[str, tuple[float | None, float | None]]
-    n: int
-    prompts: int
-    declined: int
-    without_claims: int
-    masked: Mapping[str, int]
-    floored: Mapping[str, int]
-    ks: tuple[int, ...]
-    gamma: int
-    judges: tuple[str, ...]
-    weak: bool
-    corrected: Mapping[str, Corrected] = field(default_factory=dict)
+
+def _known_row(
+    journal: Journal, example: Example, number: int, text: Written, said: str | None
+) -> LongRow | None:
+    """What is known of a text without asking the verifier."""
+    if isinstance(text, Unscored):
+        return LongRow(example.id, cause=text.cause, detail=text.detail)
+    if said is None:
+        return LongRow(example.id, floored="no_answer")
+    kept = dict(journal.get(f"{number}:{example.id}", {}))
+    return LongRow.from_json(kept) if kept.pop(OF, None) == grade_digest(text, example) else None
 
 
-def score_batch(
-    examples: Sequence[Example], completions: Sequence[str], verifier: ChecksTexts
-) -> list[LongRow]:
-    """Check some responses, at once and within the verifier's deadline.
+def score_batch(examples: Sequence[Example], texts: Sequence[str], verifier: Verifier) -> list[LongRow]:
+    """Check some answers, at once and within the verifier's deadline; a row for each, in order.
 
     Args:
         examples: the prompts; an example's `evidence`, when it has any, is used instead of a search, and its
             `topic` is where the search is confined to.
-        completions: a response for each.
-
-    Returns:
-        A row for each completion, in order.
-
-    Raises:
-        SetupError: something that the user must change, found by the verifier.
     """
     reports = verifier.batch(
-        completions,
+        texts,
         [example.question for example in examples],
         topics=[example.topic for example in examples],
         evidence=[example.evidence or None for example in examples],
     )
-    return [
-        row_of(example.id or example.question, report)
-        for example, report in zip(examples, reports, strict=True)
-    ]
+    return [row_of(one.id or one.question, report) for one, report in zip(examples, reports, strict=True)]
 
 
 def row_of(name: str, report: Report) -> LongRow:
-    """The row of a checked response; `name` says which prompt it answers."""
+    """The row of a checked answer; `name` says which prompt it answers."""
     verdicts = [check.verdict for check in report.checks if check.verdict is not None]
     failure = report.failure
     return LongRow(
@@ -176,86 +206,194 @@ def row_of(name: str, report: Report) -> LongRow:
     )
 
 
-def summarise_long(
-    rows: Sequence[LongRow],
-    *,
-    ks: Ks = KS,
-    gamma: int = 10,
-    quality: JudgeQuality | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> LongForm:
-    """What checked responses come to.
+def _sample(benchmark: Benchmark, example: Example, number: int, text: Written, row: LongRow) -> Row:
+    cause, detail = row.cause, row.detail
+    if cause is None and undecided([row], benchmark.recall_at)[0]:
+        cause, detail = "claims_unjudged", f"{row.unjudged} of {row.total} claims have no verdict"
+    said = text if isinstance(text, Completion) else None
+    return Row(example, said, None, cause, detail, benchmark.name, number, claims=row.to_json())
+
+
+# -- Numbers ------------------------------------------------------------------------------------------
+
+
+def columns(rows: Sequence[LongRow], k: int, gamma: int = GAMMA, share: float = 0.5) -> Floats:
+    """What the metrics are means and ratios of, `(N, 9)`.
 
     Args:
-        ks: facts that a good answer is expected to give; `median` is that of these rows' claims, as in
-            VeriScore (of several systems: `factrl.evals.claim_metrics.median_k` of all their counts).
-        gamma: claims below which FActScore is lowered.
-        quality: of the judge, measured on labelled claims; adds `corrected`.
-        seed: fixes the resamples.
-
-    Raises:
-        ConfigError: a K below 1, or a negative gamma.
-        DataError: `quality` is that of another judge, or of one that is no better than chance.
+        k: facts that a good answer gives.
+        gamma: claims below which FActScore is lowered; 0 never lowers it.
+        share: of the missing verdicts that are taken for `supported`: 0 is the lower bound of every column
+            and 1 the upper one; in between, columns lie as far between their bounds.
     """
-    known = [row for row in rows if row.cause is None]
-    counts = [row.counts for row in known]
-    metrics = ClaimMetrics(resolve_ks(ks, counts), gamma)
-    undecided = metrics.undecided(counts)
-    kept = [row for row, wide in zip(known, undecided, strict=True) if not wide]
-    keys, used = [row.id for row in kept], [row.counts for row in kept]
-    low, high = metrics.point(counts, 0.0), metrics.point(counts, 1.0)
-    masked = Counter(row.cause for row in rows if row.cause is not None)
-    masked.update({"claims_unjudged": sum(undecided)} if any(undecided) else {})
-    judges = tuple(dict.fromkeys(row.judge for row in rows if row.judge))
-    return LongForm(
-        rows=rows,
-        metrics=metrics.intervals(keys, used, confidence=confidence, seed=seed),
-        bounds={name: (low[name], high[name]) for name in low},
-        n=len(used),
-        prompts=len({*keys}),
-        declined=sum(one.declined for one in used),
-        without_claims=sum(not one.claims and not one.declined and not one.floored for one in used),
-        masked=dict(masked.most_common()),
-        floored=dict(Counter(row.floored for row in rows if row.floored).most_common()),
-        ks=metrics.ks,
-        gamma=gamma,
-        judges=judges,
-        weak=any(row.weak for row in rows),
-        corrected=_corrected(quality, judges, metrics.judged(keys, used)) if quality and used else {},
+    if share not in (0.0, 1.0):
+        return (1 - share) * columns(rows, k, gamma, 0.0) + share * columns(rows, k, gamma, 1.0)
+
+    def column(values: Sequence[float]) -> Floats:
+        return np.array(values, dtype=np.float64)
+
+    claims = column([row.total for row in rows])
+    supported = column([row.supported + share * row.unjudged for row in rows])
+    precision = supported / np.maximum(claims, 1.0)
+    penalty = np.exp(np.minimum(1.0 - gamma / np.maximum(claims, 1.0), 0.0))
+    recall = np.minimum(supported / k, 1.0)
+    return np.column_stack(
+        [
+            np.ones_like(claims),
+            column([row.total > 0 or row.floored is not None for row in rows]),
+            column([bool(row.total) or not row.abstained for row in rows]),
+            supported,
+            claims,
+            precision,
+            precision * penalty,
+            recall,
+            _harmonic(precision, recall),
+        ]
     )
 
 
-def compare_long(
-    before: Sequence[LongRow],
-    after: Sequence[LongRow],
-    *,
-    ks: Ks = KS,
-    gamma: int = 10,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> Comparison:
-    """Differences, after minus before, on the prompts with an unmasked response in both.
+def statistics(k: int) -> Mapping[str, Statistic]:
+    """Every metric, in reading order, as a function of column means `(R, 9)`."""
 
-    `median` in `ks` is that of both together.  Counts of claims (`detail`, `claims`) are differences too, not
-    shares.
+    def over(column: int, by: int) -> Statistic:
+        return lambda means: ratio(means[:, column], means[:, by])
+
+    micro, recall = over(_SUPPORTED, _CLAIMS), over(_RECALL, _ANSWERED)
+    return {
+        "respond_ratio": over(_RESPONDED, _ALL),
+        "factscore": over(_FACTSCORE, _RESPONDED),
+        "factscore_unpenalised": over(_PRECISION, _RESPONDED),
+        "precision": over(_PRECISION, _ANSWERED),
+        "precision_micro": micro,
+        "detail": over(_SUPPORTED, _ANSWERED),
+        "claims": over(_CLAIMS, _RESPONDED),
+        f"recall@{k}": recall,
+        f"f1@{k}": over(_F1, _ANSWERED),
+        f"f1_micro@{k}": lambda means: _harmonic(micro(means), recall(means)),
+        "precision/all": over(_PRECISION, _ALL),
+        f"recall@{k}/all": over(_RECALL, _ALL),
+        f"f1@{k}/all": over(_F1, _ALL),
+    }
+
+
+def undecided(rows: Sequence[LongRow], k: int) -> list[bool]:
+    """Which answers have a share, such as F1@K, that missing verdicts could move by over `WIDTH`."""
+    if not rows:
+        return []
+    width = (columns(rows, k, share=1.0) - columns(rows, k, share=0.0))[:, _PRECISION:]
+    return (width.max(axis=1) > WIDTH + 1e-9).tolist()
+
+
+def point(rows: Sequence[LongRow], k: int, gamma: int = GAMMA, share: float = 0.5) -> dict[str, float | None]:
+    """The metrics alone; None where one is undefined."""
+    if not rows:
+        return dict.fromkeys(statistics(k))
+    means = columns(rows, k, gamma, share).mean(axis=0, keepdims=True)
+    values = {name: float(statistic(means)[0]) for name, statistic in statistics(k).items()}
+    return {name: None if np.isnan(value) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class LongForm:
+    """What checked answers come to.
+
+    Attributes:
+        n, prompts: answers in the metrics, and how many prompts they answer.
+        corrected: precision over the claims that were judged, without the judge's errors, beside the raw one.
     """
-    pooled = [row.counts for row in (*before, *after) if row.cause is None]
-    metrics = ClaimMetrics(resolve_ks(ks, pooled), gamma)
-    usable = []
-    for rows in (before, after):
-        known = [row for row in rows if row.cause is None]
-        wide = metrics.undecided([row.counts for row in known])
-        kept = [row for row, out in zip(known, wide, strict=True) if not out]
-        usable.append(([row.id for row in kept], [row.counts for row in kept]))
-    n, differences = metrics.differences(usable[0], usable[1], confidence=confidence, seed=seed)
-    return Comparison(n, len({row.id for row in (*before, *after)}) - n, differences)
+
+    n: int
+    prompts: int
+    metrics: Mapping[str, Interval | None]
+    corrected: Mapping[str, Corrected] = field(default_factory=dict)
 
 
-def _corrected(
-    quality: JudgeQuality, judges: Sequence[str], judged: Mapping[str, Any]
-) -> dict[str, Corrected]:
+def summarise_long(
+    rows: Sequence[LongRow], k: int, gamma: int = GAMMA, quality: JudgeQuality | None = None, seed: int = 0
+) -> LongForm:
+    """The numbers of answers that are not masked; intervals by resampling prompts.
+
+    Args:
+        quality: of the judge; adds `corrected`.
+
+    Raises:
+        DataError: `quality` is that of another judge, or of one that is no better than chance.
+    """
+    used = _decided(rows, k)
+    if not used:
+        return LongForm(0, 0, dict.fromkeys(statistics(k)))
+    prompts, sums = summed([row.id for row in used], columns(used, k, gamma))
+    metrics = bootstraps(sums, statistics(k), seed)
+    if len(prompts) == len(used):
+        metrics["respond_ratio"] = wilson(int(sums[:, _RESPONDED].sum()), len(used))
+    return LongForm(len(used), len(prompts), metrics, {} if quality is None else _corrected(quality, used, k))
+
+
+def compare_long(before: Sequence[LongRow], after: Sequence[LongRow], k: int) -> Comparison:
+    """Differences, after minus before, on the prompts with an unmasked answer in both, drawn together.
+
+    Those of counts (`COUNTED`) are no shares.
+    """
+    sides = [_decided(rows, k) for rows in (before, after)]
+    first, second = (
+        dict(zip(*summed([row.id for row in side], columns(side, k)), strict=True)) for side in sides
+    )
+    both = [key for key in first if key in second]
+    left_out = len({row.id for row in (*before, *after)}) - len(both)
+    if not both:
+        return Comparison(0, left_out, dict.fromkeys(statistics(k)))
+    pairs = [np.array([side[key] for key in both]) for side in (first, second)]
+    return Comparison(len(both), left_out, bootstraps(pairs[1], statistics(k), before=pairs[0]))
+
+
+def claim_numbers(samples: Sequence[Row], k: int, quality: JudgeQuality | None = None) -> Numbers:
+    """The numbers of a benchmark of long answers, see `summarise_long`."""
+    form = summarise_long(rows_of(samples), k, quality=quality)
+    numbers = {}
+    for name, interval in form.metrics.items():
+        if interval is not None:
+            about, better = _ABOUT.get(name, ("", "higher"))
+            numbers[name] = Number.of(interval, form.prompts, about, better, percent=name not in COUNTED)
+    for name, corrected in form.corrected.items():
+        for kind, interval in (("raw", corrected.raw), ("corrected", corrected.interval)):
+            about = f"supported / judged claims, {_KINDS[kind]}"
+            numbers[f"{name}/{kind}"] = Number.of(interval, form.prompts, about, "higher")
+    return numbers
+
+
+def claim_bounds(samples: Sequence[Row], k: int) -> dict[str, tuple[float | None, float | None]]:
+    """Between which values the metrics lie, whatever the missing verdicts are.
+
+    Of all answers whose claims are known, those that are masked for their missing verdicts included.
+    """
+    rows = [row for row in rows_of(samples) if row.cause is None]
+    low, high = point(rows, k, share=0.0), point(rows, k, share=1.0)
+    return {name: (low[name], high[name]) for name in low}
+
+
+def rows_of(samples: Sequence[Row]) -> list[LongRow]:
+    """What `check_texts` found."""
+    return [LongRow.from_json(one.claims) for one in samples if one.claims]
+
+
+def _decided(rows: Sequence[LongRow], k: int) -> list[LongRow]:
+    known = [row for row in rows if row.cause is None]
+    return [row for row, wide in zip(known, undecided(known, k), strict=True) if not wide]
+
+
+def _corrected(quality: JudgeQuality, rows: Sequence[LongRow], k: int) -> dict[str, Corrected]:
+    """Only shares of the claims that a judge was asked about are linear in its verdicts."""
+    judges = dict.fromkeys(row.judge for row in rows if row.judge)
     if len(judges) > 1:
         raise DataError(f"rows of {len(judges)} judges cannot be corrected together: {', '.join(judges)}")
     quality.check("".join(judges))
-    return {name: quality.correct(counts) for name, counts in judged.items() if counts[:, 1].sum()}
+    judged = [replace(row, unknown=row.unknown - row.unasked, unasked=0, floored=None) for row in rows]
+    _, sums = summed([row.id for row in rows], columns(judged, k))
+    shares = {"judged_precision": (_PRECISION, _RESPONDED), "judged_precision_micro": (_SUPPORTED, _CLAIMS)}
+    return {name: quality.correct(sums[:, pair]) for name, pair in shares.items() if sums[:, pair[1]].sum()}
+
+
+def _harmonic(a: Floats, b: Floats) -> Floats:
+    """`2ab / (a + b)`, and 0 where both are 0."""
+    total = a + b
+    return np.divide(2 * a * b, total, out=np.where(np.isnan(total), total, 0.0), where=total > 0)

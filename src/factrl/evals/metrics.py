@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 """Maps column means `(R, d)`, one row per resample, to one number per resample `(R,)`."""
 
-_LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
+LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
 RESAMPLES = 10_000
 _CELLS_AT_ONCE = 2_000_000
 
@@ -169,63 +169,58 @@ def summed(keys: Sequence[str], rows: Floats) -> tuple[list[str], Floats]:
     return list(numbers), sums
 
 
-def bootstrap(
+def bootstraps(
     values: ArrayLike,
-    statistic: Statistic | None = None,
+    statistics: Mapping[str, Statistic],
     seed: int = 0,
+    *,
+    before: ArrayLike | None = None,
     n: int = RESAMPLES,
     confidence: float = 0.95,
-) -> Interval | None:
-    """Percentile bootstrap over questions of a function of column means.
+) -> dict[str, Interval | None]:
+    """Percentile bootstrap over questions of functions of column means, all from the same resamples.
 
-    Resamples in which the statistic is undefined are left out.  Values that are all equal give an interval
+    Resamples in which a statistic is undefined are left out.  Values that are all equal give an interval
     without width: it says nothing about questions unlike those seen.
 
     Args:
         values: `(N,)` or `(N, d)`, one finite row per question.
-        statistic: function of the column means; by default the mean of the one column.
-        seed: fixes the resamples.
+        before: the same questions earlier, row by row: intervals are of `statistic(values)` minus
+            `statistic(before)`.
         n: number of resamples, at least 1.
 
     Returns:
-        The interval, or None when the statistic itself is undefined (NaN).
+        The interval of every statistic, None when it is undefined (NaN).
     """
     if n < 1:
         raise ValueError(f"bootstrap needs at least one resample, not n={n!r}")
-    rows = _table(values)
-    chosen = statistic or _only_column
-    value = float(chosen(rows.mean(axis=0, keepdims=True))[0])
-    if math.isnan(value):
-        return None
-    found = chosen(resampled_means(rows, seed, n))
-    tail = (1 - _checked(confidence)) / 2
-    low, high = np.quantile(found[~np.isnan(found)], [tail, 1 - tail])
-    return Interval(value, float(low), float(high))
+    rows, tail = _table(values), (1 - _checked(confidence)) / 2
+    width = rows.shape[1]
+    if before is not None:
+        first = _table(before)
+        if first.shape != rows.shape:
+            raise ValueError(f"paired records need the same questions, not {first.shape} and {rows.shape}")
+        rows = np.hstack([first, rows])
+    means, draws = rows.mean(axis=0, keepdims=True), resampled_means(rows, seed, n)
+    intervals: dict[str, Interval | None] = {}
+    for name, statistic in statistics.items():
+        value, drawn = (
+            statistic(part[:, -width:]) - (0.0 if before is None else statistic(part[:, :width]))
+            for part in (means, draws)
+        )
+        if math.isnan(value[0]):
+            intervals[name] = None
+        else:
+            low, high = np.quantile(drawn[~np.isnan(drawn)], [tail, 1 - tail])
+            intervals[name] = Interval(float(value[0]), float(low), float(high))
+    return intervals
 
 
-def paired_bootstrap(
-    before: ArrayLike,
-    after: ArrayLike,
-    statistic: Statistic | None = None,
-    seed: int = 0,
-    n: int = RESAMPLES,
-    confidence: float = 0.95,
+def bootstrap(
+    values: ArrayLike, statistic: Statistic | None = None, seed: int = 0, **options: Any
 ) -> Interval | None:
-    """Percentile bootstrap of `statistic(after) - statistic(before)` on the same questions.
-
-    Args:
-        before, after: `(N,)` or `(N, d)`; row i of both is the same question.
-        statistic, seed, n, confidence: as in `bootstrap`.
-    """
-    first, second = _table(before), _table(after)
-    if first.shape != second.shape:
-        raise ValueError(f"paired records need the same questions, not {first.shape} and {second.shape}")
-    width, chosen = first.shape[1], statistic or _only_column
-
-    def difference(means: Floats) -> Floats:
-        return chosen(means[:, width:]) - chosen(means[:, :width])
-
-    return bootstrap(np.hstack([first, second]), difference, seed, n, confidence)
+    """`bootstraps` of one statistic, by default the mean of the one column."""
+    return bootstraps(values, {"": statistic or _only_column}, seed, **options)[""]
 
 
 def short_form(
@@ -237,28 +232,24 @@ def short_form(
 ) -> ShortForm:
     """All short-form numbers of one record; everything is None when no question was graded."""
     labels = [_label(grade) for grade in grades if grade is not None]
-    count = {label: labels.count(label) for label in _LABELS}
+    count = {label: labels.count(label) for label in LABELS}
     n, attempted = len(labels), count["correct"] + count["incorrect"]
 
     def rate(k: int, of: int) -> Interval | None:
         return wilson(k, of, confidence) if of else None
 
-    def resampled(name: str) -> Interval | None:
-        return (
-            bootstrap(_one_hot(labels), outcome_statistics(weights)[name], seed, confidence=confidence)
-            if n
-            else None
-        )
-
+    statistics = outcome_statistics(weights)
+    drawn = {name: statistics[name] for name in ("truthfulness", "f_score")}
+    resampled = bootstraps(_one_hot(labels), drawn, seed, confidence=confidence) if n else {}
     return ShortForm(
         **count,
         masked=len(grades) - n,
         accuracy=rate(count["correct"], n),
         abstention=rate(count["abstained"], n),
         hallucination=rate(count["incorrect"], n),
-        truthfulness=resampled("truthfulness"),
         correct_given_attempted=rate(count["correct"], attempted),
-        f_score=resampled("f_score"),
+        truthfulness=resampled.get("truthfulness"),
+        f_score=resampled.get("f_score"),
         weights=weights,
     )
 
@@ -275,12 +266,12 @@ def compare(
     if len(before) != len(after):
         raise ValueError(f"compare() needs the same questions, not {len(before)} and {len(after)}")
     both = [(_label(a), _label(b)) for a, b in zip(before, after, strict=True) if a and b]
+    statistics, left_out = outcome_statistics(weights), len(before) - len(both)
+    if not both:
+        return Comparison(0, left_out, dict.fromkeys(statistics))
     first, second = _one_hot([a for a, _ in both]), _one_hot([b for _, b in both])
-    differences = {
-        name: paired_bootstrap(first, second, statistic, seed, confidence=confidence) if both else None
-        for name, statistic in outcome_statistics(weights).items()
-    }
-    return Comparison(len(both), len(before) - len(both), differences)
+    differences = bootstraps(second, statistics, seed, before=first, confidence=confidence)
+    return Comparison(len(both), left_out, differences)
 
 
 def known_mask(samples: Sequence[Sequence[Grade | None]], k: int, m: int) -> list[bool | None]:
@@ -319,8 +310,8 @@ def outcome_statistics(weights: Weights) -> Mapping[str, Statistic]:
 
 
 def _label(grade: Grade) -> Label:
-    if grade.label not in _LABELS:
-        raise ValueError(f"a grade is one of {', '.join(_LABELS)}, not {grade.label!r}")
+    if grade.label not in LABELS:
+        raise ValueError(f"a grade is one of {', '.join(LABELS)}, not {grade.label!r}")
     return grade.label
 
 
@@ -341,7 +332,7 @@ def _only_column(means: Floats) -> Floats:
 
 
 def _one_hot(labels: Sequence[str]) -> Floats:
-    return np.array([[label == known for known in _LABELS] for label in labels], dtype=np.float64)
+    return np.array([[label == known for known in LABELS] for label in labels], dtype=np.float64)
 
 
 def _table(values: ArrayLike) -> Floats:

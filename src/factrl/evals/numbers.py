@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from factrl.evals.metrics import (
+    LABELS,
     TRUTHRL,
     Floats,
     Interval,
@@ -23,11 +24,10 @@ from factrl.evals.metrics import (
     short_form,
     wilson,
 )
-from factrl.evals.samples import Sample, by_question
+from factrl.evals.samples import Row, by_question, is_hopeless
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 
 Better = Literal["higher", "lower", "neither"]
-_LABELS = ("correct", "abstained", "incorrect")
 _ABOUT: Mapping[str, tuple[str, Better]] = {
     "accuracy": ("right answers / graded", "higher"),
     "abstention": ("declined / graded", "neither"),
@@ -62,6 +62,13 @@ class Number:
     better: Better = "neither"
     percent: bool = True
 
+    @classmethod
+    def of(
+        cls, interval: Interval, n: int, about: str = "", better: Better = "neither", *, percent: bool = True
+    ) -> Number:
+        """An interval with what is known of it."""
+        return cls(interval.value, interval.low, interval.high, n, about, better, percent)
+
     @property
     def interval(self) -> Interval:
         """The estimate alone."""
@@ -81,7 +88,7 @@ Numbers = dict[str, Number]
 
 
 def numbers_of(
-    kind: str, samples: Sequence[Sample], weights: Weights = TRUTHRL, known: Mapping[str, bool] | None = None
+    kind: str, samples: Sequence[Row], weights: Weights = TRUTHRL, known: Mapping[str, bool] | None = None
 ) -> Numbers:
     """Every number of one benchmark, in reading order; what is undefined is left out.
 
@@ -94,7 +101,7 @@ def numbers_of(
     usual = [one for one in samples if usual_question(one)]
     numbers: Numbers = {}
     if kind in ("choice", "discrimination"):
-        chance = [one.marks["chance"] for one in samples if "chance" in one.marks]
+        chance = [one.chance for one in samples if one.chance is not None]
         told = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
         named = {"accuracy": told} | ({} if _weighed(usual) else {"abstention": ""})
         numbers |= _labels(usual, weights, named)
@@ -107,26 +114,26 @@ def numbers_of(
     numbers |= _values(samples)
     numbers |= _several(usual)
     numbers |= _declining(samples, known)
-    odd = [one for one in samples if one.marks.get("false_premise")]
+    odd = [one for one in samples if one.example.false_premise]
     for name, number in _labels(odd, weights, {"accuracy": "", "hallucination": ""}).items():
         numbers[f"false_premise_{name}"] = number
     return numbers
 
 
-def usual_question(sample: Sample) -> bool:
+def usual_question(sample: Row) -> bool:
     """Whether it has an answer and rests on no false premise; the others have numbers of their own."""
-    return not sample.marks.get("false_premise") and _answerable(sample)
+    return not sample.example.false_premise and not is_hopeless(sample.example)
 
 
-def shares(groups: Sequence[Sequence[Sample]]) -> Floats:
+def shares(groups: Sequence[Sequence[Row]]) -> Floats:
     """Mean one-hot labels `(N, 3)` of each question's graded samples; a question without one is left out."""
     rows = [[sample.label for sample in group if sample.label is not None] for group in groups]
     return np.array(
-        [[labels.count(label) / len(labels) for label in _LABELS] for labels in rows if labels], dtype=float
+        [[labels.count(label) / len(labels) for label in LABELS] for labels in rows if labels], dtype=float
     ).reshape(-1, 3)
 
 
-def _labels(samples: Sequence[Sample], weights: Weights, only: Mapping[str, str] | None) -> Numbers:
+def _labels(samples: Sequence[Row], weights: Weights, only: Mapping[str, str] | None) -> Numbers:
     """The metrics of `metrics.short_form`; `only` names some, with another description."""
     groups = list(by_question(samples).values())
     means = shares(groups)
@@ -147,22 +154,28 @@ def _labels(samples: Sequence[Sample], weights: Weights, only: Mapping[str, str]
                 about = f"{weights.correct:g} × accuracy + {weights.abstain:g} × abstention − "
                 about += f"{weights.wrong:g} × hallucination"
             count = attempted if name == "correct_given_attempted" else n
-            numbers[name] = _number(interval, count, (only or {}).get(name) or about, better)
+            numbers[name] = Number.of(interval, count, (only or {}).get(name) or about, better)
     return numbers
 
 
-def _invalid(samples: Sequence[Sample]) -> Numbers:
+def _invalid(samples: Sequence[Row]) -> Numbers:
     told = "no answer to read in the text; among the wrong ones"
     return _share(samples, lambda one: one.floored is not None, "invalid", told, "lower")
 
 
-def _truncated(samples: Sequence[Sample]) -> Numbers:
+def _truncated(samples: Sequence[Row]) -> Numbers:
     written = [one for one in samples if one.completion is not None]
-    return _share(written, lambda one: one.truncated, "cut_off", "ran into the length limit", "lower")
+    return _share(
+        written,
+        lambda one: getattr(one.completion, "truncated", False),
+        "cut_off",
+        "ran into the length limit",
+        "lower",
+    )
 
 
 def _share(
-    samples: Sequence[Sample], test: Callable[[Sample], bool], name: str, about: str, better: Better
+    samples: Sequence[Row], test: Callable[[Row], bool], name: str, about: str, better: Better
 ) -> Numbers:
     """How many of the graded samples pass a test, by question."""
     graded = [one for one in samples if one.label is not None]
@@ -173,10 +186,10 @@ def _share(
         interval = wilson(int(sum(row[0] for row in rows)), len(rows))
     else:
         interval = bootstrap([sum(row) / len(row) for row in rows])
-    return {name: _number(interval, len(rows), about, better)} if interval else {}
+    return {name: Number.of(interval, len(rows), about, better)} if interval else {}
 
 
-def _values(samples: Sequence[Sample]) -> Numbers:
+def _values(samples: Sequence[Row]) -> Numbers:
     """Means over questions of the numbers that single answers have."""
     numbers: Numbers = {}
     for name in dict.fromkeys(name for one in samples for name in one.values):
@@ -189,7 +202,7 @@ def _values(samples: Sequence[Sample]) -> Numbers:
         about, better = _VALUES.get(name, ("", "higher"))
         interval = _mean(means)
         if interval is not None:
-            numbers[name] = _number(interval, len(means), about, better)
+            numbers[name] = Number.of(interval, len(means), about, better)
     return numbers
 
 
@@ -200,7 +213,7 @@ def _mean(values: Sequence[float]) -> Interval | None:
     return wilson(int(sum(values)), len(values)) if set(values) <= {0.0, 1.0} else bootstrap(values)
 
 
-def _several(samples: Sequence[Sample]) -> Numbers:
+def _several(samples: Sequence[Row]) -> Numbers:
     """Avg@k and majority@k, for questions that were answered several times."""
     groups = by_question(samples)
     k = max(map(len, groups.values()), default=1)
@@ -211,21 +224,21 @@ def _several(samples: Sequence[Sample]) -> Numbers:
     won = [vote for vote in (majority(group) for group in groups.values()) if vote is not None]
     numbers = {}
     if average is not None:
-        numbers[f"avg@{k}"] = _number(average, len(means), "right answers, mean over samples", "higher")
+        numbers[f"avg@{k}"] = Number.of(average, len(means), "right answers, mean over samples", "higher")
     interval = _mean(won)
     if interval is not None:
         told = "the most frequent answer of a question's samples is right"
-        numbers[f"majority@{k}"] = _number(interval, len(won), told, "higher")
+        numbers[f"majority@{k}"] = Number.of(interval, len(won), told, "higher")
     return numbers
 
 
-def majority(group: Sequence[Sample]) -> float | None:
+def majority(group: Sequence[Row]) -> float | None:
     """How likely the most frequent answer is right; leaders of equal length count in equal parts.
 
     Abstentions are one answer; others vote together when they are certainly the same one, whatever became of
     them, as in `factrl.train.majority`.  None when no sample could be graded.
     """
-    votes: dict[str, list[list[Sample]]] = {}
+    votes: dict[str, list[list[Row]]] = {}
     for one in group:
         if one.label is not None:
             told = "" if one.label == "abstained" else final_answer(one.answer) or one.answer.strip()
@@ -242,42 +255,36 @@ def majority(group: Sequence[Sample]) -> float | None:
     return sum(worth) / len(worth) if worth else None
 
 
-def _same(first: Sample, second: Sample) -> bool:
+def _same(first: Row, second: Row) -> bool:
     if "abstained" in (first.label, second.label):
         return first.label == second.label
     ours, theirs = final_answer(first.answer), final_answer(second.answer)
     return ours == theirs or same_answer(ours, theirs)
 
 
-def _declining(samples: Sequence[Sample], known: Mapping[str, bool] | None) -> Numbers:
+def _declining(samples: Sequence[Row], known: Mapping[str, bool] | None) -> Numbers:
     """Precision and recall of declining, and how often it is declined where the base model is right."""
     numbers: Numbers = {}
     graded = [one for one in samples if one.label is not None]
-    hopeless = [one for one in graded if not _answerable(one)]
+    hopeless = [one for one in graded if is_hopeless(one.example)]
     declined = [one for one in graded if one.label == "abstained"]
     if hopeless:
         told = "declined / questions that nobody can answer"
         numbers |= _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
         told = "questions that nobody can answer / declined"
-        numbers |= _share(declined, lambda one: not _answerable(one), "abstention_precision", told, "higher")
+        numbers |= _share(
+            declined, lambda one: is_hopeless(one.example), "abstention_precision", told, "higher"
+        )
     if known:
-        sure = [one for one in graded if known.get(one.id)]
+        sure = [one for one in graded if known.get(one.example.id)]
         told = "declined / questions that the base model gets right"
         numbers |= _share(sure, lambda one: one.label == "abstained", "false_abstention", told, "lower")
     return numbers
 
 
-def _weighed(samples: Sequence[Sample]) -> bool:
+def _weighed(samples: Sequence[Row]) -> bool:
     """Whether options were weighed rather than chosen in words."""
-    return all(one.how == "likelihood" for one in samples)
-
-
-def _answerable(sample: Sample) -> bool:
-    return sample.marks.get("answerable") is not False
-
-
-def _number(interval: Interval, n: int, about: str, better: Better) -> Number:
-    return Number(interval.value, interval.low, interval.high, n, about, better)
+    return all(one.grade is not None and one.grade.how == "likelihood" for one in samples)
 
 
 BINS = 10
@@ -308,7 +315,7 @@ class Bin:
         return asdict(self)
 
 
-def confidence_bins(samples: Sequence[Sample]) -> list[Bin]:
+def confidence_bins(samples: Sequence[Row]) -> list[Bin]:
     """The bins that hold an answer; abstentions and answers without a stated confidence are left out."""
     pairs = _pairs(samples)
     bins = []
@@ -326,7 +333,7 @@ def confidence_bins(samples: Sequence[Sample]) -> list[Bin]:
     return bins
 
 
-def confidence_numbers(samples: Sequence[Sample]) -> Numbers:
+def confidence_numbers(samples: Sequence[Row]) -> Numbers:
     """How many answers state a confidence, their Brier score and expected calibration error (ten bins).
 
     Means over answers; intervals by resampling questions, as answers to one question are not independent.
@@ -337,11 +344,11 @@ def confidence_numbers(samples: Sequence[Sample]) -> Numbers:
     if stated is None or not pairs:
         return {}
     told = "answers that state a confidence / answers given"
-    numbers = {"confidence_stated": Number(stated.value, stated.low, stated.high, len(given), told)}
+    numbers = {"confidence_stated": Number.of(stated, len(given), told)}
     brier = _over_questions([[(sure - right) ** 2 for sure, right in group] for group in pairs])
     if brier is not None:
         told = "mean of (confidence − right)²"
-        numbers["brier"] = Number(brier.value, brier.low, brier.high, len(pairs), told, "lower")
+        numbers["brier"] = Number.of(brier, len(pairs), told, "lower")
     # Per question: in column b, confidence minus right summed over the answers in bin b, and last how many
     # answers there are; the error is the sum of the absolute values of the columns, per answer.
     gaps = np.zeros((len(pairs), BINS + 1))
@@ -352,7 +359,7 @@ def confidence_numbers(samples: Sequence[Sample]) -> Numbers:
     error = bootstrap(gaps, lambda means: np.abs(means[:, :BINS]).sum(axis=1) / means[:, BINS])
     if error is not None:
         told = "mean gap between confidence and accuracy, over ten bins"
-        numbers["ece"] = Number(error.value, error.low, error.high, len(pairs), told, "lower")
+        numbers["ece"] = Number.of(error, len(pairs), told, "lower")
     return numbers
 
 
@@ -370,7 +377,7 @@ def _over_questions(groups: Sequence[Sequence[float]]) -> Interval | None:
     return bootstrap(rows, lambda means: means[:, 0] / means[:, 1]) if rows else None
 
 
-def _pairs(samples: Sequence[Sample]) -> dict[str, list[tuple[float, bool]]]:
+def _pairs(samples: Sequence[Row]) -> dict[str, list[tuple[float, bool]]]:
     """By question, how sure each of its answers is and whether it is right."""
     having = [one for one in samples if one.confidence is not None and one.label in ("correct", "incorrect")]
     return {

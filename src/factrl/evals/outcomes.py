@@ -1,8 +1,4 @@
-"""What became of an answer, by the kind of its benchmark.
-
-Every scorer returns a `Grade` and the numbers that go with it, or raises `Unscored`, which is caught here and
-nowhere else: such an answer is masked, counted by cause, and in no number.
-"""
+"""What became of an answer, by the kind of its benchmark; what is graded once is kept in a journal."""
 
 from __future__ import annotations
 
@@ -18,14 +14,13 @@ from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import by_letter, by_likelihood
 from factrl.evals.prompts import final_part, stated_confidence
 from factrl.evals.reasoning import Mathematician
-from factrl.evals.samples import Sample
-from factrl.evals.shortqa import Extract, GradeAnswer, find_answer
+from factrl.evals.samples import Outcome, Row, grade_of, graded, is_hopeless, masked
+from factrl.evals.shortqa import Extract, GradeAnswer, short_answer
 from factrl.llm.writers import Written, digest_of
 from factrl.runs.journal import Journal
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.types import Completion, Example, Grade
 
-Outcome = tuple[Grade, Mapping[str, float]]
 OF = "of"  # where a row of grades keeps what it is about
 _NO_COMMENT = "I have no comment."  # TruthfulQA takes it for a true answer to everything
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -66,15 +61,19 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
         return by_letter(example, said)
     if benchmark.kind == "reasoning":
         return tools.mathematician.grade(said, example.answers[0]), {}
-    answer, missing = find_answer(said, tools.extract)
-    if answer is None:
-        return Grade("incorrect", "", how="gate", floored=missing), {}
-    if example.meta.get("answerable") is False:
-        declined = abstains(answer, example.question) or says_invalid_question(answer)
-        return Grade("abstained" if declined else "incorrect", answer.strip()[:200], how="rules"), {}
-    grade = tools.grader(example.question, answer, example.answers, false_premise=example.false_premise)
+    grade, answer = short_answer(
+        example, said, _decline if is_hopeless(example) else tools.grader, tools.extract
+    )
     wrong = example.meta.get("wrong_answers")
-    return grade, {"rouge1_acc": closer_to_true(answer, example.answers, wrong)} if wrong else {}
+    if wrong and answer is not None:
+        return grade, {"rouge1_acc": closer_to_true(answer, example.answers, wrong)}
+    return grade, {}
+
+
+def _decline(question: str, prediction: str, answers: Sequence[str], **_: object) -> Grade:
+    """The grader of questions that nobody can answer."""
+    declined = abstains(prediction, question) or says_invalid_question(prediction)
+    return Grade("abstained" if declined else "incorrect", prediction.strip()[:200], how="rules")
 
 
 def closer_to_true(text: str, true: Sequence[str], false: Sequence[str]) -> float:
@@ -100,33 +99,53 @@ def grade_texts(
     tools: Tools,
     journal: Journal,
     on_done: Callable[[int], None] = lambda count: None,
-) -> list[Sample]:
-    """A `Sample` for every text, in the order of the questions; what the journal has is not graded again.
+) -> list[Row]:
+    """A row for every text, in the order of the questions; what the journal has is not graded again.
 
     What could not be graded is not kept, so that the next run tries again.
     """
-    by_id = {example.id: example for example in examples}
-    order = {name: position for position, name in enumerate(by_id)}
-    keys = sorted((key for key in texts if key[0] in by_id), key=lambda key: (order[key[0]], key[1]))
+    numbers = sorted({number for _, number in texts})
+    keys = [(example, number) for example in examples for number in numbers if (example.id, number) in texts]
 
-    def grade(key: tuple[str, int]) -> tuple[dict[str, Any], bool]:
-        found = dict(journal.get(f"{key[1]}:{key[0]}", {}))
-        if found.pop(OF, None) == grade_digest(texts[key], by_id[key[0]]):
-            return found, False
-        return _graded(benchmark, by_id[key[0]], texts[key], tools), True
+    def grade(key: tuple[Example, int]) -> tuple[Row, str, bool]:
+        example, number = key
+        text = texts[example.id, number]
+        of = grade_digest(text, example)
+        kept = journal.get(f"{number}:{example.id}", {})
+        about: dict[str, Any] = {"benchmark": benchmark.name, "number": number}
+        if kept.get(OF) == of and isinstance(text, Completion):
+            about["confidence"] = kept["confidence"]
+            return graded(example, text, lambda: (grade_of(kept), kept["values"]), **about), of, False
+        return _graded(benchmark, example, text, tools, about), of, True
 
     samples = []
     pool = ThreadPoolExecutor(tools.workers)
     try:
-        for key, (row, new) in zip(keys, pool.map(grade, keys), strict=True):
-            if new and row.get("label") is not None:
-                of = grade_digest(texts[key], by_id[key[0]])
-                journal.add(f"{key[1]}:{key[0]}", {**row, OF: of})
-            samples.append(sample_of(benchmark, by_id[key[0]], key[1], texts[key], row))
+        for row, of, new in pool.map(grade, keys):
+            if new and row.grade is not None:
+                journal.add(f"{row.number}:{row.example.id}", {**_kept(row, row.grade), OF: of})
+            samples.append(row)
             on_done(1)
     finally:
         pool.shutdown(cancel_futures=True)
     return samples
+
+
+def _graded(
+    benchmark: Benchmark, example: Example, text: Written, tools: Tools, about: Mapping[str, Any]
+) -> Row:
+    if isinstance(text, Unscored):
+        return masked(example, text, **about)
+    plain, sure = stated_confidence(text) if tools.confidence else (text, None)
+    said = Completion(plain, prefill=text.prefill)
+    return graded(
+        example, text, lambda: score_text(benchmark, example, said, tools), confidence=sure, **about
+    )
+
+
+def _kept(row: Row, grade: Grade) -> dict[str, Any]:
+    fields = {name: getattr(grade, name) for name in ("label", "answer", "how", "floored", "why")}
+    return {**fields, "confidence": row.confidence, "values": dict(row.values)}
 
 
 def grade_digest(text: Written, example: Example) -> str:
@@ -134,62 +153,12 @@ def grade_digest(text: Written, example: Example) -> str:
     return digest_of(str(text), text.prefill if isinstance(text, Completion) else "", example)
 
 
-def _graded(benchmark: Benchmark, example: Example, text: Written, tools: Tools) -> dict[str, Any]:
-    if isinstance(text, Unscored):
-        return {"cause": text.cause, "detail": text.detail}
-    plain, sure = stated_confidence(text) if tools.confidence else (text, None)
-    said = Completion(plain, prefill=text.prefill)
-    try:
-        grade, values = score_text(benchmark, example, said, tools)
-    except Unscored as error:
-        return {"cause": error.cause, "detail": error.detail, "confidence": sure}
-    return {**_plain(grade), "confidence": sure, "values": dict(values)}
-
-
 def grade_likelihoods(
     benchmark: Benchmark, examples: Sequence[Example], sums: Mapping[str, Sequence[float]]
-) -> list[Sample]:
-    """A `Sample` for every question whose options were weighed."""
-    samples = []
+) -> list[Row]:
+    """A row for every question whose options were weighed."""
+    rows = []
     for example in examples:
         grade, values = by_likelihood(example, sums[example.id], benchmark.several)
-        samples.append(sample_of(benchmark, example, 0, None, {**_plain(grade), "values": values}))
-    return samples
-
-
-def sample_of(
-    benchmark: Benchmark, example: Example, number: int, text: Written | None, row: Mapping[str, Any]
-) -> Sample:
-    """One row from a question, what was written and what became of it."""
-    wrote = text if isinstance(text, str) else None
-    marks: dict[str, Any] = {}
-    if example.meta.get("answerable") is False:
-        marks["answerable"] = False
-    if example.false_premise is not None:
-        marks["false_premise"] = example.false_premise
-    if "right" in example.meta:
-        marks["chance"] = sum(example.meta["right"]) / len(example.meta["right"])
-    if wrote is not None and wrote.prefill:
-        marks["prefill"] = wrote.prefill
-    return Sample(
-        benchmark=benchmark.name,
-        id=example.id,
-        number=number,
-        question=example.question,
-        answers=list(example.answers),
-        completion=None if wrote is None else str(wrote),
-        truncated=bool(wrote is not None and wrote.truncated),
-        tokens=None if wrote is None else wrote.tokens,
-        marks=marks,
-        **row,
-    )
-
-
-def _plain(grade: Grade) -> dict[str, Any]:
-    return {
-        "label": grade.label,
-        "answer": grade.answer,
-        "how": grade.how,
-        "floored": grade.floored,
-        "why": grade.why,
-    }
+        rows.append(Row(example, None, grade, benchmark=benchmark.name, values=values))
+    return rows

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from factrl.errors import DataError
-from factrl.evals.claims import ROW, rows_of
-from factrl.evals.longform import compare_long
-from factrl.evals.metrics import Interval, Weights, outcome_statistics, paired_bootstrap
+from factrl.evals.longform import compare_long, rows_of
+from factrl.evals.metrics import Interval, Weights, bootstrap, bootstraps, outcome_statistics
 from factrl.evals.numbers import shares, usual_question
 from factrl.evals.results import Output
-from factrl.evals.samples import Sample, by_question
+from factrl.evals.samples import Row, by_question
 from factrl.types import Label
 
 # Changed answers in the order in which a reader wants to see them.
@@ -55,7 +54,7 @@ class Paired:
     fixed: int
     broken: int
     p: float | None
-    changed: Sequence[tuple[Sample, Sample]]
+    changed: Sequence[tuple[Row, Row]]
     notes: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +71,7 @@ class Paired:
             "broken": self.broken,
             "mcnemar_p": self.p,
             "changed": [
-                {"id": after.id, "number": after.number, "before": before.label, "after": after.label}
+                {"id": after.example.id, "number": after.number, "before": before.label, "after": after.label}
                 for before, after in self.changed
             ],
             "notes": list(self.notes),
@@ -112,7 +111,7 @@ def mcnemar(fixed: int, broken: int) -> float:
 
 def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paired:
     sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
-    if any(ROW in one.marks for side in sides for group in side.values() for one in group):
+    if any(one.claims for side in sides for group in side.values() for one in group):
         return _long(name, before, after)
     graded = [
         key for key in sides[0] if key in sides[1] and all(any(s.label for s in side[key]) for side in sides)
@@ -124,12 +123,9 @@ def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paire
     firsts, seconds = ([side[key] for key in graded] for side in sides)
     differences: dict[str, Interval | None] = {}
     if both:
-        means = shares(first), shares(second)
         shown = {*before.numbers(name), *after.numbers(name)}
-        for metric, statistic in outcome_statistics(weights).items():
-            if metric not in shown:
-                continue
-            differences[metric] = paired_bootstrap(*means, statistic)
+        statistics = {metric: one for metric, one in outcome_statistics(weights).items() if metric in shown}
+        differences = bootstraps(shares(second), statistics, before=shares(first))
     differences |= _values(firsts, seconds)
     single = bool(both) and all(len(group) == 1 for group in (*first, *second))
     right = [[group[0].label == "correct" for group in side] for side in (first, second)]
@@ -151,36 +147,34 @@ def _paired(name: str, before: Output, after: Output, weights: Weights) -> Paire
 def _long(name: str, before: Output, after: Output) -> Paired:
     numbers = before.numbers(name)
     ks = [int(key.removeprefix("f1@")) for key in numbers if key.startswith("f1@") and "/" not in key]
-    found = compare_long(rows_of(before.samples[name]), rows_of(after.samples[name]), ks=ks or (32,))
+    found = compare_long(rows_of(before.samples[name]), rows_of(after.samples[name]), ks[0] if ks else 32)
     notes = _notes(name, before, after)
     return Paired(name, found.n, found.left_out, found.differences, 0, 0, None, (), notes)
 
 
-def _values(first: Sequence[Sequence[Sample]], second: Sequence[Sequence[Sample]]) -> dict[str, Any]:
+def _values(first: Sequence[Sequence[Row]], second: Sequence[Sequence[Row]]) -> dict[str, Any]:
     """Differences of the numbers that single answers have, on the questions where both have them."""
     found: dict[str, Interval | None] = {}
     every = (one for groups in (first, second) for group in groups for one in group)
     for metric in dict.fromkeys(name for one in every for name in one.values if name != "mc1"):
         means = [(_mean(one, metric), _mean(other, metric)) for one, other in zip(first, second, strict=True)]
         known = np.array([pair for pair in means if None not in pair], dtype=float).reshape(-1, 2)
-        found[metric] = paired_bootstrap(known[:, 0], known[:, 1]) if len(known) else None
+        found[metric] = bootstrap(known[:, 1], before=known[:, 0]) if len(known) else None
     return found
 
 
-def _mean(group: Sequence[Sample], metric: str) -> float | None:
+def _mean(group: Sequence[Row], metric: str) -> float | None:
     values = [one.values[metric] for one in group if metric in one.values]
     return sum(values) / len(values) if values else None
 
 
-def _changed(
-    first: Sequence[Sequence[Sample]], second: Sequence[Sequence[Sample]]
-) -> list[tuple[Sample, Sample]]:
+def _changed(first: Sequence[Sequence[Row]], second: Sequence[Sequence[Row]]) -> list[tuple[Row, Row]]:
     pairs = [(one[0], other[0]) for one, other in zip(first, second, strict=True)]
-    rank: Callable[[tuple[Sample, Sample]], int] = lambda pair: _ORDER.index(_move(pair))  # noqa: E731
+    rank: Callable[[tuple[Row, Row]], int] = lambda pair: _ORDER.index(_move(pair))  # noqa: E731
     return sorted((pair for pair in pairs if _move(pair) in _ORDER), key=rank)
 
 
-def _move(pair: tuple[Sample, Sample]) -> Any:
+def _move(pair: tuple[Row, Row]) -> Any:
     return pair[0].label, pair[1].label
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, DataError
 from factrl.evals.numbers import Number
-from factrl.evals.samples import Sample, read_samples, write_samples
+from factrl.evals.samples import Row, read_samples, write_samples
 from factrl.text.escape import one_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Output:
     folder: Path
     about: Mapping[str, Any]
     benchmarks: Mapping[str, Mapping[str, Any]]
-    samples: Mapping[str, Sequence[Sample]]
+    samples: Mapping[str, Sequence[Row]]
 
     def numbers(self, name: str) -> dict[str, Number]:
         """The numbers of one benchmark."""
@@ -80,7 +80,7 @@ def read_output(folder: str | Path) -> Output:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is not a result of factrl eval: {error}") from error
-    samples: dict[str, list[Sample]] = {name: [] for name in benchmarks}
+    samples: dict[str, list[Row]] = {name: [] for name in benchmarks}
     for sample in read_samples(folder / SAMPLES):
         samples.setdefault(sample.benchmark, []).append(sample)
     return Output(folder, document, benchmarks, samples)

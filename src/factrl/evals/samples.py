@@ -1,77 +1,161 @@
-"""What an evaluation keeps of every answer: one flat row, on disk as a line of `samples.jsonl`."""
+"""One graded answer: what every evaluation makes of a completion, and a line of `samples.jsonl`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import DataError
-from factrl.types import Grade, Label
+from factrl.errors import DataError, Unscored
+from factrl.types import Completion, Example, Grade, Label
+
+Outcome = tuple[Grade, Mapping[str, float]]
+"""What became of a text, and other numbers of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One answer to one question of one benchmark.
+class Row:
+    """One question, what the model wrote and what became of it.
 
     Attributes:
-        number: which of the question's samples this is, from 0.
-        answers: accepted answers.
-        completion: what the model wrote; None where it was not asked to write, or nothing came.
-        truncated: it ran into the length limit.
-        label: what became of it; None for a long answer, and where it could not be graded.
+        completion: None where the model was not asked to write, or nothing came.
+        grade: None when masked, and of a long answer, which is neither right nor wrong.
         cause, detail: why it could not be graded; None where it could.
-        answer, how, floored, why: as in `Grade`.
+        number: which of the question's samples this is, from 0.
         confidence: how sure the model said it is, 0 to 1; None when it was not asked or did not say.
         values: other numbers of this answer, such as `mc2`.
-        marks: what is known of the question: `answerable`, `false_premise`, `chance`; and `prefill`, with
-            which the prompt began the completion.
+        claims: of a long answer, `LongRow.to_json`.
     """
 
-    benchmark: str
-    id: str
-    number: int
-    question: str
-    answers: Sequence[str]
+    example: Example
     completion: str | None
-    truncated: bool = False
-    tokens: int | None = None
-    label: Label | None = None
-    answer: str = ""
-    how: str = ""
-    floored: str | None = None
-    why: str = ""
+    grade: Grade | None
     cause: str | None = None
     detail: str = ""
+    benchmark: str = ""
+    number: int = 0
     confidence: float | None = None
     values: Mapping[str, float] = field(default_factory=dict, hash=False)
-    marks: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    claims: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
-    def masked(self) -> bool:
-        """Whether it could not be graded."""
-        return self.cause is not None
+    def label(self) -> Label | None:
+        """Of the grade."""
+        return self.grade.label if self.grade else None
 
     @property
-    def grade(self) -> Grade | None:
-        """None when there is no label."""
-        if self.label is None:
-            return None
-        return Grade(self.label, self.answer, self.how, self.floored, self.why)
+    def floored(self) -> str | None:
+        """Why the model's own text could not be read, else None."""
+        return self.claims["floored"] if self.claims else self.grade.floored if self.grade else None
+
+    @property
+    def chance(self) -> float | None:
+        """How likely a guess is right, where there are options to choose from."""
+        right = self.example.meta.get("right")
+        return sum(right) / len(right) if right else self.example.meta.get("chance")
+
+    @property
+    def answer(self) -> str:
+        """What was graded, in a few words."""
+        if self.claims and self.cause is None:
+            counts = [self.claims[name] for name in ("supported", "refuted", "unknown", "unjudged")]
+            return f"{counts[0]} of {sum(counts)} claims supported"
+        return self.grade.answer if self.grade else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """One flat line of `samples.jsonl`."""
+        example, grade, text = self.example, self.grade, self.completion
+        marks = {
+            "answerable": False if is_hopeless(example) else None,
+            "false_premise": example.false_premise,
+            "chance": self.chance,
+            "prefill": getattr(text, "prefill", None) or None,
+            "claims": self.claims,
+        }
+        return {
+            "benchmark": self.benchmark,
+            "id": example.id,
+            "number": self.number,
+            "question": example.question,
+            "answers": list(example.answers),
+            "completion": None if text is None else str(text),
+            "truncated": getattr(text, "truncated", False),
+            "tokens": getattr(text, "tokens", None),
+            "label": self.label,
+            "answer": self.answer,
+            "how": "claims" if self.claims else grade.how if grade else "",
+            "floored": self.floored,
+            "why": grade.why if grade else "",
+            "cause": self.cause,
+            "detail": self.detail,
+            "confidence": self.confidence,
+            "values": dict(self.values),
+            "marks": {name: mark for name, mark in marks.items() if mark is not None},
+        }
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Row:
+        """What `to_json` gave."""
+        marks = line.get("marks", {})
+        known = {name: marks[name] for name in ("answerable", "chance") if name in marks}
+        return cls(
+            Example(
+                line["question"],
+                tuple(line["answers"]),
+                line["id"],
+                false_premise=marks.get("false_premise"),
+                meta=known,
+            ),
+            _completion(line, marks.get("prefill", "")),
+            grade_of(line) if line.get("label") else None,
+            line.get("cause"),
+            line.get("detail", ""),
+            line["benchmark"],
+            line["number"],
+            line.get("confidence"),
+            line.get("values", {}),
+            marks.get("claims"),
+        )
 
 
-_FIELDS = frozenset(one.name for one in fields(Sample))
+def graded(example: Example, text: str, score: Callable[[], Outcome], **about: Any) -> Row:
+    """The row of a text; the one place of an evaluation where `Unscored` is caught.
+
+    Args:
+        about: other fields of the row.
+    """
+    try:
+        grade, values = score()
+    except Unscored as error:
+        return masked(example, error, text, **about)
+    return Row(example, text, grade, values=values, **about)
 
 
-def write_samples(path: Path, samples: Iterable[Sample]) -> None:
+def masked(example: Example, why: Unscored, text: str | None = None, **about: Any) -> Row:
+    """The row of what could not be graded: counted by cause and shown, and in no number."""
+    return Row(example, text, None, why.cause, why.detail, **about)
+
+
+def grade_of(document: Mapping[str, Any]) -> Grade:
+    """A grade from a line that holds its fields."""
+    label, answer, how = (document[name] for name in ("label", "answer", "how"))
+    return Grade(label, answer, how, document.get("floored"), document.get("why", ""))
+
+
+def is_hopeless(example: Example) -> bool:
+    """Whether nobody can answer it."""
+    return example.meta.get("answerable") is False
+
+
+def write_samples(path: Path, samples: Iterable[Row]) -> None:
     """One JSON object per line; half a character, which UTF-8 cannot say, as JSON's escape of it."""
-    lines = (json.dumps(asdict(sample), ensure_ascii=False, allow_nan=False) for sample in samples)
+    lines = (json.dumps(sample.to_json(), ensure_ascii=False, allow_nan=False) for sample in samples)
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8", errors="backslashreplace")
 
 
-def read_samples(path: Path) -> list[Sample]:
+def read_samples(path: Path) -> list[Row]:
     """The rows that `write_samples` wrote.
 
     Raises:
@@ -86,16 +170,24 @@ def read_samples(path: Path) -> list[Sample]:
         if not line:
             continue
         try:
-            row = json.loads(line)
-            samples.append(Sample(**{name: value for name, value in row.items() if name in _FIELDS}))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            samples.append(Row.from_json(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path}, line {number} is not a graded answer: {error}") from error
     return samples
 
 
-def by_question(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+def by_question(samples: Iterable[Row]) -> dict[str, list[Row]]:
     """The samples of every question, in the order of the questions and of their numbers."""
-    groups: dict[str, list[Sample]] = {}
+    groups: dict[str, list[Row]] = {}
     for sample in samples:
-        groups.setdefault(sample.id, []).append(sample)
+        groups.setdefault(sample.example.id, []).append(sample)
     return {name: sorted(group, key=lambda one: one.number) for name, group in groups.items()}
+
+
+def _completion(line: Mapping[str, Any], prefill: str) -> Completion | None:
+    text = line.get("completion")
+    if text is None:
+        return None
+    return Completion(
+        text, prefill=prefill, truncated=line.get("truncated", False), tokens=line.get("tokens")
+    )

@@ -1,8 +1,7 @@
 """Stored answers to short questions: graded side by side and summed up.
 
-The one place of an evaluation where `Unscored` is caught: what could not be graded is masked, counted by
-cause and shown, and is in no other number.  So is a row whose completion is null, since nothing was
-generated there.  Questions known to rest on a false premise have numbers of their own.
+A row whose completion is null is masked, since nothing was generated there.  Questions known to rest on a
+false premise have numbers of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
 from factrl.evals.prompts import final_part
+from factrl.evals.samples import Row, graded, masked
 from factrl.runs.data import ColumnName, load_examples
 from factrl.text import Slice, boxed, tag
 from factrl.text.escape import one_line
@@ -42,6 +42,7 @@ _FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
     "answer": (lambda text: tag(text, "answer"), "no_answer"),
 }
 COLUMNS = ("completion", "response", "prediction", "output")
+NOTHING_STORED = Unscored("no_completion", "the file has no completion here")
 
 
 class GradeAnswer(Protocol):
@@ -52,22 +53,6 @@ class GradeAnswer(Protocol):
     ) -> Grade:
         """What became of the answer; raises `Unscored` when it cannot be graded."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One question, what the model wrote and what became of it.
-
-    Attributes:
-        completion: None when the file has null there.
-        grade: None when masked; then `cause` and `detail` say why.
-    """
-
-    example: Example
-    completion: str | None
-    grade: Grade | None
-    cause: str | None = None
-    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +222,7 @@ def grade_completions(
 
     pool = ThreadPoolExecutor(workers)
     try:
-        futures = [pool.submit(_grade, example, text, grader, extract) for example, text in completions]
+        futures = [pool.submit(_graded, example, text, grader, extract) for example, text in completions]
         rows = []
         for future, (example, _) in zip(futures, completions, strict=True):
             rows.append(_row(future, example))
@@ -254,19 +239,27 @@ def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
     return (None if found is None else found.text), missing
 
 
-def _grade(example: Example, completion: str | None, grader: GradeAnswer, extract: Extract) -> Row:
-    if completion is None:
-        return Row(example, None, None, "no_completion", "the file has no completion here")
-    answer, missing = find_answer(completion, extract)
+def short_answer(
+    example: Example, said: str, grader: GradeAnswer, extract: Extract
+) -> tuple[Grade, str | None]:
+    """The grade of a text, and the answer in it; a text without one is floored.
+
+    Raises:
+        Unscored: it could not be graded.
+    """
+    answer, missing = find_answer(said, extract)
     if answer is None:
-        return Row(example, completion, Grade("incorrect", "", how="gate", floored=missing))
-    try:
-        grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
-    except Unscored as error:
-        return Row(example, completion, None, error.cause, error.detail)
+        return Grade("incorrect", "", how="gate", floored=missing), None
+    grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
     if not isinstance(grade, Grade):
         raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
-    return Row(example, completion, grade)
+    return grade, answer
+
+
+def _graded(example: Example, text: str | None, grader: GradeAnswer, extract: Extract) -> Row:
+    if text is None:
+        return masked(example, NOTHING_STORED)
+    return graded(example, text, lambda: (short_answer(example, text, grader, extract)[0], {}))
 
 
 def _row(future: Future[Row], example: Example) -> Row:

@@ -17,19 +17,20 @@ from factrl.errors import ConfigError
 from factrl.evals.asking import Texts, ask, weigh
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import Scorer
-from factrl.evals.claims import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.loading import Questions, load_questions
+from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.metrics import TRUTHRL, Weights
 from factrl.evals.numbers import Bin, Numbers, confidence_bins, confidence_numbers, numbers_of
 from factrl.evals.outcomes import Tools, grade_likelihoods, grade_texts
 from factrl.evals.prompts import LETTER, compose
-from factrl.evals.samples import Sample
+from factrl.evals.samples import Row
 from factrl.llm.writers import Writer, digest_of
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
 from factrl.types import Example
 
+STORED = "stored answers"  # in place of a model's identity
 CONFIDENCE_TOKENS = 16  # more of them, when an answer is followed by a confidence
 
 
@@ -86,7 +87,7 @@ class Result:
     judge: str
     prompt: str
     asked_for: str
-    samples: Sequence[Sample]
+    samples: Sequence[Row]
     numbers: Numbers
     bins: Sequence[Bin] = ()
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
@@ -113,7 +114,7 @@ class Result:
             "asked_for": self.asked_for,
             "prompt": self.prompt,
             "prompt_hash": digest_of(self.prompt),
-            "questions": len({one.id for one in self.samples}),
+            "questions": len({one.example.id for one in self.samples}),
             "answers": len(self.samples),
             "masked": self.masked,
             "floored": self.floored,
@@ -134,7 +135,7 @@ def evaluate(
     stored: Callable[[Benchmark, Sequence[Example]], Texts] | None = None,
     checker: ClaimChecker | None = None,
 ) -> Result:
-    """One benchmark.
+    """One benchmark: its questions, the answers, their grades, the numbers.
 
     Args:
         folder: where journals are kept.
@@ -154,35 +155,32 @@ def evaluate(
     questions = load_questions(
         benchmark, limit=how.limit, shots=how.shots, seed=sampling.run.seed, evidence=how.evidence
     )
-    weighs = benchmark.kind == "choice" and model is not None
-    scorer = model.scorer(_settings(benchmark, how, questions, weighs=True)) if model and weighs else None
+    scorer = None
+    if benchmark.kind == "choice" and model is not None:
+        scorer = model.scorer(_settings(benchmark, how, questions, weighs=True))
     settings = _settings(benchmark, how, questions, weighs=scorer is not None)
+    graded_by = {"short": judge, "reasoning": "math-verify", "long": checker.identity if checker else ""}
     if scorer is not None:
-        samples, named = _weighed(benchmark, questions, scorer, folder), scorer.identity
-        asked_for, graded = "likelihood", "likelihood"
+        writer, graded, asked_for = scorer.identity, "likelihood", "likelihood"
+        samples = _weighed(benchmark, questions, scorer, folder)
     else:
-        texts, named = _texts(benchmark, questions, settings, folder, model, stored)
+        texts, writer = _texts(benchmark, questions, settings, folder, model, stored)
+        graded = graded_by.get(benchmark.kind, "letter")
         asked_for = "letter" if benchmark.kind in ("choice", "discrimination") else "text"
-        samples, graded = _graded(benchmark, questions, texts, folder, tools, judge, named, checker)
+        samples = _graded(benchmark, questions, texts, folder, tools, graded, writer, checker)
     ids = {example.id: example.question for example in questions.examples}
     known = {name: how.known[key] for name, q in ids.items() for key in (name, q) if key in how.known}
     numbers = numbers_of(benchmark.kind, samples, how.weights, known)
+    bounds = {}
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at, checker.quality if checker else None)
+        bounds = claim_bounds(samples, benchmark.recall_at)
+    bins: Sequence[Bin] = ()
     if how.confidence:
         numbers |= confidence_numbers(samples)
-    return Result(
-        benchmark,
-        questions.source,
-        named,
-        graded,
-        settings.data.prompt,
-        asked_for,
-        samples,
-        numbers,
-        confidence_bins(samples) if how.confidence else (),
-        claim_bounds(samples, benchmark.recall_at) if benchmark.kind == "long" else {},
-    )
+        bins = confidence_bins(samples)
+    about = (questions.source, writer, graded, settings.data.prompt, asked_for)
+    return Result(benchmark, *about, samples, numbers, bins, bounds)
 
 
 def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: bool) -> AskSettings:
@@ -190,30 +188,31 @@ def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: b
     letters = benchmark.kind == "choice" and not weighs
     prompt, tokens = (LETTER, 12) if letters else (benchmark.prompt, benchmark.max_tokens)
     confidence = how.confidence and benchmark.kind in ("short", "reasoning")
-    extra = CONFIDENCE_TOKENS if confidence else 0
-    plain = how.settings(benchmark.kind, questions.source, prompt, tokens + extra)
+    settings = how.settings(
+        benchmark.kind, questions.source, prompt, tokens + (CONFIDENCE_TOKENS if confidence else 0)
+    )
     demos = [
         (example, str(example.meta["gold_letter"]) if letters else reply)
         for example, reply in questions.demos
     ]
     whole = compose(
-        plain.data.prompt,
+        settings.data.prompt,
         demos=demos,
         evidence=how.evidence,
         confidence=confidence,
-        chat=plain.data.chat,
+        chat=settings.data.chat,
     )
-    data = plain.data.model_copy(update={"prompt": whole})
-    return plain.model_copy(update={"data": data})
+    return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": whole})})
 
 
-def _weighed(benchmark: Benchmark, questions: Questions, scorer: Scorer, folder: Path) -> list[Sample]:
+def _weighed(benchmark: Benchmark, questions: Questions, scorer: Scorer, folder: Path) -> list[Row]:
     about = {"benchmark": benchmark.name, "source": questions.source, "model": scorer.identity}
     path = folder / "answers" / f"{benchmark.name}.jsonl"
-    with Journal(path, {**about, "asked_for": "likelihood"}) as journal:
-        total = len(questions.examples)
-        with _progress(f"{benchmark.name}: weigh", total, journal.found) as progress:
-            sums = weigh(scorer, questions.examples, journal, progress.advance)
+    with (
+        Journal(path, {**about, "asked_for": "likelihood"}) as journal,
+        Progress(f"{benchmark.name}: weigh", len(questions.examples)) as progress,
+    ):
+        sums = weigh(scorer, questions.examples, journal, progress.advance)
     return grade_likelihoods(benchmark, questions.examples, sums)
 
 
@@ -226,34 +225,18 @@ def _texts(
     stored: Callable[[Benchmark, Sequence[Example]], Texts] | None,
 ) -> tuple[Texts, str]:
     """What was written, and by whom."""
-    if stored is not None:
-        return stored(benchmark, questions.examples), "stored answers"
-    if model is None:
-        raise ConfigError("an evaluation needs a model or stored answers")
+    if stored is not None or model is None:
+        return stored(benchmark, questions.examples) if stored else {}, STORED
     writer = model.writer(settings)
-    told, seed = settings.sampling, settings.run.seed
-    about = {
-        "benchmark": benchmark.name,
-        "source": questions.source,
-        "model": writer.identity,
-        "temperature": told.temperature,
-        "top_p": told.top_p,
-        "seed": seed,
-    }
-    with Journal(folder / "answers" / f"{benchmark.name}.jsonl", about) as journal:
-        found = sum(f"0:{example.id}" in journal for example in questions.examples)
-        with Progress(f"{benchmark.name}: answer", len(questions.examples), already=found) as progress:
-            progress.done = 0
-            texts = ask(
-                writer,
-                questions.examples,
-                journal,
-                samples=told.num_samples,
-                temperature=told.temperature,
-                top_p=told.top_p,
-                seed=seed,
-                on_done=progress.advance,
-            )
+    sampling = settings.sampling
+    how = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
+    about = {"benchmark": benchmark.name, "source": questions.source, "model": writer.identity, **how}
+    with (
+        Journal(folder / "answers" / f"{benchmark.name}.jsonl", about) as journal,
+        Progress(f"{benchmark.name}: answer", len(questions.examples)) as progress,
+    ):
+        asked = (writer, questions.examples, journal)
+        texts = ask(*asked, samples=sampling.num_samples, on_done=progress.advance, **how)
     return texts, writer.identity
 
 
@@ -266,34 +249,23 @@ def _graded(
     judge: str,
     model: str,
     checker: ClaimChecker | None,
-) -> tuple[list[Sample], str]:
-    """The graded answers, and what graded them."""
-    by = {"short": judge, "reasoning": "math-verify", "long": checker.identity if checker else ""}
-    graded = by.get(benchmark.kind, "letter")
-    # Grades belong to the texts themselves, whoever wrote them.
-    written = sorted((name, number, str(text)) for (name, number), text in texts.items())
+) -> list[Row]:
     about: dict[str, Any] = {
         "benchmark": benchmark.name,
         "source": questions.source,
         "model": model,
-        "judge": graded,
+        "judge": judge,
         "confidence": tools.confidence,
         "chat": tools.chat,
         "factrl": __version__,
     }
-    if model == "stored answers":
-        about["answers"] = digest_of(written)
+    if model == STORED:  # grades belong to the texts themselves, whoever wrote them
+        about["answers"] = digest_of(sorted((*key, str(text)) for key, text in texts.items()))
     with (
         Journal(folder / "grades" / f"{benchmark.name}.jsonl", about) as journal,
-        _progress(f"{benchmark.name}: grade", len(texts), journal.found) as progress,
+        Progress(f"{benchmark.name}: grade", len(texts)) as progress,
     ):
-        if benchmark.kind == "long" and checker is not None:
+        if checker is not None and benchmark.kind == "long":
             checked = (benchmark, questions.examples, texts, checker, journal, progress.advance)
-            return check_texts(*checked, chat=tools.chat), graded
-        return grade_texts(benchmark, questions.examples, texts, tools, journal, progress.advance), graded
-
-
-def _progress(label: str, total: int, found: int) -> Progress:
-    progress = Progress(label, total, already=min(found, total))
-    progress.done = 0  # what was found is counted as it is read
-    return progress
+            return check_texts(*checked, chat=tools.chat)
+        return grade_texts(benchmark, questions.examples, texts, tools, journal, progress.advance)

@@ -27,7 +27,7 @@ from factrl.errors import ConfigError, Unscored
 from factrl.evals.metrics import Interval, bootstrap, summed
 from factrl.evals.prompts import final_part
 from factrl.evals.results import Output
-from factrl.evals.samples import Sample, by_question
+from factrl.evals.samples import by_question
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store
@@ -38,7 +38,7 @@ from factrl.rewards.preference import PAIR_PROMPT, guarded
 from factrl.runs.journal import Journal
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
-from factrl.types import Completion, Example
+from factrl.types import Example
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -248,17 +248,10 @@ def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Exam
     sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
     found = []
     for key, group in sides[0].items():
-        first, second = (_text(side.get(key, ())) for side in sides)
+        first, second = (side[key][0].completion if key in side else None for side in sides)
         if first is not None and second is not None:
-            example = Example(group[0].question, tuple(group[0].answers), group[0].id)
-            found.append((example, final_part(first) or "", final_part(second) or ""))
+            found.append((group[0].example, final_part(first) or "", final_part(second) or ""))
     return found
-
-
-def _text(group: Sequence[Sample]) -> Completion | None:
-    if not group or group[0].completion is None:
-        return None
-    return Completion(group[0].completion, prefill=group[0].marks.get("prefill", ""))
 
 
 def summarise_duels(duels: Sequence[Duel], *, confidence: float = 0.95, seed: int = 0) -> WinRate:

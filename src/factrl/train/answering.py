@@ -9,7 +9,8 @@ import torch
 
 from factrl import papers
 from factrl.evals.metrics import short_form
-from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
+from factrl.evals.samples import Row
+from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.rewards import Reward
 from factrl.runs.settings import RunSettings
 from factrl.train.signals import HeldOut

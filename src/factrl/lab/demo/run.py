@@ -18,7 +18,8 @@ from typing import Any
 
 from factrl.evals.metrics import known_mask
 from factrl.evals.plots import Point
-from factrl.evals.shortqa import Row, grade_completions
+from factrl.evals.samples import Row
+from factrl.evals.shortqa import grade_completions
 from factrl.lab.demo.questions import Splits, build_questions
 from factrl.lab.demo.settings import DemoSettings
 from factrl.lab.demo.warm import warm_start

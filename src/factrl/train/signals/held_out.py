@@ -17,7 +17,8 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from factrl.errors import RewardBug
-from factrl.evals.shortqa import Extract, GradeAnswer, Row, grade_completions
+from factrl.evals.samples import Row
+from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.runs.whole_file import write_whole
