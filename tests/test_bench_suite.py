@@ -428,9 +428,7 @@ def verbs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
             super().__init__(right)
 
     monkeypatch.setattr(evaluate_benchmarks, "NamedModel", Named)
-    monkeypatch.setattr(
-        evaluate_benchmarks, "needs_extra", lambda *names: argparse.Namespace(quiet_libraries=lambda: None)
-    )
+    monkeypatch.setattr(evaluate_benchmarks, "quiet_policy", lambda name: None)
 
     def main(*words: str) -> int:
         parser = argparse.ArgumentParser()

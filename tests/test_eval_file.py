@@ -51,20 +51,13 @@ def asked(server: FaultServer) -> Counter[str]:
     return Counter(city for city in CITIES for body in bodies if f'"answer": "{city}"' in body)
 
 
-@pytest.mark.parametrize("output", [[], ["--output", "n.json"]], ids=["store", "journal"])
-def test_a_killed_eval_goes_on_without_paying_twice(
-    server: FaultServer, tmp_path: Path, output: list[str]
-) -> None:
+def test_a_killed_eval_goes_on_without_paying_twice(server: FaultServer, tmp_path: Path) -> None:
     server.play(says("ok"), WRONG, WRONG, WRONG, fs.hang)
-    words = [sys.executable, "-m", "factrl", "eval", "rows.jsonl", "--judge", f"{server.url}#j", *output]
+    words = [sys.executable, "-m", "factrl", "eval", "rows.jsonl", "--judge", f"{server.url}#j"]
+    source = Path(factrl.__file__).parents[1]
+    env = {**os.environ, "PYTHONPATH": str(source), "FACTRL_CACHE": str(tmp_path / "cache")}
 
-    def environment(run: int) -> dict[str, str]:
-        # With an output the journal alone has to do: another cache each time.
-        cache = tmp_path / f"cache{run if output else 0}"
-        source = Path(factrl.__file__).parents[1]
-        return {**os.environ, "PYTHONPATH": str(source), "FACTRL_CACHE": str(cache)}
-
-    first = subprocess.Popen(words, env=environment(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while len(server.requests) < 7 and time.monotonic() < until:
         time.sleep(0.05)
@@ -75,53 +68,27 @@ def test_a_killed_eval_goes_on_without_paying_twice(
     assert before == dict.fromkeys(CITIES, 1)
 
     server.play(WRONG)
-    done = subprocess.run([*words, "--json"], env=environment(2), capture_output=True, text=True, check=False)
+    done = subprocess.run([*words, "--json"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["summary"]["incorrect"] == 6
     assert Counter((asked(server) - before).values()) == {1: 3}  # those that nobody had answered
 
 
-@pytest.mark.parametrize("words", [["--output", "n.json"], []], ids=["journal", "store"])
-def test_a_repeated_eval_asks_nothing(
-    server: FaultServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
+def test_a_repeated_eval_pays_only_for_what_could_not_be_read(
+    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if not words:
-        monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
-    line = ["eval", "rows.jsonl", "--judge", f"{server.url}#j", "--json", *words]
-    assert main(line) == 0
-    first = capsys.readouterr().out
-    many = len(server.requests)
-    assert many == 7  # the tiny question and six answers
-    server.close()  # nobody needs to be there
-    assert main(line) == 0
-    assert (capsys.readouterr().out, len(server.requests)) == (first, many)
-
-
-def test_another_judge_grades_anew(server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["eval", "rows.jsonl", "--output", "n.json", "--json"]
-    assert main([*line, "--judge", f"{server.url}#j"]) == 0
-    server.play(says("Fine.\nVERDICT: correct"))
-    assert main([*line, "--judge", f"{server.url}#other"]) == 0
-    assert main([*line, "--judge", f"{server.url}#other", "--form", "sentence"]) == 0
-    assert json.loads(Path("n.json").read_text())["summary"]["correct"] == 7
-    assert asked(server) == dict.fromkeys(CITIES, 3)
-    assert capsys.readouterr().out.count('"correct": 7') == 2
-
-
-def test_what_could_not_be_read_is_asked_again(
-    server: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["eval", "rows.jsonl", "--judge", f"{server.url}#j", "--output", "n.json", "--json"]
+    monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
+    line = ["eval", "rows.jsonl", "--judge", f"{server.url}#j", "--json"]
     server.play(says("Hm."))
     assert main(line) == 0
     assert json.loads(capsys.readouterr().out)["masked"] == {"judge_unreadable": 6}
     server.play(WRONG)
     assert main(line) == 0
-    assert json.loads(capsys.readouterr().out)["masked"] == {}
+    first, many = capsys.readouterr().out, len(server.requests)
+    assert json.loads(first)["masked"] == {}
+    assert main(line) == 0
+    # Whether it is there is asked.
+    assert (capsys.readouterr().out, len(server.requests)) == (first, many + 1)
 
 
 class Judge:

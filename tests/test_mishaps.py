@@ -246,21 +246,6 @@ def judge() -> Iterator[FaultServer]:
     server.close()
 
 
-def test_an_eval_on_a_disk_that_fills_up_loses_nothing(
-    judge: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["eval", "rows.jsonl", "--judge", f"{judge.url}#j", "--output", "n.json", "--json"]
-    with full_at(4_000):
-        assert main(line) == 2
-    assert "n.grades.jsonl cannot be written: File too large; what it holds is kept" in complaint(capsys)
-    kept = len(Path("n.grades.jsonl").read_text().strip().split("\n")) - 1
-    assert 0 < kept < 64
-    before = len(judge.requests)
-    assert main(line) == 0
-    assert json.loads(capsys.readouterr().out)["summary"]["incorrect"] == 64
-    assert len(judge.requests) - before == 1 + 64 - kept
-
-
 @pytest.mark.parametrize(
     "line",
     [

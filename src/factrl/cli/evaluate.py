@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import math
 import re
 import textwrap
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
-from factrl import __version__
-from factrl.errors import ConfigError, LLMError, TooManyMasked
+from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.asking import ask
 from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
 from factrl.evals.metrics import TRUTHRL, Weights
 from factrl.evals.shortqa import (
     Evaluation,
     Extract,
-    GradeAnswer,
-    Row,
     check_gradable,
     grade_completions,
     load_completions,
     summarise,
 )
-from factrl.llm import LLM, preflight
-from factrl.llm.writers import digest_of
-from factrl.rewards.grading import Form, graded_by
+from factrl.llm import preflight
+from factrl.llm.writers import open_writer
+from factrl.rewards.grading import Form
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
@@ -41,12 +34,13 @@ from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
 from factrl.runs.whole_file import write_whole
 from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
-from factrl.types import Example, Grade
+from factrl.types import Completion, Example
 
-from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, needs_extra
+from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, quiet_policy
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
+_FOR_BENCHMARKS = ("completions", "samples", "shots", "evidence", "confidence", "base_probe", "judge_quality")
 
 Answered = Sequence[tuple[Example, str | None]]
 
@@ -63,7 +57,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl eval simpleqa truthfulqa gsm8k --model MODEL --limit 100 --output out\n"
             "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R.json\n"
-            f"benchmarks:\n{_wrapped([*BENCHMARKS, *GROUPS])}"
+            f"benchmarks:\n{textwrap.indent(textwrap.fill(', '.join([*BENCHMARKS, *GROUPS]), 76), '  ')}"
         ),
     )
     parser.add_argument(
@@ -151,27 +145,12 @@ def _eval(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.words[0]!r} says how a model is asked; name a FILE or a BENCH first")
     files = [word for word in targets if _is_file(word)]
     if not files:
-        return evaluate_benchmarks().run_benchmarks(args, find(targets))
+        from .evaluate_benchmarks import run_benchmarks
+
+        return run_benchmarks(args, find(targets))
     if len(targets) > 1:
         raise ConfigError(f"{files[0]} is a file of its own; evaluate one file, or benchmarks by name")
-    (args.file,) = files
-    for option in (
-        "completions",
-        "samples",
-        "shots",
-        "evidence",
-        "confidence",
-        "base_probe",
-        "judge_quality",
-    ):
-        if getattr(args, option):
-            raise ConfigError(f"--{option.replace('_', '-')} is for benchmarks, not for a file")
-    return _eval_file(args)
-
-
-def evaluate_benchmarks() -> Any:
-    """The module for benchmarks, loaded only when they are asked for."""
-    return importlib.import_module("factrl.cli.evaluate_benchmarks")
+    return _eval_file(files[0], args)
 
 
 def _is_file(word: str) -> bool:
@@ -181,33 +160,21 @@ def _is_file(word: str) -> bool:
     return Path(word).exists() or "/" in word or Path(word).suffix != ""
 
 
-def _wrapped(names: Sequence[str]) -> str:
-    return textwrap.fill(", ".join(names), 78, initial_indent="  ", subsequent_indent="  ")
-
-
-def _eval_file(args: argparse.Namespace) -> int:
-    _check(args)
+def _eval_file(file: str, args: argparse.Namespace) -> int:
+    _check(file, args)
     if args.model is not None:
-        answered, supplier, extract = _ask(args)
+        answered, supplier, extract = _ask(file, args)
     else:
-        answered = load_completions(args.file, args.column, args.limit)
-        check_gradable([example for example, _ in answered], args.file)
-        extract = args.extract or "text"
-        told = JudgeSettings(url=args.judge)
-        supplier = Supplier(open_judge(told), told, VerifierSettings())
-    judge = supplier.judge
-    if judge is None:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    rows = _graded(answered, supplier, extract, args)
+        answered = load_completions(file, args.column, args.limit)
+        check_gradable([example for example, _ in answered], file)
+        extract, models = args.extract or "text", JudgeSettings(url=args.judge)
+        supplier = _supplier(models, VerifierSettings())
+    form: Form = args.form or "short"
+    with Progress("grade", len(answered)) as progress:
+        rows = grade_completions(answered, supplier.grade(form), extract, on_row=progress.advance)
     evaluation = summarise(rows, args.weights)
-    about = {
-        "file": args.file,
-        "model": args.model,
-        "judge": getattr(judge, "identity", None),
-        "extract": extract,
-        "form": args.form or "short",
-    }
-    written = _report(evaluation, {**about, **evaluation.to_json()}, args)
+    about = {"file": file, "model": args.model, "judge": getattr(supplier.judge, "identity", None)}
+    written = _report(evaluation, {**about, "extract": extract, "form": form, **evaluation.to_json()}, args)
     masked = sum(evaluation.masked.values())
     if masked == len(rows):
         tally = ", ".join(f"{count} {cause}" for cause, count in evaluation.masked.items())
@@ -217,35 +184,11 @@ def _eval_file(args: argparse.Namespace) -> int:
     return 0 if written else 2
 
 
-def _graded(answered: Answered, supplier: Supplier, extract: Extract, args: argparse.Namespace) -> list[Row]:
-    """What became of the answers; the judge must be there only for what earlier replies do not decide."""
-    form: Form = args.form or "short"
-    journal, judge = nullcontext(None), supplier.judge
-    if judge is not None and args.output is not None:
-        journal = Journal(Path(args.output).with_suffix(".grades.jsonl"), {"job": "factrl eval"})
-    with journal as grades:
-
-        def grade(chosen: Answered, source: Supplier, on_row: Callable[[], None]) -> list[Row]:
-            grader: GradeAnswer = source.grade(form)
-            if grades is not None:
-                grader = _KeptGrader(grader, grades, f"{graded_by(source.judge)} {form} {__version__}")
-            return grade_completions(chosen, grader, extract, on_row=on_row)
-
-        rows: dict[int, Row] = {}
-        if judge is not None and getattr(judge, "model", "") is not None:  # else nobody knows yet who judges
-            first = grade(answered, replace(supplier, judge=_Unasked(judge)), lambda: None)
-            rows = {n: row for n, row in enumerate(first) if row.grade is not None or row.completion is None}
-        left = [n for n in range(len(answered)) if n not in rows]
-        if judge is not None and left:
-            preflight(judge)
-        with Progress("grade", len(answered), already=len(rows)) as progress:
-            new = grade([answered[n] for n in left], supplier, progress.advance)
-        rows |= zip(left, new, strict=True)
-        return [rows[n] for n in range(len(answered))]
-
-
-def _check(args: argparse.Namespace) -> None:
+def _check(file: str, args: argparse.Namespace) -> None:
     """Wrong combinations, before anything is read or paid for."""
+    for option in _FOR_BENCHMARKS:
+        if getattr(args, option):
+            raise ConfigError(f"--{option.replace('_', '-')} is for benchmarks, not for a file")
     if args.model is None and (args.config is not None or args.settings):
         given = args.settings[0] if args.settings else "--config"
         raise ConfigError(f"{given!r} says how a model is asked; name one with --model, or leave it out")
@@ -258,62 +201,64 @@ def _check(args: argparse.Namespace) -> None:
         check_place("--output", output)
         if output.suffix != ".json":
             raise ConfigError(f"--output {output} must end in .json")
-        if output.resolve() == Path(args.file).resolve():
+        if output.resolve() == Path(file).resolve():
             raise ConfigError(f"--output {output} would replace the file that is evaluated")
 
 
-def _ask(args: argparse.Namespace) -> tuple[Answered, Supplier, Extract]:
+def _supplier(models: JudgeSettings, verifier: VerifierSettings) -> Supplier:
+    """What grades; the judge is there before anything is answered, which takes longest."""
+    supplier = Supplier(open_judge(models), models, verifier)
+    if supplier.judge is None:
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    else:
+        preflight(supplier.judge)
+    return supplier
+
+
+def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extract]:
     """A model's answers, with the judge and the extraction that its recipe names."""
-    overrides = [
-        f"data.train={args.file}",
-        *as_overrides(args, {"model": "model.name", "judge": "judge.url"}),
-    ]
+    overrides = [f"data.train={file}", *as_overrides(args, {"model": "model.name", "judge": "judge.url"})]
     settings = ask_settings(AskSettings, args.config, overrides)
-    extract = args.extract or extract_of(settings.paper, settings.reward)
+    quiet_policy(settings.model.name)
     data = settings.data
     examples = load_examples(
-        args.file,
+        file,
         split=data.eval_split,
         subset=data.subset,
         columns=data.columns,
         limit=args.limit,
         require_answers=False,
     )
-    check_gradable(examples, args.file)
-    supplier = Supplier(open_judge(settings.judge), settings.judge, settings.verifier)
-    if supplier.judge is not None:
-        preflight(supplier.judge)  # before the answers, which take longest
+    check_gradable(examples, file)
+    supplier = _supplier(settings.judge, settings.verifier)
     answers = _answers(settings, examples, Path(args.output))
+    extract = args.extract or extract_of(settings.paper, settings.reward)
     return list(zip(examples, answers, strict=True)), supplier, extract
 
 
-def _answers(settings: AskSettings, examples: Sequence[Example], output: Path) -> list[str]:
+def _answers(settings: AskSettings, examples: Sequence[Example], output: Path) -> list[Completion | None]:
     """Greedy answers, each kept beside the output as soon as it is there; at the end `NAME.answers.jsonl`."""
-    needs_extra("train.quiet", "train").quiet_libraries()
-    writer = needs_extra("train.writing", "train").PolicyWriter.load(settings)
+    writer = open_writer(settings)
     path, about = output.with_suffix(".answers.jsonl"), {"job": "factrl eval", "model": writer.identity}
     with (
         Journal(output.with_suffix(".journal.jsonl"), about) as journal,
         Progress("answer", len(examples)) as progress,
     ):
         texts = ask(writer, examples, journal, on_done=progress.advance)
-    rows = [_row(example, str(texts[example.id, 0])) for example in examples]
+    written = [texts[example.id, 0] for example in examples]
+    answers = [text if isinstance(text, Completion) else None for text in written]
+    rows = map(_row, examples, answers)
     write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
     tell(f"answers: {path}")
-    return [row["completion"] for row in rows]
+    return answers
 
 
-def _row(example: Example, text: str) -> dict[str, Any]:
-    return {
-        "id": example.id,
-        "question": example.question,
-        "answers": list(example.answers),
-        "false_premise": example.false_premise,
-        "completion": text,
-    }
+def _row(example: Example, answer: str | None) -> Mapping[str, Any]:
+    row = {"id": example.id, "question": example.question, "answers": list(example.answers)}
+    return {**row, "false_premise": example.false_premise, "completion": answer}
 
 
-def _report(evaluation: Evaluation, document: dict[str, Any], args: argparse.Namespace) -> bool:
+def _report(evaluation: Evaluation, document: Mapping[str, Any], args: argparse.Namespace) -> bool:
     """To the file first, which a reader who closes the pipe cannot prevent; false when it was not written."""
     text, written = json.dumps(document, indent=2), True
     if args.output is not None:
@@ -340,45 +285,3 @@ def _weights(text: str) -> Weights:
             f"{text!r} is not three numbers such as 1,0,1, of which the last is what a wrong answer costs"
         )
     return Weights(*numbers)
-
-
-class _KeptGrader:
-    """A grader in front of another one, which is not asked again what it has graded.
-
-    Args:
-        grader: grades what the journal does not hold; what it raises is not kept.
-        journal: of this run and of those before it.
-        by: everything that decides a grade beside the question, the answer and the accepted ones.
-    """
-
-    def __init__(self, grader: GradeAnswer, journal: Journal, by: str) -> None:
-        self._grader, self._journal, self._by = grader, journal, by
-        self._writing = threading.Lock()
-
-    def __call__(
-        self, question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
-        """The grade that is kept, or a new one."""
-        key = digest_of(self._by, question, prediction, list(answers), false_premise)
-        row = self._journal.get(key)
-        if row is not None:
-            return Grade(**row)
-        grade = self._grader(question, prediction, answers, false_premise=false_premise)
-        with self._writing:
-            self._journal.add(key, asdict(grade))
-        return grade
-
-
-class _Unasked:
-    """A model that answers nothing, in the place of one that need not be there for what is kept.
-
-    Args:
-        llm: whose identity it has.
-    """
-
-    def __init__(self, llm: LLM) -> None:
-        self.identity = getattr(llm, "identity", "")
-
-    def complete(self, *_: object, **__: object) -> NoReturn:
-        """Raises `LLMError`, whatever it is asked."""
-        raise LLMError("not_asked", "nothing is asked yet")

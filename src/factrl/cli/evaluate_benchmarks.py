@@ -19,19 +19,18 @@ from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
 from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import output_table, write_output
-from factrl.evals.shortqa import Extract
 from factrl.evals.suite import How, Result, evaluate
-from factrl.llm import LLM, preflight
+from factrl.llm import preflight
 from factrl.llm.writers import digest_of
 from factrl.papers import settings_of
-from factrl.rewards.grading import Form, graded_by
+from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.train.plan import open_judge, run_settings
 from factrl.train.tuning.extraction import extract_of
 
-from .options import as_overrides, needs_extra
+from .options import as_overrides, quiet_policy
 from .terminal import say, show_table, tell
 
 _PROMPT = ("prompt", "data.prompt")  # what names a template of the user's own
@@ -42,25 +41,32 @@ def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) ->
     """Evaluate benchmarks; returns the exit code."""
     _check(args, benchmarks)
     how, settings = _how(args)
-    judge = open_judge(settings.judge)
-    if judge is not None:
-        preflight(judge)
+    extract = args.extract or extract_of(settings.paper, settings.reward)
+    # What rules expect an answer to be: a text that is graded whole is sentences.
+    args.extract, args.form = extract, args.form or ("sentence" if extract == "text" else "short")
+    supplier = Supplier(open_judge(settings.judge), settings.judge, settings.verifier)
+    if supplier.judge is not None:
+        preflight(supplier.judge)
     elif any(benchmark.kind == "short" for benchmark in benchmarks):
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    extract: Extract = args.extract or extract_of(settings.paper, settings.reward)
-    folder = Path(args.output)
-    supplier = Supplier(judge, settings.judge, settings.verifier)
+    model = None if args.completions is not None else NamedModel()
+    stored = None if args.completions is None else stored_texts(args.completions, args.column)
+    if model is not None:
+        quiet_policy(settings.model.name)
+    checker = None
+    if any(benchmark.kind == "long" for benchmark in benchmarks):
+        checker = _checker(args.judge_quality, supplier)
+    folder, graded = Path(args.output), f"{graded_by(supplier.judge)} {args.form} {extract}"
+    workers = 1 if settings.judge.url == LOCAL else 16
     with Mathematician() as mathematician:
         tools = Tools(
-            supplier.grade(_form(args, extract)),
-            mathematician,
-            extract,
-            args.confidence,
-            settings.data.chat,
-            workers=1 if settings.judge.url == LOCAL else 16,
+            supplier.grade(args.form), mathematician, extract, args.confidence, settings.data.chat, workers
         )
-        results = _evaluate(args, benchmarks, how, settings, tools, supplier, folder)
-    output = write_output(folder, _about(args, settings, judge, extract), results)
+        results = [
+            evaluate(one, how, folder, tools, graded, model=model, stored=stored, checker=checker)
+            for one in benchmarks
+        ]
+    output = write_output(folder, _about(args, settings, graded_by(supplier.judge)), results)
     page = write_eval_page(output)
     if args.json:
         say((folder / "results.json").read_text(encoding="utf-8").rstrip())
@@ -89,7 +95,7 @@ def _check(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> None:
         raise ConfigError(f"--output {folder} must be a folder, as there are several files")
     if args.samples and args.completions:
         raise ConfigError("--samples is for answers that are given now; --completions has what it has")
-    formulas = [one.name for one in benchmarks if one.kind == "reasoning"]
+    formulas = any(one.kind == "reasoning" for one in benchmarks)
     if formulas and importlib.util.find_spec("math_verify") is None:
         raise MissingExtra("math-verify", "eval")
 
@@ -117,53 +123,17 @@ def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
         return loaded.model_copy(update={"data": loaded.data.model_copy(update=changes)})
 
     known = {} if args.base_probe is None else known_questions(args.base_probe)
-    how = How(
-        settings,
-        limit=args.limit,
-        shots=args.shots or 0,
-        evidence=args.evidence,
-        confidence=args.confidence,
-        weights=args.weights,
-        known=known,
-    )
-    return how, settings("", "-", "{question}", 1)
+    shown = (args.shots or 0, args.evidence, args.confidence)
+    return How(settings, args.limit, *shown, args.weights, known), settings("", "-", "{question}", 1)
 
 
-def _evaluate(
-    args: argparse.Namespace,
-    benchmarks: Sequence[Benchmark],
-    how: How,
-    settings: AskSettings,
-    tools: Tools,
-    supplier: Supplier,
-    folder: Path,
-) -> list[Result]:
-    model = None if args.completions is not None else NamedModel()
-    stored = None if args.completions is None else stored_texts(args.completions, args.column)
-    if model is not None and settings.model.name != LOCAL and "://" not in settings.model.name:
-        needs_extra("train.quiet", "train").quiet_libraries()
-    checker = None
-    if any(benchmark.kind == "long" for benchmark in benchmarks):
-        told = settings.verifier
-        verifier = supplier.verify()
-        quality = None if args.judge_quality is None else _quality(args.judge_quality)
-        if quality is not None:
-            quality.check(verifier.judge.identity)
-        identity = f"{verifier.judge.identity} {digest_of(told.model_dump())}"
-        checker = ClaimChecker(verifier, identity, quality)
-    return [
-        evaluate(
-            benchmark,
-            how,
-            folder,
-            tools,
-            f"{graded_by(supplier.judge)} {_form(args, tools.extract)} {tools.extract}",
-            model=model,
-            stored=stored,
-            checker=checker,
-        )
-        for benchmark in benchmarks
-    ]
+def _checker(quality_file: str | None, supplier: Supplier) -> ClaimChecker:
+    verifier = supplier.verify()
+    quality = None if quality_file is None else _quality(quality_file)
+    if quality is not None:
+        quality.check(verifier.judge.identity)
+    settings = digest_of(supplier.verifier.model_dump())
+    return ClaimChecker(verifier, f"{verifier.judge.identity} {settings}", quality)
 
 
 def _quality(path: str) -> JudgeQuality:
@@ -178,34 +148,21 @@ def _quality(path: str) -> JudgeQuality:
         raise ConfigError(f"--judge-quality {path}: {error}") from error
 
 
-def _form(args: argparse.Namespace, extract: Extract) -> Form:
-    """What rules expect an answer to be: a text that is graded whole is sentences."""
-    return args.form or ("sentence" if extract == "text" else "short")
-
-
-def _about(
-    args: argparse.Namespace, settings: AskSettings, judge: LLM | None, extract: Extract
-) -> dict[str, Any]:
+def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[str, Any]:
     """What decides the numbers beside the benchmarks themselves."""
+    words = ("evidence", "confidence", "extract", "form", "limit", "base_probe", "judge_quality", "settings")
     return {
         "factrl": __version__,
         "model": args.model or settings.model.name,
         "completions": args.completions,
-        "judge": graded_by(judge),
+        "judge": judge,
         "seed": settings.run.seed,
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
         "shots": args.shots or 0,
-        "evidence": args.evidence,
-        "confidence": args.confidence,
-        "extract": extract,
-        "form": _form(args, extract),
-        "limit": args.limit,
         "weights": [args.weights.correct, args.weights.abstain, args.weights.wrong],
-        "base_probe": args.base_probe,
-        "judge_quality": args.judge_quality,
-        "settings": [*args.settings],
+        **{name: getattr(args, name) for name in words},
     }
 
 
@@ -215,10 +172,9 @@ def _complain_of_masked(results: Sequence[Result]) -> None:
         tally = ", ".join(f"{count} {cause}" for cause, count in one.masked.items())
         if masked and masked < total:
             tell(f"{one.benchmark.name}: {masked} of {total} answers could not be graded ({tally})")
-    empty = [one for one in results if one.samples and sum(one.masked.values()) == len(one.samples)]
-    if empty:
-        tally = ", ".join(f"{count} {cause}" for cause, count in empty[0].masked.items())
-        raise TooManyMasked(
-            f"none of the {len(empty[0].samples)} answers of {empty[0].benchmark.name} could be graded "
-            f"({tally})"
-        )
+    for one in results:
+        tally = ", ".join(f"{count} {cause}" for cause, count in one.masked.items())
+        if one.samples and sum(one.masked.values()) == len(one.samples):
+            raise TooManyMasked(
+                f"none of the {len(one.samples)} answers of {one.benchmark.name} could be graded ({tally})"
+            )

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from factrl.errors import ConfigError, MissingExtra
 from factrl.papers import load_reward, settings_of
 from factrl.runs.config import load_settings, peek
-from factrl.runs.settings import AskSettings
+from factrl.runs.settings import LOCAL, AskSettings
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 A = TypeVar("A", bound=AskSettings)
@@ -59,6 +59,16 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
         help="model server that grades what rules cannot decide, e.g. http://host:8000/v1#model; `local` is "
         "a small one in this process",
     )
+
+
+def quiet_policy(name: str) -> None:
+    """Before a model is opened: where it is loaded into this process, quiet the libraries that do it.
+
+    Raises:
+        MissingExtra: they are not installed.
+    """
+    if name != LOCAL and not name.startswith(("http://", "https://")):
+        needs_extra("train.quiet", "train").quiet_libraries()
 
 
 def ask_settings(cls: type[A], source: Path | str | None, overrides: Sequence[str]) -> A:

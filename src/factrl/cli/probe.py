@@ -5,24 +5,24 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.evals.probe import Probed, ProbeRunSettings, job, probe, summary, write_probed
+from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract, check_gradable
-from factrl.llm import LLM, preflight
-from factrl.llm.writers import Writer, open_writer
+from factrl.llm import preflight
+from factrl.llm.writers import open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
-from factrl.train.majority import Majority, majority_curve
+from factrl.train.majority import majority_curve
 from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 
@@ -34,7 +34,7 @@ from .options import (
     as_overrides,
     ask_settings,
     at_least_one,
-    needs_extra,
+    quiet_policy,
 )
 from .terminal import say, show_table, tell
 
@@ -111,7 +111,7 @@ def _probe(args: argparse.Namespace) -> int:
     if output.suffix != ".jsonl":
         raise ConfigError(f"--output {args.output}: the dataset is JSON Lines; name it like probed.jsonl")
     settings = _settings(args)
-    data = settings.data
+    data, stopping = settings.data, settings.stopping
     examples = load_examples(
         data.train,
         split=data.split,
@@ -121,17 +121,20 @@ def _probe(args: argparse.Namespace) -> int:
         require_answers=False,
     )
     check_gradable(examples, data.train)
-    extract = args.extract or extract_of(settings.paper or "", settings.reward)
-    writer, judge = _models(settings)
-    sampling, stopping = settings.sampling, settings.stopping
-    told: dict[str, Any] = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+    judge = open_judge(settings.judge)
+    if judge is None:
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    else:
+        preflight(judge)
+    quiet_policy(settings.model.name)
+    writer = open_writer(settings)
+    sampling: dict[str, Any] = {
+        "temperature": settings.sampling.temperature,
+        "top_p": settings.sampling.top_p,
         "seed": settings.run.seed,
-        "extract": extract,
+        "extract": args.extract or extract_of(settings.paper or "", settings.reward),
     }
-    about = job(writer, judge, **told)
-    path = output.with_suffix(".journal.jsonl")
+    about, path = job(writer, judge, **sampling), output.with_suffix(".journal.jsonl")
     with Journal(path, about) as journal:
         if journal.found:
             tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
@@ -143,21 +146,22 @@ def _probe(args: argparse.Namespace) -> int:
             stopping=stopping,
             max_ungraded=settings.probe.max_ungraded,
             workers=1 if settings.judge.url == LOCAL else min(settings.judge.max_concurrency, 64),
-            **told,
+            **sampling,
         )
     # The columns of the questions as they are, which an example no longer has.
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), data.limit)
     write_probed(output, list(rows), probed)
-    decided = any(found.ook is not None for found in probed)
-    curve = majority_curve(probed, seed=settings.run.seed) if stopping.full and decided else []
-    document = {
-        "output": str(output),
-        **summary(probed, stopping),
-        "majority": [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve],
-        "about": {**about, **_provenance(settings), "stopping": asdict(stopping), "factrl": __version__},
-    }
-    _write(output.with_suffix(".about.json"), document)
-    _show(document, probed, curve, as_json=args.json)
+    document = {"output": str(output), **summary(probed, stopping), "majority": [], "about": about}
+    if stopping.full and any(found.ook is not None for found in probed):
+        curve = majority_curve(probed, seed=settings.run.seed)
+        document["majority"] = [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve]
+    document["about"] = {**about, **_provenance(settings), "factrl": __version__}
+    beside = output.with_suffix(".about.json")
+    try:
+        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{beside} cannot be written: {error.strerror}") from error
+    _show(document, as_json=args.json)
     return 0
 
 
@@ -176,84 +180,51 @@ def _settings(args: argparse.Namespace) -> ProbeRunSettings:
     return settings
 
 
-def _models(settings: ProbeRunSettings) -> tuple[Writer, LLM | None]:
-    judge = open_judge(settings.judge)
-    if judge is None:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    else:
-        preflight(judge)
-    name = settings.model.name
-    if name != LOCAL and not name.startswith(("http://", "https://")):
-        needs_extra("train.quiet", "train").quiet_libraries()
-    return open_writer(settings), judge
-
-
 def _provenance(settings: ProbeRunSettings) -> Mapping[str, Any]:
     data = settings.data
-    asked = {"prompt": data.prompt, "system": data.system, "prefill": data.prefill, "chat": data.chat}
-    limit = settings.train.max_completion_length
-    policy = settings.model.name
-    return {"questions": data.train, "policy": policy, **asked, "max_completion_length": limit}
+    return {
+        "questions": data.train,
+        "policy": settings.model.name,
+        **{name: getattr(data, name) for name in ("prompt", "system", "prefill", "chat")},
+        "max_completion_length": settings.train.max_completion_length,
+        "stopping": asdict(settings.stopping),
+    }
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _show(
-    document: Mapping[str, Any], probed: Sequence[Probed], curve: Sequence[Majority], *, as_json: bool
-) -> None:
+def _show(document: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps(document, indent=2))
     else:
         show_table(_table(document))
-        if curve:
-            say("")
-            show_table(_majority_table(curve))
         say(f"questions  {document['output']}")
-    undecided = document["undecided"]
-    if sum(undecided.values()) == len(probed):
-        tally = ", ".join(f"{count} {cause}" for cause, count in undecided.items())
-        raise TooManyMasked(f"none of the {len(probed)} questions has a label ({tally})")
+    undecided = sum(document["undecided"].values())
+    if undecided == document["questions"]:
+        tally = ", ".join(f"{count} {cause}" for cause, count in document["undecided"].items())
+        raise TooManyMasked(f"none of the {undecided} questions has a label ({tally})")
     if undecided:
         tell(
-            f"{sum(undecided.values())} questions have no label (`ook` is null): the same command asks them "
-            "again, and a reward that needs the label refuses their rows."
+            f"{undecided} questions have no label (`ook` is null): the same command asks them again, and a "
+            "reward that needs the label refuses their rows."
         )
 
 
 def _table(document: Mapping[str, Any]) -> Table:
-    """Questions by label, why they were closed, and what that saved."""
+    """Questions by label, why they were closed, what that saved, and the majority of k answers."""
     from rich.table import Table
     from rich.text import Text
 
-    share = document["ook_share"]
+    share, most = document["ook_share"], document["samples_of_a_full_probe"]
     interval = f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]" if share else "–"
-    drawn, most = document["samples"], document["samples_of_a_full_probe"]
     table = Table("questions", "number", "share, 95 % interval")
     table.add_row("asked", str(document["questions"]), "")
     table.add_row("out of knowledge", str(document["out_of_knowledge"]), interval)
     table.add_row("known", str(document["known"]), "")
-    for cause, count in document["undecided"].items():
-        table.add_row(Text(f"undecided: {one_line(cause)}"), str(count), "")  # a cause is others' words
-    table.add_section()
-    for reason, count in document["stopped"].items():
-        table.add_row(f"stopped: {reason.replace('_', ' ')}", str(count), "")
-    table.add_section()
-    table.add_row("samples", str(drawn), f"{document['saved']:.1%} of {most} saved")
-    for cause, count in document["ungraded"].items():
-        table.add_row(Text(f"without a grade: {one_line(cause)}"), str(count), "")
-    return table
-
-
-def _majority_table(curve: Sequence[Majority]) -> Table:
-    from rich.table import Table
-
-    table = Table("majority of k", "accuracy", "abstention", "hallucination", "truthfulness")
-    for vote in curve:
-        shares = (vote.accuracy, vote.abstention, vote.hallucination, vote.truthfulness)
-        table.add_row(str(vote.k), *(f"{100 * share:.1f}" for share in shares))
+    for part, name in (("undecided", "undecided"), ("stopped", "stopped"), ("ungraded", "without a grade")):
+        for cause, count in document[part].items():
+            words = cause.replace("_", " ") if part == "stopped" else one_line(cause)
+            table.add_row(Text(f"{name}: {words}"), str(count), "")  # a cause is others' words
+    table.add_row("samples", str(document["samples"]), f"{document['saved']:.1%} of {most} saved")
+    for vote in document["majority"]:
+        shares = [f"{name} {100 * vote[name]:.1f}" for name in ("accuracy", "abstention", "hallucination")]
+        table.add_row(f"majority of {vote['k']}", "", ", ".join(shares))
     return table
