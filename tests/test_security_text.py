@@ -345,7 +345,6 @@ def test_what_stands_inside_a_sentence_is_read_in_linear_time(name: str) -> None
 # Repetitions of repetitions, by name, and why they are harmless.
 ALLOWED = {
     "factrl.evals.reasoning._AROUND": "reads at most 400 characters",
-    "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
     "factrl.cli.evaluate._SETTING": "reads the command line",
     "factrl.cli.train._SETTING": "reads the command line",
     "factrl.cli.tune._SETTING": "reads the command line",
