@@ -122,7 +122,7 @@ def test_sqlite(version: str, state: str) -> None:
 
 @pytest.mark.parametrize(("version", "told"), [("2.9.1+cpu", 1), ("2.10.0", 0), ("3.0", 0), (None, 0)])
 def test_old_torch(monkeypatch: pytest.MonkeyPatch, version: str | None, told: int) -> None:
-    monkeypatch.setattr(doctor, "_version", lambda name: version if name == "torch" else None)
+    monkeypatch.setattr(doctor, "version_of", lambda name: version if name == "torch" else None)
     found = [finding for finding in doctor._torch() if finding.state == "warning"]
     assert len(found) == told
 

@@ -20,6 +20,7 @@ from factrl import __version__
 from factrl.errors import SetupError
 from factrl.llm import connect, preflight
 from factrl.llm.models import cache_folder, cached, known
+from factrl.runs.folder import version_of
 from factrl.text.escape import one_line
 
 from .options import Verbs, add_verb
@@ -106,7 +107,7 @@ def packages() -> Iterator[Finding]:
         return
     for extra in ("", *extras):
         if extra not in _FOR_DEVELOPERS:
-            yield extra_finding(extra, required, _version)
+            yield extra_finding(extra, required, version_of)
 
 
 def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], str | None]) -> Finding:
@@ -178,7 +179,7 @@ def megabytes(size: int) -> str:
 
 
 def _torch() -> Iterator[Finding]:
-    version = _version("torch")
+    version = version_of("torch")
     if version is not None and Version(version) < _TORCH_FIXED:
         danger = (
             f"{version} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
@@ -202,10 +203,3 @@ def _server() -> Finding:
     except SetupError as error:
         return Finding("wrong", "judge server", str(error))
     return Finding("ok", "judge server", "it answers")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

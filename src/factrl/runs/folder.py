@@ -249,12 +249,13 @@ def _environment() -> dict[str, Any]:
         "command": redact(sys.argv),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {package: _version(package) for package in _PACKAGES},
+        "packages": {package: version_of(package) for package in _PACKAGES},
         "commit": _commit(),
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """The installed version of a package, None where it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
