@@ -105,10 +105,10 @@ def fspo(
     _known(without_evidence=without_evidence, verifier=verifier)
     if not example.evidence and without_evidence == "refuse":
         raise DataError(f"the question {example.question[:80]!r} cannot be used with fspo: {_BARE}")
-    think, found = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
-    facts: dict[str, Any] = {"answer": found.answer, "label": found.label, "how": found.how}
-    if found.floored:
-        return _floored(found.floored, facts, fact, example)
+    think, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
+    facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    if graded.floored:
+        return _floored(graded.floored, facts, fact, example)
     spans, mean = (), 0.0
     if example.evidence:
         steps, floored = _steps(example, think, verify)
@@ -118,7 +118,7 @@ def fspo(
         facts.update(steps=len(steps), supported=counts["supported"], refuted=counts["refuted"])
         mean = (counts["supported"] - counts["refuted"]) / len(steps) if steps else 0.0
         spans = tuple(Span(start, end, _SIGNS[step]) for start, end, step in steps)
-    terms = {"answer": float(found.label == "correct"), **({"fact": mean} if fact else {})}
+    terms = {"answer": float(graded.label == "correct"), **({"fact": mean} if fact else {})}
     return Score(terms, spans if signs else (), facts=facts)
 
 
@@ -132,9 +132,9 @@ def fspo_outcome(
         verifier: as of `fspo`.
     """
     _known(verifier=verifier)
-    _, found = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
-    facts = {"answer": found.answer, "label": found.label, "how": found.how}
-    return Score({"answer": float(found.label == "correct")}, floored=found.floored, facts=facts)
+    _, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
+    facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    return Score({"answer": float(graded.label == "correct")}, floored=graded.floored, facts=facts)
 
 
 @reward(requires=_requires)
