@@ -35,7 +35,7 @@ from .certainty import self_certainty
 from .credit import TokenOffsets
 from .metrics import reward_metrics
 from .prompts import encode
-from .shortcuts import ShortcutTrainer
+from .shortcuts import Batch, ShortcutTrainer
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
@@ -270,17 +270,15 @@ class FactualGRPOTrainer(ShortcutTrainer):
             return loss / inputs["graded_share"]
         return loss / inputs.get("graded_parts", 1.0)
 
-    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+    def _prepared(self, parts: list[Batch]) -> list[Batch]:
         """`bnpo` is a mean over micro-batches: of those with a graded completion."""
-        before: Any = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        parts: Any = self._buffered_inputs
-        if self.loss_type == "bnpo" and self.model.training and parts is not before:
+        parts = super()._prepared(parts)
+        if self.loss_type == "bnpo":
             graded = torch.stack([part["graded"].any() for part in parts]).float()
             share = self.accelerator.gather(graded).mean().clamp(min=1e-6)
             for part in parts:
                 part["graded_parts"] = share
-        return inputs
+        return parts
 
 
 class _EpochOrder(RepeatSampler):
