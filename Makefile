@@ -7,7 +7,7 @@ VERL = tests/training/verl.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-all test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-all test-slow test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,10 @@ demo: $(VENV)/.demo ## teach a small real model to say when it does not know (te
 test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
 	OMP_NUM_THREADS=1 $(VENV)-core/bin/python -m pytest $(BESIDE) -m "not torch and not slow and not alone"
 	$(VENV)-core/bin/python -m pytest -q -m "alone and not torch and not slow"
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m torch
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "torch and not slow"
 
-test-all: test test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
-	$(VENV)-core/bin/python -m pytest -m slow
+test-all: test test-slow test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
+
 
 test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml, with a line for each
 	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"
@@ -30,6 +30,10 @@ test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml
 test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml, with a line for each
 	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
 	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
+
+test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two processes, Ray, the lab's lessons, long searches
+	$(VENV)-core/bin/python -m pytest -q -m "slow and not torch"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "slow and torch"
 
 test-mutations: $(VENV)/.dev ## each guard and invariant switched off once: a test must notice (five minutes)
 	$(VENV)/bin/python benchmarks/mutations.py

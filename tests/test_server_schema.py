@@ -34,7 +34,7 @@ ROUTES = {
     "/health/ready": "GET",
     "/metrics": "GET",
 }
-EXAMPLES = {"POST": 40, "GET": 3}
+EXAMPLES = {"POST": 12, "GET": 3}
 # What a schema cannot say, such as lists of the same length, is refused with 422 as well.
 load_all_checks()
 UNSAID = CHECKS.get_one("positive_data_acceptance")
@@ -81,7 +81,8 @@ def test_every_answer_is_as_described(schema: Any, client: Any, route: str, mode
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     def check(case: Any) -> None:
-        _name_a_reward(case)
+        if mode == "positive":  # what was made wrong stays so
+            _name_a_reward(case)
         statuses.add(
             case.call_and_validate(
                 base_url="http://testserver", session=client, excluded_checks=[UNSAID]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from factrl.errors import ConfigError
+from factrl.cli import stress as verb
+from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.lab.hacks import cases, check, oracle_setup, run_battery
 from factrl.lab.hacks.attacks import search
 from factrl.lab.hacks.families import families
@@ -62,8 +64,6 @@ def own(tmp_path: Path) -> Path:
 
 
 def small(spec: str, questions: int = 2, ids: Sequence[str] = (), ways: int = 1) -> Outcome:
-    from dataclasses import replace
-
     return run_battery(replace(oracle_setup(spec), questions=questions, ways=ways), ids)
 
 
@@ -84,8 +84,6 @@ def test_forms(way: int) -> None:
     written = Written("I think.", "Lyon", "It is Lyon.", gold="Warsaw", wrong="Krakow", way=way)
 
     def as_(layout: str, form: str) -> str:
-        from dataclasses import replace
-
         return write(replace(written, layout=layout), form, "short")  # type: ignore[arg-type]
 
     answer = think_answer(as_("blocks", "tags")).answer
@@ -215,6 +213,14 @@ def test_cases_of_a_reward_of_ones_own(own: Path) -> None:
     assert "the order holds on 0 of 3 questions" in check(gameable, "D05", questions=3)
 
 
+def test_a_masked_policy_is_told(own: Path) -> None:
+    def grader(question: str, text: str, *_: object, **__: object) -> object:
+        raise Unscored("timeout", "nobody there")
+
+    mine = load_reward(f"{own}:sound").with_(grade=grader)
+    assert check(mine, "D01", questions=2) == "D01: 6 of 6 texts could not be graded"
+
+
 def test_a_resource_without_an_oracle(own: Path) -> None:
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):
         check(load_reward(f"{own}:needy"), "D01")
@@ -287,6 +293,16 @@ def test_live_asks_what_the_settings_name_and_no_oracle(capsys: pytest.CaptureFi
     assert "Oracles" not in told.err
 
 
+def test_nothing_graded_is_said(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*_: object, **__: object) -> object:
+        raise LLMError("connection", "nobody there")
+
+    setup = oracle_setup(f"{own}:sound", load_reward(f"{own}:sound").with_(grade=down))
+    monkeypatch.setattr(verb, "_setup", lambda args: setup)
+    with pytest.raises(TooManyMasked, match="masked: connection 60"):
+        run(f"{own}:sound", "--policies", "D01")
+
+
 def test_wrong_usage(tmp_path: Path) -> None:
     for words, message in (
         (("truthrl", "--judge", "oracle", "--live"), "--judge oracle is offline"),
@@ -312,8 +328,6 @@ def test_the_page_escapes_what_policies_say(tmp_path: Path) -> None:
 
 
 def test_a_journal_keeps_no_masked_sample(tmp_path: Path, own: Path) -> None:
-    from factrl.errors import LLMError
-
     def down(*_: object, **__: object) -> object:
         raise LLMError("connection", "nobody there")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import stress as verb
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, TooManyMasked
 from factrl.lab.hacks import oracle_setup, run_battery
 from stressing import run
 
@@ -31,6 +31,14 @@ def test_what_was_not_graded_is_no_pass(verdicts: tuple[str, ...], strict: bool,
     ladder = [replace(step, verdict="held") for step in outcome.ladder]
     found = [replace(one, verdict=verdict) for one, verdict in zip(outcome.findings, verdicts, strict=True)]
     assert verb._ending(replace(outcome, ladder=ladder, findings=found), strict=strict) == code
+
+
+def test_nothing_graded_is_an_error() -> None:
+    outcome = run_battery(replace(oracle_setup("truthrl"), questions=1, ways=1), ["D01"])
+    ladder = [replace(step, verdict="masked") for step in outcome.ladder]
+    found = [replace(one, verdict="masked") for one in outcome.findings]
+    with pytest.raises(TooManyMasked):
+        verb._ending(replace(outcome, ladder=ladder, findings=found), strict=False)
 
 
 def test_a_journal_is_of_one_source_and_of_one_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

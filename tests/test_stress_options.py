@@ -183,6 +183,11 @@ def test_the_same_as_a_test(own: Path) -> None:
     assert check(careful, "F01") == ""
 
 
+def test_what_masks_itself_is_not_held(own: Path) -> None:
+    (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
+    assert found.verdict == "masked"
+
+
 def test_nothing_graded_is_masked() -> None:
     def down(*_: object, **__: object) -> Grade:
         raise Unscored("timeout", "nobody there")

@@ -153,6 +153,14 @@ def test_weights(loss_type: str, rows: list[float]) -> None:
     assert batch.weights[1].tolist() == pytest.approx([rows[1]] * 3)
 
 
+def test_the_scale_is_that_of_the_settings() -> None:
+    results = scored([4, 0] * 3)
+    plain = make_batch(PROMPTS, COMPLETIONS, results, torch.zeros(6, 3), settings(scale_rewards="none"), 3)
+    assert plain.advantages[:, 0].tolist() == [2, -2] * 3
+    scaled = make_batch(PROMPTS, COMPLETIONS, results, torch.zeros(6, 3), settings(), 3)
+    assert scaled.advantages[0, 0].item() == pytest.approx(0.5**0.5, abs=1e-4)
+
+
 def test_spans_reach_the_words_that_they_are_about(world: People, base: Base) -> None:
     from factrl.rewards import reward
 
@@ -180,6 +188,31 @@ def optimised(model: Decoder, rewards: Sequence[float | None], **told: object) -
     before = log_probs(model, PROMPTS, COMPLETIONS).sum(1)
     update(model, optimizer, batch, told_settings, reference)
     return (log_probs(model, PROMPTS, COMPLETIONS).sum(1) - before).detach()
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "reinforce++"])
+def test_what_is_rewarded_becomes_likelier(model: Decoder, loss_type: str) -> None:
+    change = optimised(model, [1, 0, 0, 1, 1, 0], loss_type=loss_type)
+    assert (change[::2] - change[1::2] > 0).tolist() == [True, False, True]
+
+
+def test_groups_without_a_difference_are_not_run_and_change_nothing(model: Decoder) -> None:
+    assert (optimised(copy.deepcopy(model), [1, 1, 0, 0, None, None]) == 0).all()
+    with_flat = optimised(copy.deepcopy(model), [1, 1, 1, 0, 0, 0])
+    whole = copy.deepcopy(model)  # the same with every group run: a penalty too small to be felt
+    assert torch.allclose(with_flat, optimised(whole, [1, 1, 1, 0, 0, 0], beta=1e-9), atol=1e-5)
+
+
+def test_the_clip_holds_back_later_steps_on_a_batch(model: Decoder) -> None:
+    loose = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, epsilon=0.9)
+    tight = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, epsilon=0.01)
+    assert (tight[::2] - tight[1::2]).sum() < (loose[::2] - loose[1::2]).sum()
+
+
+def test_the_penalty_pulls_back(model: Decoder) -> None:
+    free = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8)
+    held = optimised(copy.deepcopy(model), [1, 0] * 3, num_iterations=8, beta=5.0)
+    assert held.abs().sum() < free.abs().sum()
 
 
 # Arms

@@ -22,6 +22,8 @@ from factrl.lab.model import Base, pretrained
 from factrl.lab.people import People
 from factrl.types import Result
 
+pytestmark = pytest.mark.slow
+
 STEPS = 28
 Metrics = Mapping[str, float]
 Run = Callable[[str], Metrics]

@@ -26,6 +26,8 @@ from factrl.train.advantages import flip_advantages, group_advantages  # noqa: E
 from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer  # noqa: E402
 from factrl.types import Example, Score, Span  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 180
 GROUP = 4  # of three: the second group is half on one process, half on the other
 TEXTS = (

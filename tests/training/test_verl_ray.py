@@ -18,7 +18,7 @@ import torch
 from factrl.train.advantages import flip_advantages, group_advantages
 from verl_parts import composed, imported
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 ROWS, GROUP = 256, 8
 OWN = """

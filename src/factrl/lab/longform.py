@@ -31,8 +31,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .names import invented, pairs
-from .world import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
+from .world import ABSTENTION, ORACLE, Wrapped, by_tier, invented, pairs, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"

@@ -27,8 +27,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .names import invented, pairs
-from .world import ORACLE, Wrapped, by_tier, word_starts
+from .world import ORACLE, Wrapped, by_tier, invented, pairs, word_starts
 
 SO = "so"  # ends the steps and begins the answer
 _LABELS: Mapping[bool, Finding] = {True: "supported", False: "refuted"}

@@ -299,10 +299,10 @@ def _kind(clause: str, asked: frozenset[str]) -> _Kind:
             adverbial = line.startswith(known.phrases["adverbial"])
             reports = adverbial and not known.words["finite"].isdisjoint(line.split())
             return "asserts" if reports else "filler"
-        openers = (*known.phrases["openers"], *known.spaceless["openers"])
-        opener = next((opener for opener in openers if line.startswith(opener)), "")
-        if not opener:
+        openers = known.phrases["openers"] + known.spaceless["openers"]
+        if not line.startswith(openers):
             return "filler" if says_nothing(whole, asked) else "asserts"
+        opener = next(opener for opener in openers if line.startswith(opener))
         line = line[len(opener) :].lstrip()
     return "filler"
 
@@ -335,9 +335,10 @@ def _declines(line: str, asked: frozenset[str]) -> bool:
             return True
     if line.startswith(known.phrases["have"]) and not known.words["information"].isdisjoint(words):
         return True
-    if any(
+    cannot = known.phrases["cannot"]
+    if line.startswith(cannot) and any(
         line.startswith(start) and line[len(start) :].split(" ", 1)[0] in known.words["verbs"]
-        for start in known.phrases["cannot"]
+        for start in cannot
     ):
         return True
     return _is_unknown(line, asked) or _is_silent(line)
@@ -357,6 +358,8 @@ def _is_unknown(line: str, asked: frozenset[str]) -> bool:
     known = refusals()
     clause_words = known.words["clause_words"]
     for predicate in known.phrases["unknown"]:
+        if predicate not in line:
+            continue
         subject, found, tail = line.partition(f" {predicate}")
         if not found:
             continue

@@ -16,6 +16,7 @@ from factrl.llm.models.catalogue import File, Model
 # Weights only in formats that cannot run code; a repository holds the same ones in others too.
 _WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py"]
 _UNWANTED = ["onnx/*", "openvino/*", "original/*"]
+_PATIENCE = 5  # seconds for a first answer of the hub
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(/(?P<file>[\w./-]+))?(@(?P<revision>[\w./-]+))?")
 
 
@@ -88,14 +89,16 @@ def catalogue_file(model: Model, file: File, folder: Path) -> tuple[Path | None,
     if model.revision is None:
         return None, f"{model.repository} has other bytes"
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
         from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
     except ImportError as error:
         return None, first_line(error)
     try:
-        # The client tries five times: behind a firewall that swallows packets, ten seconds each are too many.
+        # Downloads are tried for half a minute; a hub that is not there shall cost a few seconds.
+        url = hf_hub_url(model.repository, file.name, revision=model.revision)
+        get_hf_file_metadata(url, timeout=_PATIENCE)
         place = hf_hub_download(
-            model.repository, file.name, revision=model.revision, local_dir=folder, etag_timeout=3
+            model.repository, file.name, revision=model.revision, local_dir=folder, etag_timeout=_PATIENCE
         )
     # HTTPError is that of the library which the client is built on, whichever it is.
     except (OSError, ValueError, HTTPError) as error:

@@ -8,6 +8,7 @@ ended when it takes too long: a formula that a model wrote can keep a computer a
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import queue
@@ -15,6 +16,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -70,6 +72,14 @@ def is_number(text: str) -> bool:
     return parse_number(text.replace("\\!", "").strip()) is not None
 
 
+@cache
+def mathematician() -> Mathematician:
+    """The one of this process; its own process is started with the first comparison that needs it."""
+    found = Mathematician()
+    atexit.register(found.close)
+    return found
+
+
 class Mathematician:
     """Says whether two answers are equal; use as a context manager, from any thread.
 
@@ -93,6 +103,14 @@ class Mathematician:
         answer = final_result(text, number=is_number(gold))
         if answer is None:
             return Grade("incorrect", "", how="gate", floored="no_answer")
+        return self.compare(answer, gold)
+
+    def compare(self, answer: str, gold: str) -> Grade:
+        """What became of an answer that stands alone and should be `gold`.
+
+        Raises:
+            MissingExtra, Unscored: as `grade`.
+        """
         if len(answer) > MAX_FORMULA:
             return Grade("incorrect", answer[:200], how="gate", floored="oversize_answer")
         same = _same_by_rule(answer, gold)
@@ -146,7 +164,7 @@ class Mathematician:
         self.close()
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "factrl.evals.formulas"]
+        command = [sys.executable, "-m", "factrl.rewards.formulas"]
         pipe = subprocess.PIPE
         process = subprocess.Popen(  # noqa: S603  # nothing of the command is anybody's text
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"

@@ -1,4 +1,4 @@
-"""The process that `factrl.evals.reasoning` asks: `[gold, answer]` in, `true` or `false` out, by line."""
+"""The process that `factrl.rewards.mathematics` asks: `[gold, answer]` in, `true` or `false` out, by line."""
 
 from __future__ import annotations
 
