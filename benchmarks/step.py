@@ -31,9 +31,8 @@ from factrl.lab.demo.settings import demo_settings
 from factrl.papers import load_reward
 from factrl.rewards import reward
 from factrl.rewards.resources import supply
-from factrl.train.embedded import SMALLEST
 from factrl.train.grpo import FactualGRPOTrainer
-from factrl.train.model import load_policy
+from factrl.train.model import SMALLEST, load_policy
 from factrl.train.online import grpo_config
 from factrl.train.prompts import render_prompts
 from factrl.train.quiet import quiet_libraries

@@ -22,10 +22,10 @@ from factrl.evals.numbers import Number, confidence_bins, confidence_numbers, ma
 from factrl.evals.outcomes import Tools, grade_texts, score_text
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.prompts import continued, stated_confidence
-from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import Output
 from factrl.evals.samples import Row, read_samples, write_samples
 from factrl.rewards.grading import Grader
+from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings
 from factrl.runs.journal import Journal
 from factrl.runs.settings import AskSettings

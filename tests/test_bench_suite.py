@@ -23,10 +23,10 @@ from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker, LongRow
 from factrl.evals.outcomes import Tools
 from factrl.evals.paired import compare_outputs
-from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import Output, read_output, write_output
 from factrl.evals.suite import How, Result, evaluate
 from factrl.rewards.grading import Grader
+from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
 from factrl.types import Completion, Example

@@ -126,12 +126,10 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
-    ("train truthrl --config god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
     ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
     ("train truthrl --data questions.jsonl", "model.name is required"),
     ("train --model m --data questions.jsonl", "paper is required"),
     ("train good.toml --steps five", "train.steps = 'five' must be a whole number"),
-    ("train good.toml --seed -1", "run.seed = -1 must be greater than or equal to 0"),
     ("train good.toml --judge localhost:8000", "'localhost:8000' does not name a model server"),
     ("train good.toml --judge http://me:pw@localhost/v1", "judge.url must not hold a key"),
     # rewards
@@ -143,12 +141,7 @@ MISTAKES: list[tuple[str, str]] = [
         "needs a judge; give http://localhost:8000/v1#model or local as --judge",
     ),
     ("show trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-    ("check trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-    ("demo --reward trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-    ("demo warm.stesp=3", "unknown key warm.stesp; did you mean 'warm.steps'?"),
-    ("demo --steps 0", "train.steps = 0 must be greater than or equal to 1"),
     # data
-    ("train truthrl --data question.jsonl", "model.name is required"),
     (
         "train truthrl --model m --data question.jsonl",
         "question.jsonl does not exist; did you mean 'questions.jsonl'?",
@@ -166,7 +159,6 @@ MISTAKES: list[tuple[str, str]] = [
         "train good.toml train.prompts_per_step=1 data.prompt={topci}",
         "data.prompt: {topci} is no column of example '1'; did you mean 'topic'?",
     ),
-    ("train good.toml train.prompts_per_step=1 data.eval=none.jsonl", "none.jsonl does not exist"),
     ("eval question.jsonl", "question.jsonl does not exist; did you mean 'questions.jsonl'?"),
     ("eval bare.jsonl", "bare.jsonl has no column for the completions"),
     ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
@@ -175,14 +167,11 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
     ("eval questions.jsonl --judge nonsense", "'nonsense' does not name a model server"),
     # runs and outputs
-    ("train --resume runs/none", "--resume runs/none: it does not exist"),
     ("train --resume outt", "--resume outt: it does not exist; did you mean 'out'?"),
     ("train --resume out", "--resume out: it is not a run folder (no config.toml)"),
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
-    ("train --config good.toml --resume out", "--resume takes everything from the run; leave out '--config'"),
     ("eval questions.jsonl --output none/x.json", "--output none/x.json is in none, which does not exist"),
     ("eval questions.jsonl --output out", "--output out is a folder"),
-    ("eval questions.jsonl --output numbers", "--output numbers must end in .json"),
     ("eval x.json --output ./x.json", "would replace the file that is evaluated"),
     ("eval questions.jsonl --model m", "--model needs --output FILE.json"),
     ("eval questions.jsonl --model m --output out/x.json --column a", "--column names stored answers"),
@@ -195,16 +184,12 @@ MISTAKES: list[tuple[str, str]] = [
     # usage
     ("trian", f"unknown verb 'trian'; did you mean 'train'? (there are: {', '.join(VERBS)})"),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
-    ("train truthrl --stesp=3", "unknown option '--stesp'; did you mean '--steps'?"),
     ("--verison", "unknown option '--verison'; did you mean '--version'?; see factrl --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
     ("eval questions.jsonl --extract box", "argument --extract: invalid choice: 'box'"),
     ("eval questions.jsonl --limit 0", "'0' is not a whole number of at least 1"),
-    ("eval questions.jsonl --limit two", "'two' is not a whole number of at least 1"),
     ("eval questions.jsonl --weights 1,0,-1", "'1,0,-1' is not three numbers such as 1,0,1"),
-    ("eval questions.jsonl --weights 1,0", "'1,0' is not three numbers such as 1,0,1"),
-    ("eval questions.jsonl --weights 1,nan,0", "'1,nan,0' is not three numbers such as 1,0,1"),
     ("show --toml", "--toml needs a paper, e.g. factrl show truthrl --toml"),
     ("show truthrl --settings", "--settings stands alone"),
     ("check", "the following arguments are required: PAPER"),
@@ -235,13 +220,6 @@ def test_all_problems_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         "        model.name is required",
         "        override: train.steps = 'x' must be a whole number",
     ]
-
-
-def test_a_mistake_in_a_process_of_its_own(folder: Path) -> None:
-    done = process("-m", "factrl", "train", "truthrl", *SMALL, "--data", "none.jsonl")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "factrl: none.jsonl does not exist; did you mean 'bare.jsonl'?\n"
-    assert not (folder / "runs").exists()
 
 
 @pytest.mark.security("S42")
@@ -301,12 +279,6 @@ def test_endings_have_codes(
     play_with(monkeypatch, error)
     assert main(["demo"]) == code
     assert capsys.readouterr().err.startswith(f"factrl: {said}")
-
-
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    play_with(monkeypatch, ZeroDivisionError("ours"))
-    with pytest.raises(ZeroDivisionError, match="ours"):
-        main(["demo"])
 
 
 def test_a_reader_who_leaves_is_no_error() -> None:
@@ -432,11 +404,6 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     assert told["judge"].startswith("none: rules alone")
     Path("again.toml").unlink()
     assert sorted(folder.rglob("*")) == before
-
-
-def test_a_dry_run_shows_the_prompt_of_the_first_question(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "good.toml", SMALL[2], "data.prompt=Say: {question}", "--dry-run"]) == 0
-    assert "prompt    Say: Capital of Peru?\n" in capsys.readouterr().err
 
 
 def test_a_papers_settings_come_with_its_name_and_before_all_others() -> None:
@@ -619,13 +586,6 @@ def test_show_explains_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"^average +Llama-3.1-8B TruthRL +truthfulness +25\.6", out, re.M)
 
 
-def test_show_explains_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "own.py:short"]) == 0
-    out = capsys.readouterr().out
-    assert "own.py:short" in out
-    assert "setting" not in out
-
-
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_knob_is_explained(spec: str) -> None:
     reward = load_reward(spec)
@@ -656,14 +616,6 @@ def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["train.report_to"] == "list, default []"
     assert told["data.columns"] == "table, default {}"
     assert told["judge.timeout_call"] == "number, default 100.0"
-
-
-@pytest.mark.parametrize("name", paper_names())
-def test_check_passes_for_every_paper(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main(["check", name]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in lines[:-1]} == {"ok"}
-    assert lines[-1] == f"{len(lines) - 1} of {len(lines) - 1} cases pass"
 
 
 def test_check_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:

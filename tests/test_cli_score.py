@@ -145,13 +145,6 @@ def test_a_term_counts_where_it_occurs() -> None:
     }
 
 
-def test_columns_of_another_name(capsys: pytest.CaptureFixture[str]) -> None:
-    write("other.jsonl", {"q": "Capital of Peru?", "a": "Lima", "response": "\\boxed{Lima}"})
-    names = ["data.columns.question=q", "data.columns.answers=a"]
-    assert main(["score", "other.jsonl", "--paper", "truthrl", "--json", *names]) == 0
-    assert json.loads(capsys.readouterr().out)["terms"]["sum"]["mean"] == 1
-
-
 def test_a_recipe_names_the_reward(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.toml").write_text(
         'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "other"\n[reward]\nwrong = -3.0\n'

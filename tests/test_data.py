@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import ConfigError, DataError, MissingExtra
-from factrl.runs.data import load_examples, render_prompt, template_names, to_example
+from factrl.runs.data import load_examples, render_prompt, to_example
 from factrl.types import Example, Passage
 
 ROW = {"question": "Who wrote Ulysses?", "answers": ["James Joyce"]}
@@ -416,10 +416,6 @@ def test_prompts(template: str, prompt: str) -> None:
 def test_wrong_prompts(template: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^data.prompt: .*{message}"):
         render_prompt(EXAMPLE, template)
-
-
-def test_template_names() -> None:
-    assert template_names("{a} {{b}} {c}{a}") == ["a", "c", "a"]
 
 
 # Public data

@@ -20,10 +20,9 @@ import factrl
 from factrl import cli
 from factrl.cli import main
 from factrl.cli.mishaps import mishap
-from factrl.errors import ConfigError, DataError, RewardBug
+from factrl.errors import ConfigError, RewardBug
 from factrl.papers import load_reward
 from factrl.runs.config import load_settings, settable
-from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.journal import Journal
 from factrl.runs.settings import AskSettings, RunSettings
 from fault_server import FaultServer, says
@@ -91,10 +90,6 @@ def test_every_option_that_is_a_number_refuses_what_cannot_be_one(
     words = ["x" for action in parsers()[verb]._actions if not action.option_strings and action.nargs != "*"]
     assert main([*verb.split(), *words, f"{option}={value}"]) == 2
     assert len(complaint(capsys)) < 400
-
-
-def test_there_are_such_options() -> None:
-    assert len(NUMBERS) > 15
 
 
 @pytest.mark.parametrize("cls", [RunSettings, AskSettings])
@@ -176,15 +171,6 @@ def test_half_a_character_in_a_prompt_names_the_row(
     half("half.jsonl", **part)
     assert main(["train", "good.toml", "--dry-run", "data.train=half.jsonl", *words]) == 2
     assert "the prompt of example '0' holds '\\u" in complaint(capsys).replace("\\ud", "\\ud")
-
-
-def test_a_pair_of_halves_is_a_character(tmp_path: Path) -> None:
-    Path("pair.jsonl").write_text('{"question": "Which \\ud83d\\ude00?", "answers": ["a"]}\n')
-    (example,) = load_examples("pair.jsonl")
-    assert render_prompt(example, "{question}") == "Which 😀?"
-    half("half.jsonl", question="Which \ud83d?")
-    with pytest.raises(DataError, match="half a character"):
-        render_prompt(load_examples("half.jsonl")[0], "{question}")
 
 
 # Places
@@ -333,12 +319,6 @@ def test_a_journal_is_a_file() -> None:
 def test_what_is_the_disks_and_what_is_ours(error: BaseException, line: str | None) -> None:
     said = mishap(error)
     assert said is None if line is None else (said or "").startswith(line)
-
-
-def test_what_led_to_an_error_on_purpose_counts() -> None:
-    outer = RuntimeError("the checkpoint failed")
-    outer.__cause__ = OSError(errno.ENOSPC, "No space left on device", "x.pt")
-    assert (mishap(outer) or "").startswith("x.pt: No space left on device")
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), OSError(errno.EINVAL, "b"), RecursionError("c")])

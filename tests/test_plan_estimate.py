@@ -140,5 +140,5 @@ def test_where_the_vllm_server_is_needs_a_server(capsys: pytest.CaptureFixture[s
     words = ["truthrl", "--model", "model", "--data", "q.jsonl", "train.prompts_per_step=2", "--dry-run"]
     url = "train.vllm_server_base_url=http://gpu2:8000"
     assert main(["train", *words, url, "train.use_vllm=true"]) == 2
-    assert "train.vllm_server_base_url is asked only with" in capsys.readouterr().err
+    assert "train.vllm_server_base_url is used only with" in capsys.readouterr().err
     assert main(["train", *words, url, "train.use_vllm=true", "train.vllm_mode=server"]) == 0

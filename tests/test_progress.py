@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from factrl.runs import progress
-from factrl.runs.progress import HEARTBEAT_SECONDS, Progress, clock
+from factrl.runs.progress import HEARTBEAT_SECONDS, Progress
 
 
 class Clock:
@@ -44,14 +44,6 @@ def test_a_heartbeat_every_thirty_seconds(time: Clock) -> None:
     ]
 
 
-def test_a_beat_before_anything_is_done_guesses_nothing(time: Clock) -> None:
-    stream = io.StringIO()
-    with Progress("x", 5, stream) as bar:
-        time.now += HEARTBEAT_SECONDS
-        bar.advance(0)
-    assert "x: 0/5, ? left\n" in stream.getvalue()
-
-
 def test_what_was_done_earlier_does_not_make_the_rest_look_quick(time: Clock) -> None:
     stream = io.StringIO()
     with Progress("x", 100, stream, already=40) as bar:
@@ -85,14 +77,6 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "started" not in shown
 
 
-def test_a_bar_starts_where_the_work_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal()
-    with Progress("x", 9, stream, already=4) as bar:
-        bar.advance(0)
-    assert "4/9" in stream.getvalue()
-
-
 @pytest.mark.parametrize("error", [None, KeyError])
 def test_a_bar_gives_the_terminal_back(error: Any) -> None:
     stream = Terminal()
@@ -109,11 +93,3 @@ def test_stdout_stays_free_for_data(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("x: started\n")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, "0:00"), (0.4, "0:00"), (59.6, "1:00"), (75, "1:15"), (3600, "60:00"), (3661, "61:01")],
-)
-def test_clock(seconds: float, shown: str) -> None:
-    assert clock(seconds) == shown

@@ -328,21 +328,6 @@ def test_a_run_has_one_writer(run: Run) -> None:
     assert not (run.path / "lock").exists()
 
 
-@pytest.mark.skipif(not PROC, reason="/proc tells who is dead")
-def test_the_lock_of_a_process_that_nobody_waited_for_is_taken_over(run: Run) -> None:
-    run.close()
-    with in_another_process(
-        "Run.open(sys.argv[1]); print(flush=True); sys.stdin.read()", run.path
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(ConfigError, match=f"is being written by process {process.pid}"):
-            Run.open(run.path)
-        process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and still listed
-        Run.open(run.path).close()
-
-
 @pytest.mark.fault("F20")
 def test_the_lock_of_a_killed_process_is_taken_over(run: Run) -> None:
     run.close()

@@ -24,7 +24,7 @@ from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples, to_example
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.journal import Journal
-from factrl.runs.lock import read_lock
+from factrl.runs.whole_file import read_lock
 from factrl.train.page import write_run_page
 from factrl.verifier.judges import Calibration
 from factrl.verifier.search.build import load_manifest

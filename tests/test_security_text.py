@@ -24,12 +24,12 @@ from factrl import Example, Grader, load_reward
 from factrl.cli import main
 from factrl.errors import Unscored
 from factrl.evals.choice import chosen
-from factrl.evals.reasoning import final_result
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import excerpt as body_line
 from factrl.llm.quoting import broken, forges, quoted_message
+from factrl.rewards.mathematics import final_result
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import RunSettings
 from factrl.text.answers import parse_number
@@ -343,7 +343,7 @@ def test_what_stands_inside_a_sentence_is_read_in_linear_time(name: str) -> None
 
 # Repetitions of repetitions, by name, and why they are harmless.
 ALLOWED = {
-    "factrl.evals.reasoning._AROUND": "reads at most 400 characters",
+    "factrl.rewards.mathematics._AROUND": "reads at most 400 characters",
     "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
     "factrl.cli.evaluate._SETTING": "reads the command line",
     "factrl.cli.train._SETTING": "reads the command line",

@@ -65,9 +65,3 @@ def test_the_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "rows.jsonl").stat().st_mode) == 0o640
-
-
-def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
-    path = tmp_path / ("a" * 255)
-    write_whole(path, b"row\n")
-    assert path.read_bytes() == b"row\n"

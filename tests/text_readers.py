@@ -17,7 +17,7 @@ from typing import Any
 import factrl
 from factrl import Example, Grader, Verifier, text
 from factrl.errors import Unscored
-from factrl.evals import choice, outcomes, prompts, readers, reasoning, shortqa
+from factrl.evals import choice, outcomes, prompts, readers, shortqa
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.prompts import example_of
 from factrl.lab.hacks.prompts import prompts as stress_prompts
@@ -25,7 +25,7 @@ from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import contamination, importance, sampling
 from factrl.prepare import prompts as new_prompts
-from factrl.rewards import guards, preference
+from factrl.rewards import guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
 from factrl.rewards.grading import read_verdict
 from factrl.rewards.resources import written_certainty
@@ -165,11 +165,11 @@ READERS: dict[str, Reader] = {
     "evals.prompts.stated_confidence": prompts.stated_confidence,
     "evals.readers.plain_choice": readers.plain_choice,
     "evals.readers.truthful_qa_choice": readers.truthful_qa_choice,
-    "evals.reasoning.final_result": lambda raw: (
-        reasoning.final_result(raw, number=True),
-        reasoning.final_result(raw, number=False),
+    "rewards.mathematics.final_result": lambda raw: (
+        mathematics.final_result(raw, number=True),
+        mathematics.final_result(raw, number=False),
     ),
-    "evals.reasoning.is_number": reasoning.is_number,
+    "rewards.mathematics.is_number": mathematics.is_number,
     "evals.shortqa.find_answer": lambda raw: [
         shortqa.find_answer(raw, form) for form in ("text", "boxed", "answer")
     ],
@@ -313,7 +313,7 @@ ELSEWHERE = {
     "verifier.claims.statements.shown rewards.guards.think_and_answer verifier.presets.verify "
     "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor "
     "papers.truthrl.truthrl_reasoning",
-    "answers of at most 2,000 characters, in a process with a deadline": "evals.reasoning.Mathematician",
+    "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.letter_preference llm.local rewards.preference.SelfReference",
     "a server is asked": "rewards.remote verifier.search.web.WebSearch",
     "a query of at most 4,000 characters, to SQLite": "verifier.search.bm25 verifier.search.index",

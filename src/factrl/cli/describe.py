@@ -93,13 +93,15 @@ class Payoff:
     def broken(self) -> list[str]:
         """What of `correct > abstained > wrong >= malformed` does not hold."""
         pairs = [("correct", "abstained"), ("abstained", "wrong"), ("wrong", "malformed"), ("wrong", "empty")]
-        found = []
+        problems = []
         for better, worse in pairs:
             high, low = self.value(better), self.value(worse)
             strictly = better != "wrong"
             if high is not None and low is not None and (high <= low if strictly else high < low):
-                found.append(f"{better} is not above {worse}" if strictly else f"{worse} is above {better}")
-        return found
+                problems.append(
+                    f"{better} is not above {worse}" if strictly else f"{worse} is above {better}"
+                )
+        return problems
 
 
 def answering_pays_above(correct: float | None, abstained: float | None, wrong: float | None) -> float | None:
@@ -124,22 +126,22 @@ def payoffs(reward: Reward) -> list[Payoff]:
     best = _probe(reward, _QUESTION, form, answers, good=True)
     worst = _probe(reward, _QUESTION, form, answers, good=False)
     beyond = _probe(reward, dataclasses.replace(_QUESTION, ook=True), form, answers, good=True)
-    found = [Payoff("", best)]
+    kinds = [Payoff("", best)]
     if _values(worst) != _values(best):
-        found = [Payoff("all else at best", best), Payoff("all else at worst", worst)]
+        kinds = [Payoff("all else at best", best), Payoff("all else at worst", worst)]
     if _values(beyond) != _values(best):
-        found = [Payoff(payoff.when or "within knowledge", payoff.results) for payoff in found]
-        found.append(Payoff("out of knowledge", beyond))
-    return found
+        kinds = [Payoff(payoff.when or "within knowledge", payoff.results) for payoff in kinds]
+        kinds.append(Payoff("out of knowledge", beyond))
+    return kinds
 
 
 def knob_help(reward: Reward, module: ModuleType) -> dict[str, str]:
     """What the docstrings say about the knobs; the reward's own comes before that of its siblings."""
-    found: dict[str, str] = {}
+    helps: dict[str, str] = {}
     for other in (reward, *rewards_of(module).values()):
         for name, text in _args_of(inspect.getdoc(other.fn) or "").items():
-            found.setdefault(name, text)
-    return {name: found[name] for name in reward.knobs if name in found}
+            helps.setdefault(name, text)
+    return {name: helps[name] for name in reward.knobs if name in helps}
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -160,38 +162,36 @@ def _describe(args: argparse.Namespace) -> int:
     needed = [f"paper={args.paper}", "model.name=none", "data.train=none"]  # neither is used
     settings = run_settings(None, [*needed, *args.settings])
     reward = load_reward(args.paper).with_(**settings.reward)
-    why_not, found = "", []
+    why_not, paid = "", []
     unknown = [name for name in reward.missing if name not in _resources(good=True)]
     if unknown:
         why_not = f"what it pays depends on {' and '.join(unknown)}, which nothing here can stand in for"
     else:
         try:
-            found = payoffs(reward)
+            paid = payoffs(reward)
         except RewardBug as error:
             why_not = f"what it pays could not be found out: {error}"
     if args.json:
-        say(json.dumps(_document(args.paper, reward, found, why_not), indent=2))
+        say(json.dumps(_document(args.paper, reward, paid, why_not), indent=2))
     else:
-        _tell(args.paper, reward, found, why_not)
+        _tell(args.paper, reward, paid, why_not)
     return 0
 
 
-def _tell(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) -> None:
+def _tell(spec: str, reward: Reward, paid: Sequence[Payoff], why_not: str) -> None:
     about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
     say(f"{spec}: {about}" if about else spec)
     if why_not:
         say(f"\n{one_line(why_not)}")
     else:
-        rows = [(name, *(_cell(payoff.results[name]) for payoff in found)) for name in OUTCOMES]
-        show_rows(("it pays", *(payoff.when for payoff in found)), rows)
-        if len(found) > 1:
+        rows = [(name, *(_cell(payoff.results[name]) for payoff in paid)) for name in OUTCOMES]
+        show_rows(("it pays", *(payoff.when for payoff in paid)), rows)
+        if len(paid) > 1:
             say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
         say("")
-        for payoff in found:
+        for payoff in paid:
             for line in _advice(payoff):
                 say(f"{payoff.when}: {line}" if payoff.when else line)
-        for line in _across(found):
-            say(line)
     helps = knob_help(reward, load_paper(split_spec(spec)[0]))
     if reward.knobs:
         show_rows(("knob", "value", ""), [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()])
@@ -214,20 +214,7 @@ def _advice(payoff: Payoff) -> list[str]:
     return [first, f"{order} does not hold: {', '.join(broken)}" if broken else f"{order} holds"]
 
 
-def _across(found: Sequence[Payoff]) -> list[str]:
-    """Where what else is checked weighs more than the outcome."""
-    by_name = {payoff.when: payoff for payoff in found}
-    best, worst = by_name.get("all else at best"), by_name.get("all else at worst")
-    lines = []
-    if best is not None and worst is not None:
-        for better, other in (("correct", "abstained"), ("abstained", "wrong")):
-            low, high = worst.value(better), best.value(other)
-            if low is not None and high is not None and low <= high:
-                lines.append(f"{better} at worst ({low:g}) is not above {other} at best ({high:g})")
-    return lines
-
-
-def _document(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) -> dict[str, Any]:
+def _document(spec: str, reward: Reward, paid: Sequence[Payoff], why_not: str) -> dict[str, Any]:
     return {
         "paper": spec,
         "reward": reward.name,
@@ -237,15 +224,18 @@ def _document(spec: str, reward: Reward, found: Sequence[Payoff], why_not: str) 
         "pays": [
             {
                 "when": payoff.when,
-                "outcomes": {
-                    name: {"value": of.value, "state": of.state, "cause": of.cause, "terms": dict(of.terms)}
-                    for name, of in payoff.results.items()
-                },
+                "outcomes": {name: _outcome(result) for name, result in payoff.results.items()},
                 "answering_pays_above": payoff.answering_pays_above,
                 "broken": payoff.broken,
             }
-            for payoff in found
+            for payoff in paid
         ],
+    }
+
+
+def _outcome(result: Result) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in ("value", "state", "cause")} | {
+        "terms": dict(result.terms)
     }
 
 
@@ -266,9 +256,9 @@ def _form(reward: Reward) -> tuple[str, Sequence[str]]:
         for answers in _ANSWERS:
             results = _probe(reward, _QUESTION, form, answers, good=True)
             values = [results[name].value for name in OUTCOMES[:3] if results[name].state == "scored"]
-            told = [value for value in values if value is not None]
-            if len(told) == 3 and (len({*told}), told[0] - told[2]) > most:
-                chosen, most = (form, answers), (len({*told}), told[0] - told[2])
+            known = [value for value in values if value is not None]
+            if len(known) == 3 and (len({*known}), known[0] - known[2]) > most:
+                chosen, most = (form, answers), (len({*known}), known[0] - known[2])
     return chosen
 
 

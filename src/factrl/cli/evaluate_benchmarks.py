@@ -17,13 +17,13 @@ from factrl.evals.eval_page import write_eval_page
 from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
-from factrl.evals.reasoning import Mathematician
 from factrl.evals.results import output_table, write_output
 from factrl.evals.suite import How, Result, evaluate
 from factrl.llm import preflight
 from factrl.llm.writers import digest_of
 from factrl.papers import settings_of
 from factrl.rewards.grading import graded_by
+from factrl.rewards.mathematics import Mathematician
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings

@@ -23,6 +23,7 @@ from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_
 from factrl.types import Completion, Example, Result
 from factrl.verifier import Verifier
 
+from .mishaps import writing
 from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
 from .terminal import say, show_table, tell
 
@@ -114,15 +115,15 @@ def score_stored(reward: Reward, stored: Sequence[Stored], prefill: str = "") ->
             with the tag that it ends with, was stored with it.  Without one, a completion that closes a
             reasoning which it never opens had it opened by the chat template of its model.
     """
-    told = [(example, text) for example, text in stored if text is not None]
+    present = [(example, text) for example, text in stored if text is not None]
     starts = (prefill.strip(), prefill[max(prefill.rfind("<"), 0) :].strip())
     written = [
         Completion(text, prefill="" if text.lstrip().startswith(starts) else prefill)
         if prefill
         else Completion(text, prefill=implied(text))
-        for _, text in told
+        for _, text in present
     ]
-    scored = iter(reward.batch([example for example, _ in told], written))
+    scored = iter(reward.batch([example for example, _ in present], written))
     nothing = Result("masked", None, cause="no_completion", detail="the file has no completion here")
     return [nothing if text is None else next(scored) for _, text in stored]
 
@@ -167,8 +168,8 @@ def _table(summary: dict[str, Any]) -> Table:
     table.add_section()
     for state, count in summary["states"].items():
         causes = summary["causes"].get(state, {})
-        told = ", ".join(f"{one_line(cause)} {number}" for cause, number in causes.items())
-        table.add_row(state, "", f"{count} of {n}", Text(told))  # as Text: causes are others' words
+        tally = ", ".join(f"{one_line(cause)} {number}" for cause, number in causes.items())
+        table.add_row(state, "", f"{count} of {n}", Text(tally))  # as Text: causes are others' words
     return table
 
 
@@ -205,11 +206,8 @@ def _rows(output: str | None) -> Iterator[TextIO | None]:
     if output is None:
         yield None
         return
-    try:
-        with Path(output).open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        raise ConfigError(f"--output {output} cannot be written: {error.strerror}") from error
+    with writing("--output", output), Path(output).open("w", encoding="utf-8") as file:
+        yield file
 
 
 def _write(file: TextIO, stored: Sequence[Stored], results: Sequence[Result]) -> None:

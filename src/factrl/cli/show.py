@@ -70,7 +70,7 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("paper", nargs="?", metavar="PAPER", help="truthrl, truthrl:binary or my.py:reward")
     parser.add_argument("--toml", action="store_true", help="print a recipe for it")
-    parser.add_argument("--settings", action="store_true", help="list everything that train can be told")
+    parser.add_argument("--settings", action="store_true", help="list every setting of train")
     parser = add_verb(
         verbs,
         "check",
@@ -101,30 +101,25 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    if args.paper == "all":
-        return int(sum(_check_paper(name) for name in paper_names()) > 0)
-    cases, failed = gold_of(args.paper), 0
-    for variant, reward, case in cases:
-        problem = check_gold(reward, case)
-        failed += bool(problem)
-        say(f"{'FAIL' if problem else 'ok':<6}{variant:<26}{one_line(case.why)}")
-        if problem:
-            say(f"{'':<6}{one_line(problem)}")
-    say(f"{len(cases) - failed} of {len(cases)} cases pass")
-    return 1 if failed else 0
-
-
-def _check_paper(name: str) -> int:
-    """One line for a whole paper, and those that fail; returns how many do."""
-    cases = gold_of(name)
-    problems = [(variant, case.why, check_gold(reward, case)) for variant, reward, case in cases]
-    wrong = [found for found in problems if found[2]]
-    variants = len({variant for variant, _, _ in cases})
-    passed = f"{len(cases) - len(wrong)} of {len(cases)} cases pass, {variants} variants"
-    say(f"{'FAIL' if wrong else 'ok':<6}{name:<12}{passed}")
-    for variant, why, problem in wrong:
-        say(f"{'':<6}{variant}: {one_line(why)}: {one_line(problem)}")
-    return len(wrong)
+    """A line for each case of one paper; of all papers, one for each paper and for each case that fails."""
+    failed = 0
+    every = args.paper == "all"
+    for name in paper_names() if every else (args.paper,):
+        cases = [(variant, case.why, check_gold(reward, case)) for variant, reward, case in gold_of(name)]
+        wrong = sum(bool(problem) for _, _, problem in cases)
+        passed = f"{len(cases) - wrong} of {len(cases)} cases pass"
+        if every:
+            variants = len({variant for variant, _, _ in cases})
+            say(f"{'FAIL' if wrong else 'ok':<6}{name:<12}{passed}, {variants} variants")
+        for variant, why, problem in cases:
+            if problem or not every:
+                say(f"{'FAIL' if problem else 'ok':<6}{variant:<26}{one_line(why)}")
+            if problem:
+                say(f"{'':<6}{one_line(problem)}")
+        if not every:
+            say(passed)
+        failed += wrong
+    return int(failed > 0)
 
 
 def recipe(spec: str) -> str:
@@ -138,8 +133,8 @@ def recipe(spec: str) -> str:
         "reward": {name: value for name, value in reward.knobs.items() if value is not None},
         "train": {key: fields[f"train.{key}"].default for key in _USUAL},
     }
-    for section, told in settings_of(spec).items():  # a recipe wins over them, so it repeats them
-        values[section] = {**values.get(section, {}), **told}
+    for section, settings in settings_of(spec).items():  # a recipe wins over them, so it repeats them
+        values[section] = {**values.get(section, {}), **settings}
     helps = {key: " ".join((field.description or "").split()) for key, field in fields.items()}
     helps |= {
         f"reward.{name}": text for name, text in knob_help(reward, load_paper(split_spec(spec)[0])).items()
@@ -197,11 +192,11 @@ def _explain_settings(spec: str) -> None:
         rows = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
         show_rows(("setting", "value", "source"), rows)
         return
-    told = [
+    own = [
         (f"{part}.{key}", value) for part, keys in settings_of(spec).items() for key, value in keys.items()
     ]
-    if told:
-        show_rows(("setting", "value"), [(key, shown(value)) for key, value in told])
+    if own:
+        show_rows(("setting", "value"), [(key, shown(value)) for key, value in own])
 
 
 def recipe_path(spec: str) -> Path | None:

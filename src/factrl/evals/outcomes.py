@@ -13,10 +13,10 @@ from factrl.errors import Unscored
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.choice import by_letter, by_likelihood
 from factrl.evals.prompts import final_part, stated_confidence
-from factrl.evals.reasoning import Mathematician
 from factrl.evals.samples import Outcome, Row, grade_of, graded, is_hopeless, masked
 from factrl.evals.shortqa import Extract, GradeAnswer, short_answer
 from factrl.llm.writers import Written, digest_of
+from factrl.rewards.mathematics import Mathematician
 from factrl.runs.journal import Journal
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.types import Completion, Example, Grade

@@ -1,6 +1,6 @@
 """The knowledge boundary: which questions a model ever gets right, found by asking each many times.
 
-TruthRL (arXiv 2509.25760, section 3.2) draws 256 answers per question and calls it out of knowledge (`ook`)
+TruthRL (arXiv 2509.25760, section 3.1) draws 256 answers per question and calls it out of knowledge (`ook`)
 when none of them is correct.  Here a question is asked in growing rounds and closed as soon as its label
 cannot change: at its first correct answer.  Closing unknown questions early as well costs certainty, so it is
 off unless a confidence says how much of it may go.

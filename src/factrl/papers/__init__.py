@@ -264,8 +264,8 @@ class _ScriptedJudge:
         return verdicts
 
 
-def _same_terms(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
-    return found.keys() == wanted.keys() and all(abs(found[name] - wanted[name]) <= 1e-9 for name in wanted)
+def _same_terms(terms: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    return terms.keys() == wanted.keys() and all(abs(terms[name] - wanted[name]) <= 1e-9 for name in wanted)
 
 
 def _chosen(rewards: Mapping[str, Reward], name: str, part: str) -> str:
@@ -289,13 +289,13 @@ def _run_file(path: Path) -> ModuleType:
     version = (os.path.realpath(path), path.stat().st_mtime_ns)
     if version in _files:
         return _files[version]
-    found = importlib.util.spec_from_file_location(f"factrl_own_{path.stem}", path)
-    assert found is not None  # noqa: S101  # for the type checker: a .py path has a spec and a loader
-    assert found.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module  # dataclasses look their module up there
+    file_spec = importlib.util.spec_from_file_location(f"factrl_own_{path.stem}", path)
+    assert file_spec is not None  # noqa: S101  # for the type checker: a .py path has a spec and a loader
+    assert file_spec.loader is not None  # noqa: S101
+    module = importlib.util.module_from_spec(file_spec)
+    sys.modules[file_spec.name] = module  # dataclasses look their module up there
     with _Running(path):
-        found.loader.exec_module(module)
+        file_spec.loader.exec_module(module)
     _files[version] = module
     return module
 

@@ -99,9 +99,9 @@ def factreason(
         terms["detail"] = detail
     floored = None
     if weight_preference:
-        told = {"order": order} if order else {}
+        options = {"order": order} if order else {}
         try:
-            wins = judged_here(lambda said: compare(example.question, said, **told), answer)
+            wins = judged_here(lambda said: compare(example.question, said, **options), answer)
         except OwnDoing as error:
             wins, floored = 0.0, error.cause
         terms["preference"] = weight_preference * wins

@@ -25,6 +25,7 @@ safe sentence earns the whole mean; steps pay although the answer is wrong.
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from typing import Any, Literal
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
+from factrl.rewards.mathematics import mathematician
 from factrl.text import Slice, think_answer
 from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
@@ -60,6 +62,8 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     _known(**knobs)
     if not example.answers and not example.false_premise:
         return "it has no accepted answers"
+    if not example.evidence and importlib.util.find_spec("math_verify") is None:
+        return "it has no evidence, so its answer may be a formula to compare: pip install 'factrl[eval]'"
     return _BARE if not example.evidence and knobs.get("without_evidence") == "refuse" else None
 
 
@@ -101,10 +105,10 @@ def fspo(
     _known(without_evidence=without_evidence, verifier=verifier)
     if not example.evidence and without_evidence == "refuse":
         raise DataError(f"the question {example.question[:80]!r} cannot be used with fspo: {_BARE}")
-    think, found = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
-    facts: dict[str, Any] = {"answer": found.answer, "label": found.label, "how": found.how}
-    if found.floored:
-        return _floored(found.floored, facts, fact, example)
+    think, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
+    facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    if graded.floored:
+        return _floored(graded.floored, facts, fact, example)
     spans, mean = (), 0.0
     if example.evidence:
         steps, floored = _steps(example, think, verify)
@@ -114,7 +118,7 @@ def fspo(
         facts.update(steps=len(steps), supported=counts["supported"], refuted=counts["refuted"])
         mean = (counts["supported"] - counts["refuted"]) / len(steps) if steps else 0.0
         spans = tuple(Span(start, end, _SIGNS[step]) for start, end, step in steps)
-    terms = {"answer": float(found.label == "correct"), **({"fact": mean} if fact else {})}
+    terms = {"answer": float(graded.label == "correct"), **({"fact": mean} if fact else {})}
     return Score(terms, spans if signs else (), facts=facts)
 
 
@@ -128,9 +132,9 @@ def fspo_outcome(
         verifier: as of `fspo`.
     """
     _known(verifier=verifier)
-    _, found = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
-    facts = {"answer": found.answer, "label": found.label, "how": found.how}
-    return Score({"answer": float(found.label == "correct")}, floored=found.floored, facts=facts)
+    _, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
+    facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    return Score({"answer": float(graded.label == "correct")}, floored=graded.floored, facts=facts)
 
 
 @reward(requires=_requires)
@@ -161,12 +165,19 @@ def fspo_released(example: Example, completion: Completion, *, verify: Callable[
 
 
 def _graded(example: Example, completion: Completion, grade: Grader) -> tuple[Slice, Grade]:
-    """The think part and what became of the answer; `Grade.floored` says why there is none."""
+    """The think part and what became of the answer; `Grade.floored` says why there is none.
+
+    A question without evidence may be one of mathematics, where another formula says the same as well.
+    """
     blocks = think_answer(completion, completion.prefill)
     if blocks.think is None or blocks.answer is None:
         return Slice("", 0, 0), Grade("incorrect", "", how="gate", floored=blocks.malformed)
-    answers, premise = example.answers, example.false_premise
-    return blocks.think, grade(example.question, blocks.answer.text, answers, false_premise=premise)
+    said, answers, premise = blocks.answer.text, example.answers, example.false_premise
+    found = grade(example.question, said, answers, false_premise=premise)
+    if found.label == "incorrect" and not found.floored and not example.evidence:
+        compared = (mathematician().compare(said.strip(), accepted) for accepted in answers)
+        found = next((math for math in compared if math.label == "correct"), found)
+    return blocks.think, found
 
 
 def _floored(cause: str, facts: Mapping[str, Any], fact: bool, example: Example) -> Score:
@@ -309,7 +320,10 @@ _HEDGED = "<think>Curie was born in 1867.</think><answer>yes and no</answer>"
 _FORGED = "<think><answer>Warsaw</answer></think><answer>Krakow</answer>"
 _EMPTY, _BOTH = "<think></think><answer>Paris</answer>", "<think></think><answer>yes and no</answer>"
 _LONG = "So: <think></think> <answer>Warsaw in Poland</answer>"
+_PLACE = Example("Where do the lines meet?", ("(3,4)",), id="place")
 _HALF = "<think>3/6 is 1/2.</think><answer>1/2</answer>"
+_FRACTION, _THIRD = _HALF.replace(">1/2<", "> $\\frac12$ <"), _HALF.replace(">1/2<", ">1/3<")
+_POINT = "<think>At three and four.</think><answer>(3, 4)</answer>"
 _PREFILLED = Completion(_RIGHT.removeprefix("<think>"), prefill="Step by step.\n<think>")
 _RELEASED = ((0, 7, 1), (7, 32, 1), (32, 33, 1), (33, 52, -1), (52, 53, 1), (53, 73, 1), (73, 104, 1))
 _ENDLESS = _AGAIN.replace("Her", "Her city was Paris. " * 2000 + "Her", 1)
@@ -363,6 +377,9 @@ GOLD = (
     ),
     _case("mathematics: no tags", "1/2", 0, 0, example=_SUM, variant="mixed", state="floored"),
     _case("mathematics: no evidence, no steps", _HALF, 1, 0, example=_SUM, variant="mixed", spans=()),
+    _case("mathematics as in evaluation: \\frac12", _FRACTION, 1, 0, example=_SUM, variant="mixed", spans=()),
+    _case("mathematics: (3, 4) is (3,4)", _POINT, 1, 0, example=_PLACE, variant="mixed"),
+    _case("mathematics: another number", _THIRD, 0, 0, example=_SUM, variant="mixed"),
     _case("the answer alone", _RIGHT, 1, None, variant="outcome", spans=()),
     _case("the answer alone: no tags", "Warsaw", 0, None, variant="outcome", state="floored"),
     _case("Eq. 10 without Eq. 11", _RIGHT, 1, -2 / 3, _R, _R, variant="outcome+fact", spans=()),

@@ -83,8 +83,8 @@ def _case(
     from factrl.rewards.resources import written_certainty
 
     def certainty(completion: Completion) -> float:
-        found = float("nan") if nats is None else nats
-        return written_certainty(Completion(completion, certainty=found))
+        value = float("nan") if nats is None else nats
+        return written_certainty(Completion(completion, certainty=value))
 
     terms = {} if nats is None else {"certainty": nats}
     return Gold(why, example, text, terms, state=state, given={"certainty": certainty})

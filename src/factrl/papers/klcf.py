@@ -78,7 +78,7 @@ def _unused(knobs: Mapping[str, Any]) -> list[str]:
     items = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
     rated = knobs["thinking"] and knobs["general"]
     used = {"checklist": items, "extract": gamma, "truthfulness": gamma, "rate": rated}
-    return [name for name, asked in used.items() if not asked]
+    return [name for name, needed in used.items() if not needed]
 
 
 @reward(requires=_requires, unused=_unused)
@@ -150,8 +150,8 @@ def klcf(
             facts |= {word: counts[word] for word in ("consistent", "contradictory", "missing")}
             terms |= _kept(counts, a, b, combine, f_beta, no_ratio)
         if g:
-            found = judged_here(lambda said: extract(said, question, example.topic), text)
-            claims = judged = [claim.text for claim in found if claim.skip is None]
+            extracted = judged_here(lambda said: extract(said, question, example.topic), text)
+            claims = judged = [claim.text for claim in extracted if claim.skip is None]
             if claims and truth_claims == "missing":
                 known = "\n".join(items)
                 labels = judged_here(lambda s: checklist(question, known, s), claims, control=lambda s: [s])

@@ -113,11 +113,11 @@ def knowrl(
     floored = None
     label = ""
     if weight_correct:
-        found = _grade(example, parts.answer, grade)
-        label, floored = found.label, found.floored
+        graded = _grade(example, parts.answer, grade)
+        label, floored = graded.label, graded.floored
         value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[label]
         terms["correct"] = weight_correct * value
-        facts |= {"answer": found.answer, "label": label, "how": found.how}
+        facts |= {"answer": graded.answer, "label": label, "how": graded.how}
     if weight_fact:
         terms["fact"] = 0.0
         if parts.think and (fact_when == "always" or label == "incorrect"):

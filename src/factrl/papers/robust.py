@@ -96,23 +96,23 @@ def robust(
     if blocks.think is None or blocks.answer is None:
         return Score({"outcome": floor, "fact": 0.0}, floored=blocks.malformed)
     think, said = blocks.think.text, blocks.answer.text
-    found = grade(example.question, said, example.answers, false_premise=example.false_premise)
-    facts: dict[str, Any] = {"answer": found.answer, "label": found.label, "how": found.how}
-    if found.floored:
-        return Score({"outcome": floor, "fact": 0.0}, floored=found.floored, facts=facts)
-    if found.label == "abstained" and found.how == "abstention":
+    graded = grade(example.question, said, example.answers, false_premise=example.false_premise)
+    facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    if graded.floored:
+        return Score({"outcome": floor, "fact": 0.0}, floored=graded.floored, facts=facts)
+    if graded.label == "abstained" and graded.how == "abstention":
         return Score({"outcome": abstain, "fact": 0.0}, facts=facts)
     read = stance(said, example.question)
     rest = read.asserted
     plain = rest == clean(said) or equals(said, example.answers) is not None  # it declines nothing
     # Who declines is right with the bare answer alone: other words could be an abstention when wrong.
-    right = found.label == "correct" and (plain or equals(rest, example.answers) is not None)
-    guessed = not right and found.label != "abstained" and (plain or read.brief or not found.partial)
+    right = graded.label == "correct" and (plain or equals(rest, example.answers) is not None)
+    guessed = not right and graded.label != "abstained" and (plain or read.brief or not graded.partial)
     if guessed and plain:
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     # An abstention is paid for what it tells the reader, a right answer for its reasons and for what it says
     # beyond an accepted answer, which comes first so that it is within the verifier's limit.
-    text = rest if not right else think if found.how != "judge" else f"{said}\n\n{think}"
+    text = rest if not right else think if graded.how != "judge" else f"{said}\n\n{think}"
     report = verify(text, example.question, topic=example.topic, evidence=example.evidence or None)
     if report.failure is not None:
         raise report.failure
@@ -122,7 +122,7 @@ def robust(
     claims = counts["supported"] + counts["unsupported"] + counts["unjudged"]
     weight, missing = detail if right else partial, counts["unjudged"]
     facts.update(counts, checked=report.checked())
-    bare = (guessed or found.partial) and (counts["skipped"] or not report.checks)
+    bare = (guessed or graded.partial) and (counts["skipped"] or not report.checks)
     if bare or (guessed and counts["unsupported"]):
         return Score({"outcome": wrong, "fact": 0.0}, facts=facts)
     if missing and (guessed or 2 * weight * missing > WIDTH * max(claims, enough)):
@@ -142,7 +142,7 @@ def _counts(report: Report, example: Example) -> Counter[str]:
     `beside` adds nothing: true but off the question, a denial, said by the question, or nearly said before.
     `skipped` says nothing that evidence could decide, such as a hedge or a remark about the answer.
     """
-    asked = content_words(" ".join([example.question, example.topic, *example.answers]))
+    of_question = content_words(" ".join([example.question, example.topic, *example.answers]))
     said: frozenset[str] = frozenset()
     counts: Counter[str] = Counter(supported=0, unsupported=0, beside=0, skipped=0, unjudged=0)
     for check in report.checks:
@@ -154,10 +154,10 @@ def _counts(report: Report, example: Example) -> Counter[str]:
             label = "unsupported"
         elif label == "supported":
             words = content_words(check.claim.text)
-            new = words - asked - said
-            tells = 2 * len(new) > len(words - asked) or any(word[0].isdigit() for word in new)
-            denies = bool((words - asked) & {"not", "never"})  # what is not so is without end
-            if words & asked and tells and not denies:
+            new = words - of_question - said
+            tells = 2 * len(new) > len(words - of_question) or any(word[0].isdigit() for word in new)
+            denies = bool((words - of_question) & {"not", "never"})  # what is not so is without end
+            if words & of_question and tells and not denies:
                 said |= words
             else:
                 label = "beside"

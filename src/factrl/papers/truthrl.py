@@ -96,13 +96,13 @@ def truthrl(
     """
     _known(answer=answer, verifier=verifier)
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
-    found = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
+    graded = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
-        value = correct if found.label == "abstained" else wrong
+        value = correct if graded.label == "abstained" else wrong
     else:
-        value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[found.label]
-    facts = {"answer": found.answer, "label": found.label, "how": found.how}
-    return Score({"outcome": value}, floored=found.floored, facts=facts)
+        value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[graded.label]
+    facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    return Score({"outcome": value}, floored=graded.floored, facts=facts)
 
 
 @reward(requires=_requires)
@@ -179,15 +179,15 @@ def _grade(example: Example, completion: Completion, grade: Grader, answer: str,
             return Grade("incorrect", "", how="gate", floored="no_box")
         text = box.text if released else unwrap_latex(box.text)
     if released:
-        found = _released_rules(text, example)
-        if found is not None:
-            return found
+        graded = _released_rules(text, example)
+        if graded is not None:
+            return graded
         if grade is _BY_RULES:  # it compares more generously than the released equality
             return Grade("incorrect", text, how="exact")
-    found = grade(example.question, text, example.answers, false_premise=example.false_premise)
-    if released and found.label == "abstained":  # a phrase the released code does not know is a wrong answer
-        return Grade("incorrect", found.answer, how=found.how)
-    return found
+    graded = grade(example.question, text, example.answers, false_premise=example.false_premise)
+    if released and graded.label == "abstained":  # a phrase the released code does not know is a wrong answer
+        return Grade("incorrect", graded.answer, how=graded.how)
+    return graded
 
 
 def _released_rules(text: str, example: Example) -> Grade | None:
@@ -415,11 +415,11 @@ def _changes(row: str) -> dict[str, float]:
     """All four outcomes against prompting; the paper has two or three, which determine the others."""
 
     def outcomes(row: str) -> dict[str, float]:
-        found = {
+        shares = {
             m: v for (at, of, m), v in PUBLISHED.items() if (at, of) == ("average", f"Llama-3.1-8B {row}")
         }
-        found.setdefault("accuracy", found["truthfulness"] + found["hallucination"])
-        return {**found, "abstention": 100 - found["accuracy"] - found["hallucination"]}
+        shares.setdefault("accuracy", shares["truthfulness"] + shares["hallucination"])
+        return {**shares, "abstention": 100 - shares["accuracy"] - shares["hallucination"]}
 
     before = outcomes("prompting")
     return {metric: value - before[metric] for metric, value in outcomes(row).items()}

@@ -1,7 +1,7 @@
 """Which true facts belong on a checklist: a language model drops what is unimportant or said twice.
 
 KLCF filters its checklists with a language model "for duplicates and low importance" (arXiv:2509.23765,
-section 3); the prompt is lost and this one is ours.  Facts are chosen together or not at all: a reply that
+section 2.2); the prompt is lost and this one is ours.  Facts are chosen together or not at all: a reply that
 leaves one out, or names one that was not asked about, is `Unscored`.
 """
 

@@ -1,6 +1,6 @@
 """KLCF's dataset from nothing but questions, a model, and an index of passages that are known to be true.
 
-Paper     KLCF, arXiv:2509.23765, section 3.  Its code could not be had and its prompts are lost
+Paper     KLCF, arXiv:2509.23765, section 2.2.  Its code could not be had and its prompts are lost
 Stage 1   the base model answers each question, after a few demonstrations        `factrl.prepare.sampling`
 Stage 2   its answers are taken apart into claims                                 `factrl.verifier.claims`
 Stage 3   each claim is held against passages that are searched for it            `factrl.verifier`

@@ -1,6 +1,6 @@
 """New fact-seeking prompts, written by a model after two groups of demonstrations.
 
-"Learning to Reason for Factuality" (arXiv:2508.05618, section 3) has a model write its 7,000 prompts; each
+"Learning to Reason for Factuality" (arXiv:2508.05618, section 2.1) has a model write its 7,000 prompts; each
 call shows 2 prompts that ask for facts (LongFact, not from its test part) and 4 that users wrote (WildChat),
 and the reply holds the new one between `<new_prompt>` tags.  The words of the call and the temperature are
 not known to us; those here are ours.
@@ -32,7 +32,7 @@ from .asking import pace_of, write_each
 from .contamination import Policy, Sieve, normalised
 from .dataset import write_rows
 
-FACTUAL, USERS = 2, 4  # demonstrations of each group in a call (section 3)
+FACTUAL, USERS = 2, 4  # demonstrations of each group in a call (section 2.1)
 MAX_PROMPT = 2_000  # characters
 TRIES = 4  # calls for each prompt that is wanted, at most
 AT_ONCE = 64  # calls between two looks at what has come, at most

@@ -1,6 +1,6 @@
 """What a base model is asked before its answers become a dataset, and which part of its text is the answer.
 
-KLCF samples its base model with a few demonstrations (arXiv:2509.23765, section 3); prompt, demonstrations,
+KLCF samples its base model with a few demonstrations (arXiv:2509.23765, section 2.2); prompt, demonstrations,
 number of samples and temperature are lost, so all of them are settings here and the defaults are ours.
 """
 

@@ -1,9 +1,9 @@
 """Rows to tune a truthfulness model on: claims of the model's own answers, each supported or refuted.
 
-KLCF's sentence (arXiv:2509.23765, section 3) is "negatives x3, positives down-sampled to 2:1"; in which order
-and against which count is not known.  It is read here as: every refuted claim stands in the set three times,
-then supported claims are drawn until there are at most two for each row of a refuted one.  Claims that the
-evidence does not decide are in neither class.
+KLCF's sentence (arXiv:2509.23765, section 2.2) is "negatives x3, positives down-sampled to 2:1"; in which
+order and against which count is not known.  It is read here as: every refuted claim stands in the set three
+times, then supported claims are drawn until there are at most two for each row of a refuted one.  Claims
+that the evidence does not decide are in neither class.
 """
 
 from __future__ import annotations

@@ -130,14 +130,14 @@ class Checklist:
             raise
 
     def _asked(self, question: str, text: str, items: Sequence[str], *, probe: bool) -> list[Item]:
-        asked = [*dict.fromkeys(items), *([_DECOY] if probe else [])]
-        ids = dict(zip(asked, item_ids(asked), strict=True))
+        wanted = [*dict.fromkeys(items), *([_DECOY] if probe else [])]
+        ids = dict(zip(wanted, item_ids(wanted), strict=True))
         data = {
             "question": question,
             "items": [{"id": id_, "item": item} for item, id_ in ids.items()],
             "response": text,  # last, so that the responses to one question share what stands before
         }
-        limit = self.max_tokens or _TOKENS_PER_ITEM * (len(asked) + 1)
+        limit = self.max_tokens or _TOKENS_PER_ITEM * (len(wanted) + 1)
 
         def read(reply: Reply) -> dict[str, Item]:
             return read_checklist(reply.text, [*ids.values()], stage="checklist", **reply.facts)
@@ -188,10 +188,10 @@ class JudgedChecklist:
         """
         if not items or _nothing_to_read(text):
             return ["missing"] * len(items)
-        asked = [*dict.fromkeys(items)]
+        wanted = [*dict.fromkeys(items)]
         evidence = Given(Passage(part) for part in cut(text))
-        pairs = [(Claim(i, 0, len(i)), evidence.search(i, self.passages)) for i in asked]
-        said = dict(zip(asked, self._verdicts(pairs), strict=True))
+        pairs = [(Claim(i, 0, len(i)), evidence.search(i, self.passages)) for i in wanted]
+        said = dict(zip(wanted, self._verdicts(pairs), strict=True))
         for item, verdict in said.items():
             if verdict.label == "unjudged":
                 if verdict.cause in ("judge_unreadable", "judge_refusal") and forges(text):
@@ -204,8 +204,8 @@ class JudgedChecklist:
         size = max(1, self.judge.per_call)
         parts = [self.judge.judge(pairs[start : start + size]) for start in range(0, len(pairs), size)]
         waiting = [part for part in parts if inspect.isawaitable(part)]
-        found = iter(wait_for(_all(waiting)) if waiting else ())
-        verdicts = [v for part in parts for v in (next(found) if inspect.isawaitable(part) else part)]
+        awaited = iter(wait_for(_all(waiting)) if waiting else ())
+        verdicts = [v for part in parts for v in (next(awaited) if inspect.isawaitable(part) else part)]
         if len(verdicts) != len(pairs):
             name = self.judge.identity
             raise RuntimeError(f"judge {name!r} returned {len(verdicts)} verdicts for {len(pairs)} items")
@@ -247,8 +247,8 @@ def read_checklist(reply: str, ids: Sequence[str], **facts: Any) -> dict[str, It
         if problem:
             raise Unscored("judge_unreadable", problem, **facts)
     if not said:
-        found = no_verdict(text)
-        raise Unscored(found.cause, found.detail, **facts)
+        failure = no_verdict(text)
+        raise Unscored(failure.cause, failure.detail, **facts)
     left = [id_ for id_ in ids if id_ not in said]
     if left:
         raise Unscored("judge_unreadable", f"the judge's reply has no verdict on item {left[0]!r}", **facts)

@@ -334,8 +334,8 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     """
     text = reply.rpartition("</think>")[2].rstrip()
     last = text.rpartition("\n")[2].strip()
-    found = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
-    word = found[1].lower() if found else ""
+    verdict_line = _VERDICT_LINE.search(last if len(last) <= _LAST else "…" + last[-_LAST:])
+    word = verdict_line[1].lower() if verdict_line else ""
     said = {other.lower() for other in _VERDICT.findall(text)}
     if word in words and said == {word}:
         return word

@@ -88,21 +88,21 @@ def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
     Args:
         about: the question and its topic, whose words every claim shares.
     """
-    asked = content_words(about)
-    told = _Told()
-    found = []
+    of_question = content_words(about)
+    stated = _Told()
+    repeated = []
     for n, claim in enumerate(claims):
-        words, values = content_words(claim.text), _values(claim.text) - asked
-        own = words - asked - _DENIALS
+        words, values = content_words(claim.text), _values(claim.text) - of_question
+        own = words - of_question - _DENIALS
         # Sets of earlier claims are the bits of integers: going through those claims takes quadratic time.
-        alike = told.any(words) & told.denying[words & _DENIALS]
+        alike = stated.any(words) & stated.denying[words & _DENIALS]
         for value in values:
-            alike &= told.having[value]
-        again = claim.skip == "repeat" or bool(alike & told.share(own, math.ceil((1 - _SAME) * len(own))))
-        found.append(again)
+            alike &= stated.having[value]
+        again = claim.skip == "repeat" or bool(alike & stated.share(own, math.ceil((1 - _SAME) * len(own))))
+        repeated.append(again)
         if not again:
-            told.add(n, words)
-    return found
+            stated.add(n, words)
+    return repeated
 
 
 class _Told:
@@ -163,7 +163,7 @@ def contradictions(claims: Sequence[Claim]) -> list[tuple[int, int]]:
     """
     spelt: dict[tuple[frozenset[str], bool], int] = {}
     dated: defaultdict[frozenset[str], _Told] = defaultdict(_Told)
-    found = []
+    pairs = []
     for n, claim in enumerate(claims):
         if claim.skip not in _READ:
             continue
@@ -182,8 +182,8 @@ def contradictions(claims: Sequence[Claim]) -> list[tuple[int, int]]:
             same.add(n, years)
         first = min((other for other in clashing if other is not None), default=None)
         if first is not None:
-            found.append((first, n))
-    return found
+            pairs.append((first, n))
+    return pairs
 
 
 class WholeText:
@@ -204,8 +204,8 @@ class WholeText:
         said = clean(text)
         if not said or abstains(said, question):
             return []
-        told = f"{question} {said}" if question else said
-        return mark([Claim(told, 0, len(text))])
+        statement = f"{question} {said}" if question else said
+        return mark([Claim(statement, 0, len(text))])
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,8 @@ class Both:
         Raises:
             Unscored: too many verdicts of a part are missing.
         """
-        found = [value for value in self._precisions() if value is not None]
-        return min(found, default=None)
+        measured = [value for value in self._precisions() if value is not None]
+        return min(measured, default=None)
 
     def _precisions(self) -> Iterator[float | None]:
         for report in (self.think, self.answer):

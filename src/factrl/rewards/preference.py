@@ -196,8 +196,8 @@ def _asked(
     def read(reply: Reply) -> float:
         return words[read_verdict(reply.text, words, **_facts(reply))]
 
-    asked = kept(llm, store, readable(read))
-    return read(asked.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens))
+    cached = kept(llm, store, readable(read))
+    return read(cached.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens))
 
 
 def _own_answer(reply: Reply) -> str:

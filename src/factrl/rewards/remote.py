@@ -98,10 +98,10 @@ class RemoteScores:
             return await asyncio.gather(*map(self._ask, chunks), return_exceptions=True)
 
         answers: list[Score | Unscored] = []
-        for told in wait_for(ask_all()):
-            if isinstance(told, BaseException):
-                raise told
-            answers += told
+        for answer in wait_for(ask_all()):
+            if isinstance(answer, BaseException):
+                raise answer
+            answers += answer
         return answers
 
     async def _ask(self, pairs: Sequence[tuple[Example, Completion]]) -> list[Score | Unscored]:

@@ -54,8 +54,8 @@ class Supplier:
     def verify(self) -> Any:
         from factrl.verifier.presets import open_verifier
 
-        told = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
-        verifier = open_verifier(**told, llm=self._server(), store=self._store())
+        settings = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
+        verifier = open_verifier(**settings, llm=self._server(), store=self._store())
         verifier.share, verifier.deadline = self.verifier.share, self.verifier.deadline
         return verifier
 
@@ -67,8 +67,8 @@ class Supplier:
         extract: Any = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
 
         def claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
-            found = extract(text, question, topic)
-            return found if isinstance(found, list) else wait_for(found)
+            extracted = extract(text, question, topic)
+            return extracted if isinstance(extracted, list) else wait_for(extracted)
 
         return claims
 

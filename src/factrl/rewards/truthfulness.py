@@ -41,8 +41,8 @@ _SHOTS = (
 
 
 def _turn(claim: str, answer: str = "") -> str:
-    asked = f"<|im_start|>user\nClaim: {claim}<|im_end|>\n<|im_start|>assistant\n"
-    return f"{asked}{answer}<|im_end|>\n" if answer else asked
+    prompt = f"<|im_start|>user\nClaim: {claim}<|im_end|>\n<|im_start|>assistant\n"
+    return f"{prompt}{answer}<|im_end|>\n" if answer else prompt
 
 
 LETTER_PROMPT = (
@@ -104,18 +104,18 @@ class LetterTruthfulness:
             ModelError: the model's context is too short for the prompt and a claim.
         """
         shown = [shown_claim(claim) for claim in claims]
-        asked = [*dict.fromkeys(shown)]
-        if not asked:
+        distinct = [*dict.fromkeys(shown)]
+        if not distinct:
             return []
-        rows = self.model.letter_logprobs(self._before, asked, self.answers, suffix=self._after).tolist()
-        known = {claim: self._p(*row) for claim, row in zip(asked, rows, strict=True)}
+        rows = self.model.letter_logprobs(self._before, distinct, self.answers, suffix=self._after).tolist()
+        known = {claim: self._p(*row) for claim, row in zip(distinct, rows, strict=True)}
         return [known[claim] if _fits(whole) else 0.0 for claim, whole in zip(shown, claims, strict=True)]
 
     def answer_together(self, calls: Sequence[Call]) -> list[list[float]]:
         """The answers to several calls at once, in their order: what the samples of a batch ask for."""
-        asked = [_claims(*args, **named) for args, named in calls]
-        odds = iter(self([claim for claims in asked for claim in claims]))
-        return [[next(odds) for _ in claims] for claims in asked]
+        requests = [_claims(*args, **named) for args, named in calls]
+        odds = iter(self([claim for claims in requests for claim in claims]))
+        return [[next(odds) for _ in claims] for claims in requests]
 
     def _p(self, true: float, false: float) -> float:
         if math.isnan(true) or math.isnan(false):

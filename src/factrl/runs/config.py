@@ -8,16 +8,16 @@ The sections themselves are in `factrl.runs.settings`.
 from __future__ import annotations
 
 import datetime
-import math
+import functools
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -34,11 +34,12 @@ Knobs = Mapping[str, Any]
 _MUST_BE = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
-    "float_type": "a number",
+    "float_type": "a finite number",
     "bool_type": "true or false",
     "string_type": "text",
     "string_too_short": "text that is not empty",
     "tuple_type": "a list",
+    "list_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",
     "finite_number": "a finite number",
@@ -80,8 +81,8 @@ def load_settings(
     for table, known in free.items():
         given = draft.values.get(table)
         for name, value in given.items() if isinstance(given, Mapping) else ():
-            found = check_knobs({name: value}, known, table)
-            draft.problems += [draft.label((table, name)) + problem for problem in found]
+            label = draft.label((table, name))
+            draft.problems += [label + line for line in check_knobs({name: value}, known, table)]
     if draft.problems or settings is None:
         raise ConfigError("\n".join(dict.fromkeys(draft.problems)))
     return settings
@@ -342,31 +343,34 @@ def _suggest(key: str, names: Sequence[str]) -> str:
 
 def _wanted(value: Any, default: Any) -> str:
     """What a knob with this default takes, empty when `value` is that."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if default is None:
         return ""
-    if isinstance(default, bool):
-        return "" if isinstance(value, bool) else "true or false"
-    if isinstance(default, int):
-        return "" if number and isinstance(value, int) else "a whole number"
-    if isinstance(default, float):
-        return "" if number and abs(value) < math.inf else "a finite number"
-    if isinstance(default, str):
-        return "" if isinstance(value, str) else "text"
-    if isinstance(default, Mapping):
-        return "" if isinstance(value, Mapping) else "a table"
-    return "" if isinstance(value, (list, tuple)) else "a list"
+    several = isinstance(default, (list, tuple))
+    try:
+        _adapter(list if several else type(default)).validate_python(
+            [*value] if isinstance(value, tuple) else value
+        )
+    except ValidationError as error:
+        return _must_be(error.errors()[0])
+    return ""
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    if kind is float:
+        kind = Annotated[float, Field(allow_inf_nan=False)]
+    return TypeAdapter(kind, config=ConfigDict(strict=True))
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Nested settings by dotted name, such as `train.steps`; a tuple as the list that TOML has for it."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{before}{name}.")
+            flattened |= flat(value, f"{before}{name}.")
         else:
-            found[before + name] = list(value) if isinstance(value, tuple) else value
-    return found
+            flattened[before + name] = list(value) if isinstance(value, tuple) else value
+    return flattened
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def load_examples(
         their content, so that it stays the same when rows are added or removed.
 
     Raises:
-        DataError: the dataset is missing, unreadable or lacks what is asked of it.
+        DataError: the dataset is missing, unreadable or lacks what it needs.
         MissingExtra: a hub id, and `datasets` is not installed.
     """
     rows = list(itertools.islice(read_rows(str(source), split, subset), limit))
@@ -199,7 +199,7 @@ def _choose_columns(rows: Sequence[Row], given: Mapping[ColumnName, str], source
 
 
 def _fits(name: ColumnName, value: Any) -> bool:
-    """Whether a column found by its usual name can be what we think it is; verl's `prompt` is a list."""
+    """Whether a column of a usual name can be what we think it is; verl's `prompt` is a list."""
     if name in ("question", "topic"):
         return isinstance(value, str)
     if name in ("evidence", "checklist"):
@@ -240,10 +240,10 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
         return _look_up(row, names[name]) if name in names else None
 
     def flag(name: ColumnName) -> bool | None:
-        found = value(name)
-        if found is None or (isinstance(found, int) and found in (0, 1)):
-            return None if found is None else bool(found)
-        raise DataError(f"{source}, row {number}: {names[name]} is {found!r}, not true or false")
+        cell = value(name)
+        if cell is None or (isinstance(cell, int) and cell in (0, 1)):
+            return None if cell is None else bool(cell)
+        raise DataError(f"{source}, row {number}: {names[name]} is {cell!r}, not true or false")
 
     question, topic, given_id = value("question"), value("topic"), value("id")
     for name, text in (("question", question), ("topic", topic)):

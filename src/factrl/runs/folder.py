@@ -1,4 +1,4 @@
-"""The folder of one training run: what it was told, what it measured and what the policy wrote.
+"""The folder of one training run: its settings, what it measured and what the policy wrote.
 
     config.toml                    every setting as resolved; reading it back starts the same run
     env.json                       versions, platform, commit and command line; keys are blanked out
@@ -34,9 +34,8 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
-from factrl.runs.lock import FileLock
 from factrl.runs.rows import whole_lines
-from factrl.runs.whole_file import write_whole
+from factrl.runs.whole_file import FileLock, write_whole
 from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
@@ -113,8 +112,8 @@ class Run:
         path = Path(path)
         if not (path / "config.toml").is_file():
             around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-            found = "is not a run folder (no config.toml)" if path.is_dir() else "does not exist"
-            raise ConfigError(f"run {path} {found}{nearest(path.name, around)}")
+            problem = "is not a run folder (no config.toml)" if path.is_dir() else "does not exist"
+            raise ConfigError(f"run {path} {problem}{nearest(path.name, around)}")
         run = cls(path)
         try:
             run.rollouts.mkdir(exist_ok=True)
@@ -250,12 +249,13 @@ def _environment() -> dict[str, Any]:
         "command": redact(sys.argv),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {package: _version(package) for package in _PACKAGES},
+        "packages": {package: version_of(package) for package in _PACKAGES},
         "commit": _commit(),
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """The installed version of a package, None where it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
-from factrl.runs.lock import FileLock
 from factrl.runs.rows import whole_lines
+from factrl.runs.whole_file import FileLock
 
 _KEY = "key"
 
@@ -126,11 +126,11 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    for name in dict.fromkeys([*wanted, *found]):
-        if found.get(name) != wanted.get(name):
+def _check_same(held: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
+    for name in dict.fromkeys([*wanted, *held]):
+        if held.get(name) != wanted.get(name):
             raise ConfigError(
-                f"{path} holds another job: its {name} is {_short(found.get(name))}, not "
+                f"{path} holds another job: its {name} is {_short(held.get(name))}, not "
                 f"{_short(wanted.get(name))}; go on with the same settings, or name another file"
             )
 

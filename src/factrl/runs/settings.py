@@ -1,4 +1,4 @@
-"""What `factrl train` can be told: one frozen model per section of a recipe.
+"""The settings of `factrl train`: one frozen model per section of a recipe.
 
 The string beneath a field is its help.  A name equals TRL's wherever TRL has the thing; a default
 that differs from TRL's says so.  Reading, merging and reporting problems is `factrl.runs.config`.
@@ -6,6 +6,7 @@ that differs from TRL's says so.  Reading, merging and reporting problems is `fa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -23,6 +24,16 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    def _problems(self) -> Iterator[str]:
+        """What does not fit together, a line each."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Section:
+        if problems := "\n".join(self._problems()):
+            raise ValueError(problems)
+        return self
 
 
 class ModelSettings(Section):
@@ -49,11 +60,9 @@ class ModelSettings(Section):
     trust_remote_code: bool = False
     """Run Python code that comes with the model; needs `revision`, so that the code cannot change."""
 
-    @model_validator(mode="after")
-    def _remote_code_is_pinned(self) -> ModelSettings:
+    def _problems(self) -> Iterator[str]:
         if self.trust_remote_code and not self.revision:
-            raise ValueError("model.trust_remote_code = true needs model.revision, the commit that you read")
-        return self
+            yield "model.trust_remote_code = true needs model.revision, the commit that you read"
 
 
 class DataSettings(Section):
@@ -117,34 +126,28 @@ class JudgeSettings(Section):
 
     @field_validator("url", "second")
     @classmethod
-    def _url_holds_no_key(cls, value: str | None, told: ValidationInfo) -> str | None:
+    def _url_holds_no_key(cls, value: str | None, field: ValidationInfo) -> str | None:
         address = (value or "").partition("#")[0]
         if "@" in address or "?" in address:  # the resolved settings are saved and logged
-            raise ValueError(f"judge.{told.field_name} must not hold a key; put it in FACTRL_JUDGE_API_KEY")
+            raise ValueError(f"judge.{field.field_name} must not hold a key; put it in FACTRL_JUDGE_API_KEY")
         return value
 
-    @model_validator(mode="after")
-    def _a_call_holds_an_attempt(self) -> JudgeSettings:
+    def _problems(self) -> Iterator[str]:
         if self.timeout_call < self.timeout_attempt:
-            raise ValueError(
+            yield (
                 f"judge.timeout_call = {self.timeout_call:g} is shorter than "
                 f"judge.timeout_attempt = {self.timeout_attempt:g}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _prices_come_together(self) -> JudgeSettings:
         if (self.price_in is None) != (self.price_out is None):
             given, missing = ("in", "out") if self.price_out is None else ("out", "in")
-            raise ValueError(
+            yield (
                 f"judge.price_{given} needs judge.price_{missing} beside it; for a server of your own both "
                 "can be 0"
             )
-        return self
 
     @property
     def price(self) -> tuple[float, float] | None:
-        """US dollars for a million tokens of prompts and of replies; None when not told."""
+        """US dollars for a million tokens of prompts and of replies; None when not given."""
         return None if self.price_in is None or self.price_out is None else (self.price_in, self.price_out)
 
 
@@ -251,34 +254,29 @@ class TrainSettings(Section):
     max_masked_share: float = Field(default=0.5, gt=0, le=1)
     """Stop when more than this share of completions could not be graded for 3 steps in a row."""
 
-    @model_validator(mode="after")
-    def _numbers_fit_together(self) -> TrainSettings:
+    def _problems(self) -> Iterator[str]:
         completions = self.prompts_per_step * self.num_generations
-        problems = []
         if completions % self.micro_batch_size:
-            problems.append(
+            yield (
                 f"train.micro_batch_size = {self.micro_batch_size} does not divide the {completions} "
                 f"completions of a step: prompts_per_step = {self.prompts_per_step} times "
                 f"num_generations = {self.num_generations}"
             )
         if self.warmup_steps and self.lr_scheduler_type == "constant":
-            problems.append(
+            yield (
                 f"train.warmup_steps = {self.warmup_steps:g} does nothing with "
                 "train.lr_scheduler_type = 'constant'; use 'constant_with_warmup'"
             )
         if self.save_steps % self.num_iterations:
-            problems.append(
+            yield (
                 f"train.save_steps = {self.save_steps} is not a multiple of train.num_iterations = "
                 f"{self.num_iterations}; resuming there would lose a batch of completions"
             )
         if self.vllm_server_base_url and not (self.use_vllm and self.vllm_mode == "server"):
-            problems.append(
-                "train.vllm_server_base_url is asked only with train.use_vllm = true and "
+            yield (
+                "train.vllm_server_base_url is used only with train.use_vllm = true and "
                 "train.vllm_mode = 'server'"
             )
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
 
 
 class SamplingSettings(Section):
@@ -293,14 +291,12 @@ class SamplingSettings(Section):
     method: Literal["direct", "cove"] = "direct"
     """How an answer comes about: `cove` drafts it, asks itself about it, and writes it again."""
 
-    @model_validator(mode="after")
-    def _samples_differ(self) -> SamplingSettings:
+    def _problems(self) -> Iterator[str]:
         if self.num_samples > 1 and self.temperature == 0:
-            raise ValueError(
+            yield (
                 f"sampling.num_samples = {self.num_samples} with sampling.temperature = 0 is the same answer "
                 "again and again; raise the temperature"
             )
-        return self
 
 
 class OutputSettings(Section):
@@ -319,7 +315,7 @@ class OutputSettings(Section):
 
 
 class RunSettings(Section):
-    """Everything `factrl train` can be told; the root of a recipe."""
+    """All settings of `factrl train`; the root of a recipe."""
 
     paper: str = Field(min_length=1)
     """The reward: a paper (`truthrl`), a variant of it (`truthrl:binary`) or your own (`my.py:reward`)."""
@@ -332,33 +328,25 @@ class RunSettings(Section):
     train: TrainSettings = TrainSettings()
     run: OutputSettings = OutputSettings()
 
-    @model_validator(mode="after")
-    def _evaluation_has_data(self) -> RunSettings:
+    def _problems(self) -> Iterator[str]:
         if self.train.eval_steps and not self.data.eval:
-            raise ValueError(
-                f"train.eval_steps = {self.train.eval_steps} needs data.eval, the questions to evaluate on"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_cap_can_hold(self) -> RunSettings:
+            yield f"train.eval_steps = {self.train.eval_steps} needs data.eval, the questions to evaluate on"
         cap = self.run.max_cost
         if cap is None:
-            return self
+            return
         if not self.judge.url or self.judge.url == LOCAL:
-            raise ValueError(f"run.max_cost = {cap:g} needs a judge that is paid for: judge.url of a server")
-        if self.judge.price is None:
-            raise ValueError(
+            yield f"run.max_cost = {cap:g} needs a judge that is paid for: judge.url of a server"
+        elif self.judge.price is None:
+            yield (
                 f"run.max_cost = {cap:g} needs the judge's prices: judge.price_in and judge.price_out, "
                 "US dollars for a million tokens of prompts and of replies"
             )
         if self.judge.second is not None:
-            raise ValueError(f"run.max_cost = {cap:g} counts what one judge costs; leave judge.second out")
-        return self
+            yield f"run.max_cost = {cap:g} counts what one judge costs; leave judge.second out"
 
 
 class AskSettings(RunSettings):
-    """What a model is told outside of training: as a recipe asks it, but a reward is not needed."""
+    """How a model is asked outside of training: as its recipe does, but a reward is not needed."""
 
     paper: str = ""
     """The reward of the recipe; not used."""

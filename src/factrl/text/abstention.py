@@ -106,7 +106,7 @@ def _cues() -> frozenset[str]:
     known = refusals()
     phrases = [*known.bare, *(phrase for table in _DECLINING for phrase in known.phrases[table])]
     words = (_word_set(phrase) for phrase in phrases if phrase.isascii())
-    longest = {max(sorted(found), key=len) for found in words}
+    longest = {max(sorted(cues), key=len) for cues in words}
     return frozenset({*longest, *SPELLINGS, "can"})  # "can not" is read as "cannot"
 
 
@@ -146,20 +146,20 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
     """
     if len(text) > MAX_PAYLOAD:
         return Stance(False, "", clean(text))
-    asked = frozenset("*") if question is None else words_of(question)
+    query_words = frozenset("*") if question is None else words_of(question)
     plain = _PLAIN.fullmatch(text) and _cues().isdisjoint(_word_set(text))
-    parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, asked))
+    parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, query_words))
     declining = [part for part, kind in parts if kind == "declines"]
     if declining and question is None:
-        asked |= words_of(" ".join(declining))
-        parts = list(_parts(text, asked))
+        query_words |= words_of(" ".join(declining))
+        parts = list(_parts(text, query_words))
     if declining and not any(kind == "asserts" for _, kind in parts):
         said = visible(text)
-        return Stance(True, first_name(said, asked) or guessed(said.casefold(), asked), "")
+        return Stance(True, first_name(said, query_words) or guessed(said.casefold(), query_words), "")
     brief = any(kind == "asserts" and _is_brief(part) for part, kind in parts)
     # "Yes. I don't know": next to a phrase that declines, a few words are an answer.
     answers = brief and (strict or bool(declining)) and len(text) <= BARE
-    if not answers and declines_in_own_words(text, asked, strict=strict):
+    if not answers and declines_in_own_words(text, query_words, strict=strict):
         return Stance(True, "", "")
     if (question is None or _OPEN.search(question.casefold())) and _goes_on_about_others(parts):
         return Stance(True, "", "")
@@ -255,7 +255,7 @@ def says_invalid_question(text: str) -> bool:
 # -- Clauses ------------------------------------------------------------------------------------------
 
 
-def _parts(text: str, asked: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
+def _parts(text: str, query_words: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
     """The clauses in order, each with the sign that ends it, and what each does."""
     text = visible(text)
     # A quotation is opaque: it neither declines nor ends a clause.
@@ -265,17 +265,17 @@ def _parts(text: str, asked: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
         if index == _MAX_CLAUSES:
             yield text[start:], "asserts"
             return
-        yield from _turned(text, masked, start, match.end(), asked)
+        yield from _turned(text, masked, start, match.end(), query_words)
         start = match.end()
-    yield from _turned(text, masked, start, len(text), asked)
+    yield from _turned(text, masked, start, len(text), query_words)
 
 
 def _turned(
-    text: str, masked: str, start: int, end: int, asked: frozenset[str]
+    text: str, masked: str, start: int, end: int, query_words: frozenset[str]
 ) -> Iterator[tuple[str, _Kind]]:
     """One clause, cut where it stops declining: "I don't know but it is Lyon"."""
     while True:
-        kind = _kind(masked[start:end], asked)
+        kind = _kind(masked[start:end], query_words)
         turn = _turn().search(masked, start, end) if kind != "asserts" else None
         if turn is None:
             yield text[start:end], kind
@@ -284,7 +284,7 @@ def _turned(
         start = turn.end()
 
 
-def _kind(clause: str, asked: frozenset[str]) -> _Kind:
+def _kind(clause: str, query_words: frozenset[str]) -> _Kind:
     if len(clause) > _MAX_CLAUSE:
         return "asserts"
     known = refusals()
@@ -292,7 +292,7 @@ def _kind(clause: str, asked: frozenset[str]) -> _Kind:
     while line:
         if line.startswith(known.phrases["not_declining"]):
             return "asserts"
-        if _declines(line, asked) or _asks_back(line):
+        if _declines(line, query_words) or _asks_back(line):
             start = " ".join(whole.split()[:_SOON])
             return "asserts" if any(doubt in start for doubt in _NO_DOUBT) else "declines"
         if line.startswith(known.phrases["fillers"] + known.spaceless["fillers"]):
@@ -301,7 +301,7 @@ def _kind(clause: str, asked: frozenset[str]) -> _Kind:
             return "asserts" if reports else "filler"
         openers = known.phrases["openers"] + known.spaceless["openers"]
         if not line.startswith(openers):
-            return "filler" if says_nothing(whole, asked) else "asserts"
+            return "filler" if says_nothing(whole, query_words) else "asserts"
         opener = next(opener for opener in openers if line.startswith(opener))
         line = line[len(opener) :].lstrip()
     return "filler"
@@ -319,7 +319,7 @@ def _spelt_out(clause: str) -> str:
     return " ".join([*words, ""]).replace("can not ", "cannot ")
 
 
-def _declines(line: str, asked: frozenset[str]) -> bool:
+def _declines(line: str, query_words: frozenset[str]) -> bool:
     known = refusals()
     if line.startswith(known.phrases["declines"]) or line.startswith(known.spaceless["declines"]):
         return True
@@ -341,7 +341,7 @@ def _declines(line: str, asked: frozenset[str]) -> bool:
         for start in cannot
     ):
         return True
-    return _is_unknown(line, asked) or _is_silent(line)
+    return _is_unknown(line, query_words) or _is_silent(line)
 
 
 def _asks_back(line: str) -> bool:
@@ -353,20 +353,20 @@ def _asks_back(line: str) -> bool:
     return line.startswith(("which ", "who ", "what ")) and any(phrase in line for phrase in questions)
 
 
-def _is_unknown(line: str, asked: frozenset[str]) -> bool:
+def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
     """`The exact date is unknown`, but not `John Doe is a person whose name is unknown`."""
     known = refusals()
     clause_words = known.words["clause_words"]
     for predicate in known.phrases["unknown"]:
         if predicate not in line:
             continue
-        subject, found, tail = line.partition(f" {predicate}")
-        if not found:
+        subject, matched, tail = line.partition(f" {predicate}")
+        if not matched:
             continue
         words = subject.split()
         named = words[:1] and (
             words[0] in known.words["subjects"]
-            or (predicate not in _OF_ANYTHING and _all_given(words, asked))
+            or (predicate not in _OF_ANYTHING and _all_given(words, query_words))
         )
         plain = (named and clause_words.isdisjoint(words[1:])) or not known.words["exact"].isdisjoint(
             words[:2]
@@ -378,8 +378,10 @@ def _is_unknown(line: str, asked: frozenset[str]) -> bool:
     return False
 
 
-def _all_given(words: list[str], asked: frozenset[str]) -> bool:
-    return "*" in asked or all(is_known(word) or is_asked(unaccented(word), asked) for word in words)
+def _all_given(words: list[str], query_words: frozenset[str]) -> bool:
+    return "*" in query_words or all(
+        is_known(word) or is_asked(unaccented(word), query_words) for word in words
+    )
 
 
 def _is_silent(line: str) -> bool:

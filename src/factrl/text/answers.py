@@ -194,14 +194,14 @@ _MARK = re.compile(r"-?\d[\d.,]*|[+#%$^<>=~]|!(?=\w)")
 
 
 def _marks(text: str) -> tuple[Decimal | str, ...]:
-    found: list[Decimal | str] = []
+    marks: list[Decimal | str] = []
     for match in _MARK.finditer(text):
         mark = match[0].rstrip(".,")
         if mark.startswith("-") and match.start() and text[match.start() - 1].isalnum():
             mark = mark[1:]
         number = parse_number(mark) if mark not in "+#%$^<>=~!" else None
-        found.append(mark if number is None else number)
-    return tuple(found)
+        marks.append(mark if number is None else number)
+    return tuple(marks)
 
 
 def _is_symbol(text: str) -> bool:

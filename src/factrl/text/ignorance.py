@@ -79,29 +79,29 @@ def visible(text: str) -> str:
     return text[1:-1] if whole else text
 
 
-def declines_in_own_words(text: str, asked: frozenset[str], *, strict: bool) -> bool:
+def declines_in_own_words(text: str, query_words: frozenset[str], *, strict: bool) -> bool:
     """Whether a text denies, speaks of its writer or sources, guesses nothing and names nothing.
 
     Args:
-        asked: the question's words (`factrl.text.naming.words_of`).
+        query_words: the question's words (`factrl.text.naming.words_of`).
         strict: no word of a text up to `BARE` characters may be new.
     """
     said = visible(text)
     folded = _AS_A_MODEL.sub(" ", said.casefold())
     denies = any(_DENIES.search(part) and _SPEAKS.search(part) for part in sentences(folded))
-    if not denies or guessed(folded, asked):
+    if not denies or guessed(folded, query_words):
         return False
     if strict and len(text) <= BARE and not _CHOICES.isdisjoint(words_in(folded)):
         return False
     short = len(text.encode("utf-8", "replace")) < _LONG
-    total, new, ends, bare = _counted(folded, asked)
-    if (bare and len(text) <= BARE) or (short and (total < 2 or ends)) or _stands_alone(said, asked):
+    total, new, ends, bare = _counted(folded, query_words)
+    if (bare and len(text) <= BARE) or (short and (total < 2 or ends)) or _stands_alone(said, query_words):
         return False
     most = 0.0 if strict and len(text) <= BARE else _MOST_NEW_SHORT if short else _MOST_NEW
-    return new <= most * total and not first_name(said, asked, few=BARE if short else _FEW)
+    return new <= most * total and not first_name(said, query_words, few=BARE if short else _FEW)
 
 
-def _counted(folded: str, asked: frozenset[str]) -> tuple[int, int, bool, bool]:
+def _counted(folded: str, query_words: frozenset[str]) -> tuple[int, int, bool, bool]:
     """The words beside grammar, how many are new, and whether a clause ends in a new one or is only one.
 
     Two characters of a script without spaces count as a word.
@@ -113,43 +113,43 @@ def _counted(folded: str, asked: frozenset[str]) -> tuple[int, int, bool, bool]:
         before = (total, new)
         for word in words_in(clause):
             if SCRIPT.match(word):
-                rest = len(unexplained(word, asked))
+                rest = len(unexplained(word, query_words))
                 whole = len(word) <= SHORT_RUN and rest > 0  # a name of two may have one character of talk
                 total, new = total + len(word) // 2, new + max(rest // 2, whole)
                 ends = ends or whole or rest > 1
             elif not word[0].isdigit() and not is_grammar(word):
-                ends = is_new(word, asked)
+                ends = is_new(word, query_words)
                 total, new = total + 1, new + ends
         any_ends = any_ends or ends
         bare = bare or 0 < total - before[0] == new - before[1] <= _BARE_CLAUSE
     return total, new, any_ends, bare
 
 
-def _stands_alone(said: str, asked: frozenset[str]) -> bool:
+def _stands_alone(said: str, query_words: frozenset[str]) -> bool:
     """Whether a clause is nothing but a new word with a capital."""
     clauses = (words_in(clause) for clause in _CLAUSE.split(said))
     alone = (words[0] for words in clauses if len(words) == 1)
-    return any(word[0].isupper() and is_new(word.casefold(), asked) for word in alone)
+    return any(word[0].isupper() and is_new(word.casefold(), query_words) for word in alone)
 
 
-def guessed(folded: str, asked: frozenset[str]) -> str:
+def guessed(folded: str, query_words: frozenset[str]) -> str:
     """The first new word after a phrase of guessing in a casefolded text; empty without one."""
     for guess in _GUESSES.finditer(folded):
         for word in words_in(folded[guess.end() : guess.end() + _REACH]):
-            if unexplained(word, asked) if SCRIPT.match(word) else is_new(word, asked):
+            if unexplained(word, query_words) if SCRIPT.match(word) else is_new(word, query_words):
                 return word
     return ""
 
 
-def names_nothing(text: str, asked: frozenset[str], *, strict: bool) -> bool:
+def names_nothing(text: str, query_words: frozenset[str], *, strict: bool) -> bool:
     """Whether a text names no candidate answer.
 
     Args:
-        asked: the question's words (`factrl.text.naming.words_of`).
+        query_words: the question's words (`factrl.text.naming.words_of`).
         strict: any new word is a candidate; otherwise names, dates, numbers and quotations are.
     """
     if not strict:
-        return not first_name(visible(text), asked)
+        return not first_name(visible(text), query_words)
     # What a question offers is an answer to it, and so are yes and no.
     words = words_in(visible(text).casefold())
     return _CHOICES.isdisjoint(words) and all(

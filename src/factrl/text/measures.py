@@ -20,12 +20,12 @@ def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
     if _SIGNED.search(text):
         return None
     query, said = read(question), read(text[:_MAX_ANSWER])
-    asked = unit_asked(query)
+    query_unit = unit_asked(query)
     if not _only_amount(said, query):
         return None
     for answer in answers:
         wanted = read(answer[:_MAX_ANSWER])
-        if _only_amount(wanted, query) and said.amounts[0].same_in(wanted.amounts[0], asked):
+        if _only_amount(wanted, query) and said.amounts[0].same_in(wanted.amounts[0], query_unit):
             return answer
     return None
 

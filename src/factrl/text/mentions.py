@@ -101,9 +101,9 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     if exact is not None:
         return exact
     query = read(question)
-    asked = frozenset(query.words)
+    query_words = frozenset(query.words)
     accepted = [(answer, read(spelling)) for answer in answers for spelling in _spellings(answer)]
-    known = asked.union(*(wanted.words for _, wanted in accepted))
+    known = query_words.union(*(wanted.words for _, wanted in accepted))
     raw = given(_GLUED.sub("", _CITED.sub("", clean(text))), known)
     if lists_candidates(raw, known):
         return None
@@ -167,7 +167,7 @@ def _denies(word: str) -> bool:
 
 
 def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
-    asked = frozenset(query.words)
+    query_words = frozenset(query.words)
     telling = [word for word in wanted.words if word not in STOP_WORDS and word != "|"]
     polarity = (_YES | _NO).intersection(wanted.words)
     if polarity and set(telling) <= polarity:
@@ -176,23 +176,23 @@ def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
         return False
     if is_date(wanted):
         return _dated(wanted, said.reading)
-    telling = [word for word in telling if word not in asked] or telling
+    telling = [word for word in telling if word not in query_words] or telling
     telling = [word for word in telling if len(word) > 1 and word not in _TITLES | _FIRMS] or telling
     if not _numbered(wanted, said, telling, unit_asked(query)):
         return False
     compact = _compact(" ".join(wanted.spelt))
-    if _related(said, wanted, asked):
+    if _related(said, wanted, query_words):
         return False
     if len(compact) >= _LONG and not compact.isdigit() and compact in said.compact:
         return True  # `seashells` for `sea shells`
-    if _other_initials(said, wanted) or _qualified(said, wanted, asked):
+    if _other_initials(said, wanted) or _qualified(said, wanted, query_words):
         return False
     missing = {word for word in telling if word[0] != "#" and not _places(word, said)}
-    names = _names(wanted, telling) if not _WHO.isdisjoint(asked) else []
+    names = _names(wanted, telling) if not _WHO.isdisjoint(query_words) else []
     if names and missing:
         return _named(said, names)
     share = sum(word not in missing for word in telling) / len(telling)
-    return share >= MIN_SHARE and not (missing and _replaced(said, wanted, missing, asked))
+    return share >= MIN_SHARE and not (missing and _replaced(said, wanted, missing, query_words))
 
 
 def _places(word: str, said: _Said) -> list[int]:
@@ -207,13 +207,13 @@ def _places(word: str, said: _Said) -> list[int]:
     return []
 
 
-def _replaced(said: _Said, wanted: Reading, missing: set[str], asked: frozenset[str]) -> bool:
+def _replaced(said: _Said, wanted: Reading, missing: set[str], query_words: frozenset[str]) -> bool:
     """Whether something else stands where a word of the answer is missing: `North` for `South` Korea."""
     if not _QUALIFIERS.isdisjoint(missing):
         return True
     own = frozenset(wanted.words) | STOP_WORDS | _TITLES | _FIRMS | {"|"}
-    if missing.isdisjoint(asked):  # else the question offers what the answer chooses from
-        own |= asked
+    if missing.isdisjoint(query_words):  # else the question offers what the answer chooses from
+        own |= query_words
     words, spelt = said.reading.words, said.reading.spelt
     foreign = {
         place: spelt[place][:1].isupper()
@@ -221,7 +221,7 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], asked: frozenset[
         if word not in own and word[0] != "#" and not any(_abbreviates(spelt[place], of) for of in missing)
     }
     telling = len(set(wanted.words) - STOP_WORDS - {"|"})
-    brief = len(set(words) - STOP_WORDS - asked - {"|"}) <= telling
+    brief = len(set(words) - STOP_WORDS - query_words - {"|"}) <= telling
     names = {
         place: wanted.spelt[place][:1].isupper()
         for place, word in enumerate(wanted.words)
@@ -234,8 +234,8 @@ def _replaced(said: _Said, wanted: Reading, missing: set[str], asked: frozenset[
         for step in (-1, 1):
             side, hops = beside(wanted.words, place, step)
             kept = wanted.words[side] if 0 <= side < len(wanted.words) else "#"
-            found = [] if kept[0] == "#" else _places(kept, said)
-            slots = [beside(words, at, -step, hops)[0] for at in found]
+            places = [] if kept[0] == "#" else _places(kept, said)
+            slots = [beside(words, at, -step, hops)[0] for at in places]
             any_case = (brief and not name) or not cased
             if slots and all(slot in foreign and (foreign[slot] or any_case) for slot in slots):
                 return True
@@ -249,29 +249,30 @@ def _abbreviates(name: str, word: str) -> bool:
     return folded[:same] == word[:same]
 
 
-def _qualified(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
+def _qualified(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether the name is only said as part of another: `New York` for `York`."""
     first = next((i for i, name in enumerate(wanted.words) if name not in STOP_WORDS), 0)
     if not wanted.spelt[first][:1].isupper():
         return False
     before = [said.reading.words[place - 1] if place else "" for place in _places(wanted.words[first], said)]
-    return bool(before) and all(word in _QUALIFIERS - asked - {*wanted.words} for word in before)
+    return bool(before) and all(word in _QUALIFIERS - query_words - {*wanted.words} for word in before)
 
 
-def _related(said: _Said, wanted: Reading, asked: frozenset[str]) -> bool:
+def _related(said: _Said, wanted: Reading, query_words: frozenset[str]) -> bool:
     """Whether the name is only said to name something beside it: `Austen's sister`, `a suburb of Paris`."""
     own = [place for place, word in enumerate(wanted.words) if word not in STOP_WORDS and word != "|"]
     if not own or not wanted.spelt[own[0]][:1].isupper() or not _RELATED.isdisjoint(wanted.words):
         return False
     words, spelt = said.reading.words, said.reading.spelt
-    found: list[bool] = []
+    related: list[bool] = []
     for place in _places(wanted.words[own[-1]], said):
         after = spelt[place].endswith("'s") and words[place + 1 : place + 2]
         before, _ = beside(words, place - (own[-1] - own[0]), -1, 2)
-        found.append(
-            bool(after and after[0] in _RELATED - asked) or words[max(before, 0)] in _RELATED - asked
+        related.append(
+            bool(after and after[0] in _RELATED - query_words)
+            or words[max(before, 0)] in _RELATED - query_words
         )
-    return bool(found) and all(found)
+    return bool(related) and all(related)
 
 
 def _other_initials(said: _Said, wanted: Reading) -> bool:
@@ -282,11 +283,11 @@ def _other_initials(said: _Said, wanted: Reading) -> bool:
     return bool(others) and not any(own.startswith(other) or other.startswith(own) for other in others)
 
 
-def _numbered(wanted: Reading, said: _Said, telling: list[str], asked: str) -> bool:
+def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str) -> bool:
     """Whether every number that tells something is said; "about 2.45" may be rounded.
 
     Args:
-        asked: the unit that the question asks for, which a number without one has.
+        query_unit: the unit that the question asks for, which a number without one has.
     """
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
@@ -294,7 +295,7 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], asked: str) -> b
         return False
     return all(
         any(
-            (other.word in said.places and replace(amount, unit=amount.unit or asked).equals(other))
+            (other.word in said.places and replace(amount, unit=amount.unit or query_unit).equals(other))
             or (loose and _rounds_to(amount, other))
             for other in said.reading.amounts
         )
@@ -367,10 +368,10 @@ def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
     return yes and (not _YES.isdisjoint(first) or _repeats(first, said.reading.spelt, query.words))
 
 
-def _repeats(words: tuple[str, ...], spelt: tuple[str, ...], asked: tuple[str, ...]) -> bool:
+def _repeats(words: tuple[str, ...], spelt: tuple[str, ...], query_words: tuple[str, ...]) -> bool:
     """Whether a clause repeats the question in its order, nothing added, and more of it than names."""
     telling = [place for place, word in enumerate(words) if word not in STOP_WORDS]
-    rest = iter(asked)
+    rest = iter(query_words)
     return all(words[place] in rest for place in telling) and any(spelt[place].islower() for place in telling)
 
 

@@ -70,18 +70,20 @@ def words_in(text: str) -> list[str]:
     return TOKEN.findall(_CONTRACTED.sub(" ", _CANNOT.sub("cannot", _ELIDED.sub(" ", text))))
 
 
-def is_new(word: str, asked: frozenset[str], least: int = 2) -> bool:
+def is_new(word: str, query_words: frozenset[str], least: int = 2) -> bool:
     """Whether a word is neither grammar nor talk of what is not known nor the question's.
 
     Args:
         least: letters of the shortest stem that counts: "verd-" does not make "Verdi" such talk.
     """
-    return not (is_known(word, least) or word in refusals().sources or is_asked(unaccented(word), asked))
+    return not (
+        is_known(word, least) or word in refusals().sources or is_asked(unaccented(word), query_words)
+    )
 
 
-def is_asked(word: str, asked: frozenset[str]) -> bool:
+def is_asked(word: str, query_words: frozenset[str]) -> bool:
     """Whether the question has a word with the same first five letters."""
-    return word[:5] in asked or word.rstrip(".,:/")[:5] in asked
+    return word[:5] in query_words or word.rstrip(".,:/")[:5] in query_words
 
 
 def is_grammar(word: str) -> bool:
@@ -103,7 +105,7 @@ def _is_talk(word: str, least: int = 2) -> bool:
     return any(word[:size] in stems for size in sizes if size > 4 or len(word) - size < 3)
 
 
-def says_nothing(clause: str, asked: frozenset[str]) -> bool:
+def says_nothing(clause: str, query_words: frozenset[str]) -> bool:
     """Whether a clause is made of nothing but talk of what is not known, grammar and the question's words."""
     if _ANSWERS.search(clause.casefold()):
         return False
@@ -111,7 +113,7 @@ def says_nothing(clause: str, asked: frozenset[str]) -> bool:
     for token in words_in(_CITED.sub(" ", clause)):
         word = token.casefold()
         if SCRIPT.match(word):
-            rest = unexplained(word, asked)
+            rest = unexplained(word, query_words)
             if len(rest) > (len(word) > SHORT_RUN):
                 return False
             talk += 2
@@ -121,25 +123,25 @@ def says_nothing(clause: str, asked: frozenset[str]) -> bool:
         elif _is_talk(word):
             talk += 1
             since += 1
-        elif word in refusals().sources or is_asked(unaccented(word), asked):
+        elif word in refusals().sources or is_asked(unaccented(word), query_words):
             given += 1
         else:
             return False
     return talk > 1 and not (given and not since)
 
 
-def unexplained(word: str, asked: frozenset[str]) -> str:
+def unexplained(word: str, query_words: frozenset[str]) -> str:
     """The characters of a run without spaces that neither the question nor such talk accounts for."""
     kept = [True] * len(word)
     for at in range(len(word) - 1):
-        if word[at : at + 2] in asked:
+        if word[at : at + 2] in query_words:
             kept[at] = kept[at + 1] = False
     rest = "".join(char if keep else " " for char, keep in zip(word, kept, strict=True))
     talk = refusals().japanese if _KANA.search(word) else refusals().chinese
     return "".join(talk.sub(" ", rest).split())
 
 
-def first_name(text: str, asked: frozenset[str], few: int = 0) -> str:
+def first_name(text: str, query_words: frozenset[str], few: int = 0) -> str:
     """The first name, date, number or quotation that the question did not give; empty without one.
 
     Args:
@@ -147,10 +149,10 @@ def first_name(text: str, asked: frozenset[str], few: int = 0) -> str:
     """
     text = _ITEM.sub(LINE, text)
     german = len(_GERMAN.intersection(TOKEN.findall(text.casefold()))) > 1
-    return next((name for part in sentences(text) if (name := _named(part, asked, german, few))), "")
+    return next((name for part in sentences(text) if (name := _named(part, query_words, german, few))), "")
 
 
-def _named(sentence: str, asked: frozenset[str], german: bool, few: int) -> str:
+def _named(sentence: str, query_words: frozenset[str], german: bool, few: int) -> str:
     """The first name, date, number or quotation of a sentence that the question did not give.
 
     The first word has its capital from its place, and German nouns have theirs from grammar: behind an
@@ -158,16 +160,16 @@ def _named(sentence: str, asked: frozenset[str], german: bool, few: int) -> str:
     """
     sentence = _CITED.sub(" ", sentence)
     for quoted in _QUOTATION.findall(sentence):
-        if not all(is_asked(unaccented(word), asked) for word in words_in(quoted)):
+        if not all(is_asked(unaccented(word), query_words) for word in words_in(quoted)):
             return quoted
     tokens = words_in(sentence)
     folded = [token.casefold() for token in tokens]
     dated = any(cutoff in sentence.casefold() for cutoff in _CUTOFF)
     for place, (token, word) in enumerate(zip(tokens, folded, strict=True)):
         if word[0].isdigit():
-            if not (dated and _YEAR.match(word)) and not is_asked(word, asked):
+            if not (dated and _YEAR.match(word)) and not is_asked(word, query_words):
                 return token
-        elif token[0].isupper() and (place or len(tokens) <= few) and is_new(word, asked, least=5):
+        elif token[0].isupper() and (place or len(tokens) <= few) and is_new(word, query_words, least=5):
             by_grammar = german and place and _NOUN_COMES.fullmatch(folded[place - 1])
             if not (by_grammar or (dated and word in MONTHS)):
                 return token

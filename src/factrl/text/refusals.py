@@ -63,7 +63,7 @@ def refusals() -> Refusals:
     lists = {name: text.split() for name, text in raw["talk"].items()}
     talk = [*lists["english"], *lists["european"]]
     scripts = (sorted(lists[name], key=len, reverse=True) for name in ("chinese", "japanese"))
-    chinese, japanese = (re.compile("|".join(map(re.escape, found))) for found in scripts)
+    chinese, japanese = (re.compile("|".join(map(re.escape, variants))) for variants in scripts)
     phrases = {name: tuple(f"{phrase} " for phrase in _split(text)) for name, text in raw["phrases"].items()}
     negations = ("does not", "do not", "did not")
     phrases["silent"] += tuple(f"{no} {verb} " for no in negations for verb in sorted(words["saying"]))

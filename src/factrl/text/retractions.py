@@ -92,30 +92,30 @@ def _asked_for(words: str, known: frozenset[str]) -> bool:
 
 def alternatives(reading: Reading, known: frozenset[str]) -> set[int]:
     """The places of names joined by `or`, when some of them are accepted or asked for and some are not."""
-    found: set[int] = set()
+    chosen: set[int] = set()
     if "or" in known:
-        return found
+        return chosen
     words, spelt = reading.words, reading.spelt
     for place, word in enumerate(words):
         if word != "or":
             continue
         named = {*_names_from(words, spelt, place, -1), *_names_from(words, spelt, place, 1)}
         if len({words[side] in known for side in named}) == 2:
-            found |= named
-    return found
+            chosen |= named
+    return chosen
 
 
 def _names_from(words: tuple[str, ...], spelt: tuple[str, ...], place: int, step: int) -> list[int]:
     """The capitalised words and numbers beside a place, over commas to the left, at most 40."""
-    found: list[int] = []
+    sides: list[int] = []
     side = place + step
     while 0 <= side < len(words) and abs(side - place) <= 40:
         if spelt[side][:1].isupper() or words[side][0] == "#":
-            found.append(side)
+            sides.append(side)
         elif spelt[side] != "," or step > 0:
             break
         side += step
-    return found
+    return sides
 
 
 def lists_candidates(raw: str, known: frozenset[str]) -> bool:

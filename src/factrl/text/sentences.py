@@ -41,14 +41,14 @@ def sentences(text: str) -> list[Sentence]:
     Lines of signs only, and sentences without a letter or a digit, are left out.  A fenced block whose lines
     are sentences is read as text, whatever its language claims to be, and so is one that is never closed.
     """
-    found: list[Sentence] = []
+    pieces: list[Sentence] = []
     block: list[tuple[int, int]] = []
     kind: Kind = "prose"
 
     def flush() -> None:
         if block:
             start, end = block[0][0], block[-1][1]
-            found.extend(Sentence(a, b, kind) for a, b in _spans(text, start, end))
+            pieces.extend(Sentence(a, b, kind) for a, b in _spans(text, start, end))
             block.clear()
 
     for start, end, line_kind in _lines(text):
@@ -56,7 +56,7 @@ def sentences(text: str) -> list[Sentence]:
             flush()
         if line_kind in ("heading", "row", "code"):
             flush()
-            found.extend(Sentence(a, b, line_kind) for a, b in _stripped(text, start, end))
+            pieces.extend(Sentence(a, b, line_kind) for a, b in _stripped(text, start, end))
         elif line_kind == "item":
             kind = "item"
             block.append((start, end))
@@ -66,7 +66,7 @@ def sentences(text: str) -> list[Sentence]:
                 kind = "prose"
             block.append((start, end))
     flush()
-    return found
+    return pieces
 
 
 # -- Lines --------------------------------------------------------------------------------------------

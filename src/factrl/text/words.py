@@ -113,10 +113,10 @@ class Amount:
         rounding = max(self.step * size, other.step * other_size) / 2
         return abs(mine - others) <= min(rounding, abs(mine) / 50)
 
-    def same_in(self, other: Amount, asked: str = "") -> bool:
-        """Whether two amounts are one, exactly, where a number without a unit has the unit `asked` for."""
-        kind, size = _MEASURES.get(self.unit or asked, ("", None))
-        other_kind, other_size = _MEASURES.get(other.unit or asked, ("", None))
+    def same_in(self, other: Amount, query_unit: str = "") -> bool:
+        """Whether two amounts are one, exactly, where a number without a unit has the unit `query_unit`."""
+        kind, size = _MEASURES.get(self.unit or query_unit, ("", None))
+        other_kind, other_size = _MEASURES.get(other.unit or query_unit, ("", None))
         if not kind or kind != other_kind:
             return kind == other_kind and self.value == other.value
         return self.value * (size or 1) == other.value * (other_size or 1)
@@ -186,15 +186,15 @@ def read(text: str) -> Reading:
     amounts: list[Amount] = []
     place = 0
     while place < len(tokens):
-        found = _amount(tokens, spelt, place)
-        if found is None:
+        parsed = _amount(tokens, spelt, place)
+        if parsed is None:
             match = tokens[place]
             if match["word"] or match["stop"]:
                 words.append(stem(fold(match[0])) if match["word"] else "|")
                 kept.append(match[0])
             place += 1
             continue
-        amount, end = found
+        amount, end = parsed
         amounts.append(_with_unit(amount, spelt, place, end))
         words.append(amount.word)
         kept.append(" ".join(spelt[place:end]))
@@ -218,12 +218,12 @@ def beside(words: tuple[str, ...], place: int, step: int, most: int = 3) -> tupl
 
 def initials(reading: Reading, place: int) -> str:
     """The initials between a first name and the surname at a place; empty without a first name."""
-    found = ""
+    name_so_far = ""
     for name in reversed(reading.spelt[max(place - 10, 0) : place]):
         if len(name) == 1 and name.isupper():
-            found = name + found
+            name_so_far = name + name_so_far
         elif name != ".":
-            return found if name[:1].isupper() else ""
+            return name_so_far if name[:1].isupper() else ""
     return ""
 
 
@@ -319,22 +319,22 @@ def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount
 
 def _dates(text: str, spelt: list[str]) -> tuple[set[Day], set[int]]:
     """The dates of a text, and the tokens that belong to one with a month."""
-    found: set[Day] = set()
+    days: set[Day] = set()
     for match in _ISO.finditer(text):
-        found.add((int(match[1]), int(match[2]), int(match[3] or 0)))
+        days.add((int(match[1]), int(match[2]), int(match[3] or 0)))
     for match in _SLASHED.finditer(text):
         day, month, year = int(match[1]), int(match[2]), int(match[3])
-        found |= {(year, month, day)} if month <= 12 else set()
-        found |= {(year, day, month)} if day <= 12 else set()
+        days |= {(year, month, day)} if month <= 12 else set()
+        days |= {(year, day, month)} if day <= 12 else set()
     dated: set[int] = set()
     for place, word in enumerate(spelt):
         month = _MONTH.get(word.lower(), 0)
         if month and word[:1].isupper():
-            dated |= _named(spelt, place, month, found)
-    return {day for day in found if 1 <= day[1] <= 12 and day[2] <= 31}, dated
+            dated |= _named(spelt, place, month, days)
+    return {day for day in days if 1 <= day[1] <= 12 and day[2] <= 31}, dated
 
 
-def _named(spelt: list[str], place: int, month: int, found: set[Day]) -> set[int]:
+def _named(spelt: list[str], place: int, month: int, days: set[Day]) -> set[int]:
     """Adds the date around the name of a month; returns its tokens."""
     before = place - 1
     while _at(spelt, before) in _BETWEEN and place - before < 3:
@@ -351,9 +351,9 @@ def _named(spelt: list[str], place: int, month: int, found: set[Day]) -> set[int
     year = _at(spelt, after)
     if len(year) == 4 and year.isdigit():
         used.add(after)
-        found.add((int(year), month, day))
+        days.add((int(year), month, day))
     elif day:
-        found.add((0, month, day))
+        days.add((0, month, day))
     return used
 
 

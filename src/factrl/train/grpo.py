@@ -28,6 +28,8 @@ from trl.trainer.utils import RepeatSampler
 
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
+from factrl.train.signals import Sample, Watch, signals
+from factrl.train.signals.step import source_of
 from factrl.types import Completion, Example, Result
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
@@ -35,9 +37,10 @@ from .certainty import self_certainty
 from .credit import TokenOffsets
 from .metrics import reward_metrics
 from .prompts import encode
-from .shortcuts import ShortcutTrainer
+from .shortcuts import Batch, ShortcutTrainer
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
+SOURCES = 16  # beyond so many a source is no group: a column may hold a URL for each question
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -270,17 +273,43 @@ class FactualGRPOTrainer(ShortcutTrainer):
             return loss / inputs["graded_share"]
         return loss / inputs.get("graded_parts", 1.0)
 
-    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+    def _prepared(self, parts: list[Batch]) -> list[Batch]:
         """`bnpo` is a mean over micro-batches: of those with a graded completion."""
-        before: Any = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        parts: Any = self._buffered_inputs
-        if self.loss_type == "bnpo" and self.model.training and parts is not before:
+        parts = super()._prepared(parts)
+        if self.loss_type == "bnpo":
             graded = torch.stack([part["graded"].any() for part in parts]).float()
             share = self.accelerator.gather(graded).mean().clamp(min=1e-6)
             for part in parts:
                 part["graded_parts"] = share
-        return inputs
+        return parts
+
+
+class WatchedTrainer(FactualGRPOTrainer):
+    """`FactualGRPOTrainer` that logs the signals of each step.
+
+    Attributes:
+        watch: keeps the samples of the last steps for the tables of alarms; None keeps none.
+    """
+
+    watch: Watch | None = None
+
+    def _keep(self, advantages: torch.Tensor) -> None:
+        super()._keep(advantages)
+        mine = [(index, str(text), r) for (index, text), r in zip(self._texts, self._results, strict=True)]
+        everyone = gather_object(mine)
+        if not self.accelerator.is_main_process:
+            return
+        prefill = self.args.prefill
+        samples = [Sample(self.examples[index], text, r, prefill) for index, text, r in everyone]
+        found = signals(samples, by_source=self._few_sources)
+        for name, value in found.metrics.items():
+            self._metrics["train"][name].append(value)
+        if self.watch is not None:
+            self.watch.keep(self.state.global_step + 1, found)
+
+    @functools.cached_property
+    def _few_sources(self) -> bool:
+        return len({source_of(example) for example in self.examples}) <= SOURCES
 
 
 class _EpochOrder(RepeatSampler):

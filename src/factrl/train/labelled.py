@@ -36,8 +36,7 @@ from factrl.runs.settings import ModelSettings, TrainSettings
 from factrl.runs.whole_file import write_whole
 from factrl.train.answering import end_tokens
 from factrl.train.callbacks import last_checkpoint, train_on
-from factrl.train.embedded import embedded_policy, is_embedded
-from factrl.train.model import load_policy, uses_bf16
+from factrl.train.model import embedded_policy, is_embedded, load_policy, uses_bf16
 from factrl.train.sampling import sample
 from factrl.train.tuning.labelled import ANSWERS, Lesson, Split, drawn, load_lessons, split_by_group
 from factrl.train.tuning.labelled_numbers import UNTUNED, reply_numbers, temperature_of, truth_numbers

@@ -1,7 +1,14 @@
-"""Loading the policy: one clear error when it is not there, in the precision that training needs."""
+"""Loading the policy: one clear error when it is not there, in the precision that training needs.
+
+A policy of `factrl models list` comes quantised (GGUF).  What transformers loads from that cannot be saved in
+a checkpoint, so its weights are copied once into a plain model.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +16,11 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from factrl.errors import ModelError, first_line, nearest
+from factrl.errors import MissingExtra, ModelError, first_line, nearest
+from factrl.llm import models
 from factrl.runs.settings import ModelSettings, TrainSettings
 
-from .embedded import embedded_policy, is_embedded
+SMALLEST = "SmolLM2-135M-Instruct"
 
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
@@ -86,3 +94,50 @@ def uses_bf16(settings: TrainSettings) -> bool:
     except OSError:
         return False
     return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def is_embedded(name: str) -> bool:
+    """Whether `name` is a policy of `factrl models list`, and no folder here."""
+    return any(m.name == name and m.role == "policy" for m in models.known()) and not Path(name).exists()
+
+
+def embedded_policy(name: str = SMALLEST) -> Path:
+    """The folder of a policy, made on the first call (about 100 MB of download, 30 seconds).
+
+    Raises:
+        ModelError: the model cannot be downloaded or is not the one that was checked.
+        MissingExtra: what reads its file is not installed.
+    """
+    folder = models.cache_folder() / name
+    if not (folder / "config.json").is_file():
+        try:
+            weights = models.get(name)
+        except ModelError as error:
+            raise ModelError(f"{error} (or give another: model.name=FOLDER)") from error
+        models.private_folder(folder.parent)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            _convert(weights, Path(scratch) / "model")
+            with contextlib.suppress(OSError):  # another process just put it there
+                (Path(scratch) / "model").replace(folder)
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"{folder} cannot be written; mend its rights, or set model.name=FOLDER")
+    return folder
+
+
+def _convert(weights: Path, target: Path) -> None:
+    """Copy dequantised weights into a plain model, which can be saved."""
+    try:
+        import gguf  # noqa: F401  # transformers needs it and says so less clearly
+    except ImportError as error:
+        raise MissingExtra(str(error.name), "demo") from error
+    tokenizer = AutoTokenizer.from_pretrained(weights.parent, gguf_file=weights.name)
+    with contextlib.redirect_stderr(io.StringIO()):  # a bar that no setting turns off
+        quantised: Any = AutoModelForCausalLM.from_pretrained(
+            weights.parent, gguf_file=weights.name, dtype="float32"
+        )
+    settings = quantised.config.to_dict()
+    settings.pop("quantization_config", None)
+    plain: Any = AutoModelForCausalLM.from_config(type(quantised.config)(**settings))
+    plain.load_state_dict(quantised.state_dict())
+    plain.save_pretrained(target)
+    tokenizer.save_pretrained(target)

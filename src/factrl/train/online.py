@@ -34,23 +34,23 @@ from factrl.train.signals import HeldOut, Watch, open_watch
 from factrl.types import Example
 
 from .answering import evaluator, extraction
-from .budget import CountSpending
 from .callbacks import (
+    CountSpending,
     EvaluateEvery,
     Interrupt,
     Interrupted,
     LogToRun,
     MarkComplete,
+    RaiseAlarms,
     ShowProgress,
     StopWhen,
     check_trackers,
     last_checkpoint,
 )
-from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
+from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer, WatchedTrainer
 from .model import check_model, load_policy, lora_config, uses_bf16
 from .packed import restore_forward
 from .prompts import beginning, encode, render_prompts
-from .watching import RaiseAlarms, WatchedTrainer
 
 
 def train(plan: Plan) -> Path:

@@ -99,10 +99,14 @@ class ShortcutTrainer(GRPOTrainer):
         before: Any = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
         parts: Any = self._buffered_inputs
-        if not self.model.training or parts is before or not self._any_order():
+        if not self.model.training or parts is before:
             return inputs
-        self._buffered_inputs = by_length(parts, self.num_generations)
+        self._buffered_inputs = self._prepared(parts)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _prepared(self, parts: list[Batch]) -> list[Batch]:
+        """The micro-batches of newly generated completions, as they will be trained on."""
+        return by_length(parts, self.num_generations) if self._any_order() else parts
 
     def _generate_single_turn(
         self,

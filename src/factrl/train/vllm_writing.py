@@ -13,8 +13,7 @@ from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
-from .embedded import embedded_policy, is_embedded
-from .model import check_model
+from .model import check_model, embedded_policy, is_embedded
 from .prompts import beginning, encode, render_prompts
 
 AT_ONCE = 4096  # completions that vLLM is given together; it schedules them by itself

@@ -32,8 +32,7 @@ from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
 from factrl.train.answering import answer, evaluator, greedy, rates
-from factrl.train.embedded import embedded_policy, is_embedded
-from factrl.train.model import load_policy, uses_bf16
+from factrl.train.model import embedded_policy, is_embedded, load_policy, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.prompts import render_prompts
 from factrl.types import Grade

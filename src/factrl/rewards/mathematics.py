@@ -8,12 +8,15 @@ ended when it takes too long: a formula that a model wrote can keep a computer a
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
-import logging
-import multiprocessing
+import json
+import queue
 import re
-import signal
+import subprocess
+import sys
 import threading
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -69,6 +72,14 @@ def is_number(text: str) -> bool:
     return parse_number(text.replace("\\!", "").strip()) is not None
 
 
+@cache
+def mathematician() -> Mathematician:
+    """The one of this process; its own process is started with the first comparison that needs it."""
+    found = Mathematician()
+    atexit.register(found.close)
+    return found
+
+
 class Mathematician:
     """Says whether two answers are equal; use as a context manager, from any thread.
 
@@ -78,7 +89,8 @@ class Mathematician:
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
-        self._pool: Any = None
+        self._process: subprocess.Popen[str] | None = None
+        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
     def grade(self, text: str, gold: str) -> Grade:
@@ -91,6 +103,14 @@ class Mathematician:
         answer = final_result(text, number=is_number(gold))
         if answer is None:
             return Grade("incorrect", "", how="gate", floored="no_answer")
+        return self.compare(answer, gold)
+
+    def compare(self, answer: str, gold: str) -> Grade:
+        """What became of an answer that stands alone and should be `gold`.
+
+        Raises:
+            MissingExtra, Unscored: as `grade`.
+        """
         if len(answer) > MAX_FORMULA:
             return Grade("incorrect", answer[:200], how="gate", floored="oversize_answer")
         same = _same_by_rule(answer, gold)
@@ -109,23 +129,31 @@ class Mathematician:
         """Whether math-verify takes two formulas for the same.
 
         Raises:
-            TimeoutError: it did not come to an end, or its process died over it.
+            TimeoutError: it did not come to an end.
             MissingExtra, Unscored: as `grade`.
         """
         if importlib.util.find_spec("math_verify") is None:
             raise MissingExtra("math-verify", "eval")
         with self._lock:
-            limit = self.seconds if self._pool else START_SECONDS
-            # Spawned, as a fork of a process with threads may hang.
-            self._pool = self._pool or multiprocessing.get_context("spawn").Pool(1, _quiet)
-            result = self._pool.apply_async(_verified, (gold, answer))
-            result.wait(limit)
-            if not result.ready():
+            limit = self.seconds if self._process else START_SECONDS
+            process = self._process or self._start()
+            stdin: Any = process.stdin
+            try:
+                stdin.write(json.dumps([gold, answer]) + "\n")
+                stdin.flush()
+                reply = self._replies.get(timeout=limit)
+            except (queue.Empty, BrokenPipeError):
                 self._stop()
-                raise TimeoutError
-            if not result.successful():
-                raise Unscored("math_failed", "math-verify raised an error")
-            return result.get()
+                raise TimeoutError from None
+        if reply not in ("true", "false"):
+            self.close()
+            raise Unscored("math_failed", reply or "the process of math-verify ended")
+        return reply == "true"
+
+    def close(self) -> None:
+        """End the process of math-verify; the next comparison starts another."""
+        with self._lock:
+            self._stop()
 
     def __enter__(self) -> Mathematician:
         return self
@@ -133,30 +161,36 @@ class Mathematician:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:
-            self._stop()
+        self.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "factrl.rewards.formulas"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(  # noqa: S603  # nothing of the command is anybody's text
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
+        )
+        self._process, self._replies = process, queue.SimpleQueue()
+        threading.Thread(target=_listen, args=(process, self._replies), daemon=True).start()
+        return process
 
     def _stop(self) -> None:
-        if self._pool is not None:
-            self._pool.terminate()
-            self._pool = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self._process = None
 
 
-def _quiet() -> None:
-    """An interrupt is the parent's to handle, and math-verify logs every formula that it cannot read."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.disable(logging.CRITICAL)
-
-
-def _verified(gold: str, answer: str) -> bool:
-    """In the process of its own, without math-verify's time limits, which need a signal."""
-    import math_verify
-
-    parse: Any = math_verify.parse  # typed as if a time limit had to be a number
-    known, given = (
-        parse(f"\\boxed{{{text}}}", parsing_timeout=None, raise_on_error=False) for text in (gold, answer)
-    )
-    return bool(known) and bool(given) and math_verify.verify(known, given, timeout_seconds=None)
+def _listen(process: subprocess.Popen[str], replies: queue.SimpleQueue[str]) -> None:
+    stdout: Any = process.stdout
+    try:
+        for line in stdout:
+            replies.put(line.strip())
+    except ValueError:  # closed while it was read
+        return
+    replies.put("")
 
 
 def _same_by_rule(answer: str, gold: str) -> bool | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from factrl.errors import MissingExtra, Unscored
-from factrl.evals.reasoning import Mathematician, final_result
+from factrl.rewards.mathematics import Mathematician, final_result
 
 needs_math = pytest.mark.skipif(not importlib.util.find_spec("math_verify"), reason="needs the extra eval")
 
