@@ -219,7 +219,6 @@ def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extra
     """A model's answers, with the judge and the extraction that its recipe names."""
     overrides = [f"data.train={file}", *as_overrides(args, {"model": "model.name", "judge": "judge.url"})]
     settings = ask_settings(AskSettings, args.config, overrides)
-    quiet_policy(settings.model.name)
     data = settings.data
     examples = load_examples(
         file,
@@ -230,6 +229,7 @@ def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extra
         require_answers=False,
     )
     check_gradable(examples, file)
+    quiet_policy(settings.model.name)
     supplier = _supplier(settings.judge, settings.verifier)
     answers = _answers(settings, examples, Path(args.output))
     extract = args.extract or extract_of(settings.paper, settings.reward)
