@@ -179,7 +179,7 @@ def put(tq: Any, agent: Any, tokenizer: Any, ids: Any, scores: Any) -> tuple[lis
     keys = [f"u{row // GROUP}_{row % GROUP}_0" for row in range(len(ids))]
     to_tensordict = imported("verl.utils.tensordict_utils").list_of_dict_to_tensordict
     tags = [{"status": "success"} for _ in keys]
-    kept = ("uid", "response_mask", "rm_scores", agent.SIGNS)
+    kept = ("uid", "response_mask", "rm_scores", "extra_fields", agent.SIGNS)
     fields = to_tensordict([{name: one[name] for name in kept} for one in columns])
     tq.kv_batch_put(keys=keys, fields=fields, tags=tags, partition_id="train")
     return keys, columns

@@ -28,14 +28,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, FactrlError
 from factrl.papers import gold_of
 from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, to_example
 from factrl.train.plan import run_settings, supplied_reward
-from factrl.types import Completion, Example, Result
+from factrl.types import Completion, Example, Result, Span
 
 WRITTEN = "factrl_written"  # what our agent loop knows about a completion, among its extra fields
+BUG = "bug"  # why there is no score at all, for our trainer, which ends the run by it
 _OURS = get_args(ColumnName)
 
 
@@ -71,7 +72,8 @@ async def compute_score(
 
     Returns:
         The same keys for every sample: `score`, NaN when masked; `state`; `cause`; `term/NAME` for the terms
-        of a paper, NaN where there is none; and as JSON all `terms`, `facts` and `spans`.
+        of a paper, NaN where there is none; as JSON all `terms`, `facts` and `spans`; and `bug`, which is
+        empty, or under our agent loop the error that is raised elsewhere: no exception reaches the trainer.
 
     Raises:
         ConfigError: no such reward, or it cannot be supplied.
@@ -86,12 +88,16 @@ async def compute_score(
 def _score(
     recipe: str, paper: str, settings: str, text: str, ground_truth: Any, extra: dict[str, Any]
 ) -> dict[str, Any]:
-    supplied = _supplied(recipe, paper, settings, os.environ.get("FACTRL_SETTINGS", ""))
-    told = extra.pop(WRITTEN, None) or {}
-    completion = Completion(text, **{"prefill": supplied.prefill, **told})
-    return as_verl(
-        supplied.reward(_example(extra, ground_truth, supplied.columns), completion), supplied.terms
-    )
+    told = extra.pop(WRITTEN, None)
+    try:
+        supplied = _supplied(recipe, paper, settings, os.environ.get("FACTRL_SETTINGS", ""))
+        completion = Completion(text, **{"prefill": supplied.prefill, **(told or {})})
+        result = supplied.reward(_example(extra, ground_truth, supplied.columns), completion)
+    except FactrlError as error:
+        if told is None:
+            raise
+        return {**as_verl(Result("masked", None, cause=BUG)), BUG: f"{type(error).__name__}: {error}"}
+    return as_verl(result, supplied.terms)
 
 
 def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -108,16 +114,18 @@ def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
         "terms": json.dumps(dict(result.terms)),
         "facts": json.dumps(dict(result.facts), ensure_ascii=False, default=str),
         "spans": json.dumps([(span.start, span.end, span.sign) for span in result.spans]),
+        BUG: "",
     }
 
 
 def from_verl(told: Mapping[str, Any]) -> Result:
-    """The result, without its spans, that `as_verl` made a mapping of."""
+    """The result that `as_verl` made a mapping of, without what it said in detail."""
     masked = told["state"] == "masked"
     return Result(
         told["state"],
         None if masked else float(told["score"]),
         terms=json.loads(told["terms"]),
+        spans=tuple(Span(*span) for span in json.loads(told["spans"])),
         cause=told["cause"] or None,
         facts=json.loads(told["facts"]),
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from factrl.runs.settings import RunSettings, TrainSettings
 
 REWARD_WORKERS = 8  # verl's default
 PLUGIN = "factrl.bridges.verl_plugin"
+MODULES = "VERL_USE_EXTERNAL_MODULES"
 _NO_DUAL_CLIP = 1e6
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:@+-]*")
 _WORDS = ("null", "true", "false", "nan", "inf")
@@ -65,6 +67,12 @@ class VerlFiles:
     def agent(self) -> Path:
         """Which agent loop samples, and how."""
         return self.run / "agent.yaml"
+
+
+def modules() -> str:
+    """What verl loads in each of its processes: our plugin, behind what the user has it load."""
+    others = [name for name in os.environ.get(MODULES, "").split(",") if name and name != PLUGIN]
+    return ",".join([*others, PLUGIN])
 
 
 def refusals(settings: RunSettings) -> list[str]:
@@ -122,6 +130,7 @@ def overrides(
         "+algorithm.factrl.scale": told.scale_rewards,
         "+algorithm.factrl.epsilon": told.advantage_epsilon,
         "+algorithm.factrl.max_masked_share": told.max_masked_share,
+        "+algorithm.factrl.run": str(files.run),
         "trainer.use_v1": True,
         "trainer.v1.trainer_mode": "factrl_sync",
         "trainer.total_training_steps": batches,
@@ -134,10 +143,9 @@ def overrides(
         "trainer.project_name": "factrl",
         "trainer.experiment_name": files.run.name,
         "trainer.default_local_dir": str(files.run / "checkpoints"),
-        "trainer.rollout_data_dir": str(files.run / "rollouts"),
         "trainer.resume_mode": "auto",
         "trainer.n_gpus_per_node": gpus,
-        "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": PLUGIN,
+        "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": modules(),
     }
 
 

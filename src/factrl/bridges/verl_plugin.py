@@ -14,26 +14,44 @@ factrl's own trainer divides by those that were graded: verl's steps are smaller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 import transfer_queue as tq  # pyright: ignore[reportMissingImports]  (verl's, and not in its metadata)
+from omegaconf import open_dict
 from tensordict import TensorDict
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.trainer.ppo.v1 import trainer_base as v1
 from verl.workers.utils.padding import response_to_nested
 
-from factrl.errors import ConfigError, TooManyMasked
+from factrl.errors import ConfigError, FactrlError, RewardBug, TooManyMasked
+from factrl.runs.folder import Rollout, Run
 from factrl.train.advantages import flip_advantages, group_advantages, reinforce_pp_advantages
 from factrl.train.metrics import reward_metrics
+from factrl.types import Result
 
-from .verl import from_verl
+from .verl import BUG, from_verl
 
 GRPO, REINFORCE, TRAINER = "factrl_grpo", "factrl_reinforce_pp", "factrl_sync"
 SIGNS = "factrl_signs"  # column: the sign of each token's step, as `factrl.bridges.verl_agent` writes it
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
+
+_NAMES = {
+    "reward": "critic/score/mean",
+    "loss": "actor/pg_loss",
+    "kl": "actor/kl_loss",
+    "entropy": "actor/entropy",
+    "grad_norm": "actor/grad_norm",
+    "learning_rate": "actor/lr",
+    "completions/mean_length": "response_length/mean",
+    "completions/clipped_ratio": "response_length/clip_ratio",
+    "step_time": "perf/time_per_step",
+}
 
 Advantages = tuple[torch.Tensor, torch.Tensor]
 
@@ -103,7 +121,7 @@ def credited(
     Returns:
         (B, T) advantages and (B, T) mask.
     """
-    first = response_mask.long().argmax(dim=1, keepdim=True)
+    first = _first(response_mask)
     found = advantages
     if signs is not None:
         found = flip_advantages(advantages.gather(1, first).squeeze(1), signs) * response_mask
@@ -113,17 +131,51 @@ def credited(
 
 @register_trainer(TRAINER)
 class FactualTrainer(PPOTrainerSync):
-    """verl's synchronous trainer with what factrl adds; the columns are those of its TransferQueue."""
+    """verl's synchronous trainer with what factrl adds; the columns are those of its TransferQueue.
 
-    _steps_over_limit = 0
+    With `algorithm.factrl.run` it writes metrics and rollouts into that run folder, as our own trainer does.
+    """
+
+    def __init__(self, config: Any) -> None:
+        # Any other name gets the asynchronous replay buffer of verl, which asks anew what failed, for ever.
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = "sync"
+        super().__init__(config)
+        self._steps_over_limit = 0
+        self._results: dict[str, Result] = {}  # of this step, by key
+        self._advantages: dict[str, float] = {}  # of whole completions, before they are credited
+        folder = _told(config.algorithm).get("run", None)
+        self._run = Run.beside(Path(folder)) if folder else None
+
+    def on_init_end(self) -> None:
+        """Forget what was logged after the checkpoint from which the run goes on."""
+        super().on_init_end()
+        if self._run is not None:
+            self._run.truncate_after(self.global_steps)
+
+    def on_sample_end(self) -> None:
+        """Go no further with groups that are not whole, which verl would fill up with copies."""
+        super().on_sample_end()
+        if failed := self.replay_buffer.failure_keys["train"]:
+            raise FactrlError(
+                f"step {self.global_steps}: {len(failed)} prompts could not be answered; the errors of "
+                "AgentLoopWorkerTQ above say why; mend the cause and go on with --resume"
+            )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        keys = _real(batch)
+        told = _graded(
+            tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        )
+        self._results = dict(zip(keys, told, strict=True)) if told else {}
         batch = super()._compute_advantage(batch, metrics)
         wanted = ["advantages", "response_mask", "rm_scores", SIGNS]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
         nested = data["response_mask"]
         padded = data.to_padded_tensor()
         signs = padded.get(SIGNS, None)
+        whole = padded["advantages"].gather(1, _first(padded["response_mask"])).squeeze(1)
+        self._advantages = dict(zip(batch.keys, whole.tolist(), strict=True))
         found, mask = credited(padded["advantages"], padded["response_mask"], padded["rm_scores"], signs)
         if signs is not None:
             metrics.update(_credit_metrics(padded, found, mask))
@@ -139,14 +191,19 @@ class FactualTrainer(PPOTrainerSync):
         self, batch: Any, metrics: Any, timing_raw: Any, global_steps: Any, epoch: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        wanted = ["rm_scores", "extra_fields"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
-        told = [fields.get("reward_extra_info") for fields in data.pop("extra_fields").tolist()]
-        metrics.update(score_metrics(data.to_padded_tensor()["rm_scores"].sum(dim=1)))
-        known = [from_verl(one) for one in told if one and "state" in one]
-        if not known:
+        keys = _real(batch)
+        data = tq.kv_batch_get(
+            keys=keys,
+            partition_id=batch.partition_id,
+            select_fields=["prompts", "responses", "rm_scores", "extra_info"],
+        )
+        metrics.update(score_metrics(data["rm_scores"].to_padded_tensor(0.0).sum(dim=1)))
+        if not self._results:
             return
-        metrics.update(reward_metrics(known))
+        metrics.update(reward_metrics([*self._results.values()]))
+        if self._run is not None:
+            self._run.log(global_steps, _logged(metrics))
+            self._run.write_rollouts(global_steps, self._rollouts(keys, data))
         limit = _told(self.config.algorithm).get("max_masked_share", 1.0)
         over = metrics["reward/masked_frac"] > limit
         self._steps_over_limit = self._steps_over_limit + 1 if over else 0
@@ -156,6 +213,60 @@ class FactualTrainer(PPOTrainerSync):
                 f"step {global_steps}: more than {limit:.0%} of the completions could not be graded for "
                 f"{STEPS_OVER_LIMIT} steps in a row; a checkpoint was saved; mend the judge and go on"
             )
+
+    def _rollouts(self, keys: Sequence[str], data: Any) -> list[Rollout]:
+        texts = [
+            [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in data[name].unbind()]
+            for name in ("prompts", "responses")
+        ]
+        made = []
+        for key, prompt, written, extra in zip(keys, *texts, list(data["extra_info"]), strict=True):
+            result = self._results[key]
+            advantage = None if result.value is None else self._advantages[key]
+            made.append(Rollout(str(extra.get("id", "")), prompt, written, result, advantage))
+        return [made[row] for row in sorted(range(len(keys)), key=keys.__getitem__)]
+
+    def _val_metrics_update(
+        self,
+        data_sources: Sequence[str],
+        sample_uids: Sequence[str],
+        reward_extra_infos_dict: Mapping[str, Sequence[Any]],
+        sample_turns: Sequence[int],
+        expected_acc_counts: Any = None,
+    ) -> dict[str, Any]:
+        """verl's numbers of held-out answers over those that could be graded, and the share of the others."""
+        columns = reward_extra_infos_dict
+        graded = [row for row, score in enumerate(columns["reward"]) if not math.isnan(score)]
+        metrics = super()._val_metrics_update(
+            [data_sources[row] for row in graded],
+            [sample_uids[row] for row in graded],
+            {name: [values[row] for row in graded] for name, values in columns.items()},
+            [sample_turns[row] for row in graded],
+            expected_acc_counts=None,
+        )
+        metrics["val-core/masked_frac"] = 1 - len(graded) / max(1, len(data_sources))
+        if self._run is not None and "state" in columns:
+            rows = zip(*columns.values(), strict=True)
+            found = held_out_metrics([_result(dict(zip(columns, row, strict=True))) for row in rows])
+            self._run.log(self.global_steps, found)
+        return metrics
+
+
+def held_out_metrics(results: Sequence[Result]) -> dict[str, float]:
+    """What a run folder says of held-out answers: mean reward, masked share, and the shares of outcomes.
+
+    Args:
+        results: one or more; the outcomes are those of rewards that give each answer a label.
+    """
+    graded = [result for result in results if result.value is not None]
+    metrics = {"eval/masked_frac": 1 - len(graded) / len(results)}
+    if graded:
+        metrics["eval/reward"] = sum(result.value or 0.0 for result in graded) / len(graded)
+    labels = Counter(result.facts["label"] for result in graded if "label" in result.facts)
+    shares = {"accuracy": "correct", "abstention": "abstained", "hallucination": "incorrect"}
+    if total := sum(labels[label] for label in shares.values()):
+        metrics |= {f"eval/{share}": labels[label] / total for share, label in shares.items()}
+    return metrics
 
 
 def score_metrics(scores: torch.Tensor) -> dict[str, float]:
@@ -186,6 +297,39 @@ def check_registered() -> None:
     absent += [] if TRAINER in v1.TRAINER_REGISTRY else [TRAINER]
     if absent:
         raise ConfigError(f"verl knows no {', '.join(absent)}; set VERL_USE_EXTERNAL_MODULES={__name__}")
+
+
+def _real(batch: Any) -> list[str]:
+    """The keys of a batch without those that verl fills it up with."""
+    return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+
+
+def _graded(data: Any) -> list[Result]:
+    """What our reward said of each completion; empty for a reward of somebody else's.
+
+    Raises:
+        RewardBug: it could say nothing.
+    """
+    told = [fields.get("reward_extra_info") or {} for fields in list(data["extra_fields"])]
+    return [_result(one) for one in told] if all("state" in one for one in told) else []
+
+
+def _result(told: Mapping[str, Any]) -> Result:
+    if told.get(BUG):
+        raise RewardBug(told[BUG])
+    return from_verl(told)
+
+
+def _logged(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """verl's metrics under the names that factrl's own trainer logs them by."""
+    named = {ours: float(metrics[name]) for ours, name in _NAMES.items() if name in metrics}
+    kept = ("reward/", "rewards/", "masked/", "floored/", "credit/", "abstain/", "answer/")
+    return {**named, **{name: value for name, value in metrics.items() if name.startswith(kept)}}
+
+
+def _first(mask: torch.Tensor) -> torch.Tensor:
+    """(B, 1) place of the first token that counts."""
+    return mask.long().argmax(dim=1, keepdim=True)
 
 
 def _credit_metrics(padded: Any, found: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:

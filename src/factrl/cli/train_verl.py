@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from factrl.bridges.verl_overrides import (
+    MODULES,
     PLUGIN,
     VerlFiles,
     agent_loops,
     as_words,
+    modules,
     overrides,
     recipe_of_workers,
 )
@@ -32,7 +34,8 @@ from factrl.train.plan import Plan, make_plan, open_judge
 from .terminal import say, tell
 
 _MODULE = "verl.trainer.main_ppo"
-_NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue", "vllm")
+_NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue")
+_ENGINE = "actor_rollout_ref.rollout.name="
 _CPUS = 16
 _MARKUP = 512  # tokens that a chat template may add to a prompt
 # What every actor of verl 0.9.1 imports at its start, in verl.models.transformers.monkey_patch.
@@ -43,6 +46,11 @@ if find_spec("trl"):
         from trl.experimental.ppo import AutoModelForCausalLMWithValueHead
     except ImportError:
         from trl import AutoModelForCausalLMWithValueHead
+"""
+_COUNT = """
+import ray
+ray.init(logging_level="error", log_to_driver=False)
+print(int(max(node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"])))
 """
 _CHECK = f"import verl, {PLUGIN} as plugin; plugin.check_registered()"
 
@@ -67,13 +75,16 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
     held_out = folder / "eval.parquet" if plan.held_out else None
     files = VerlFiles(folder, folder / "train.parquet", held_out)
     command = verl_command(plan, files, _gpus(), words)
+    engine = next(
+        (word.removeprefix(_ENGINE) for word in reversed(words) if word.startswith(_ENGINE)), "vllm"
+    )
     if dry_run:
         told = estimate(plan)
         lines = (f"{name:<10}{told[name]}" for name in ("calls", "tokens", "cost"))
         tell("\n".join([*lines, f"{plan.completions} completions to grade; this would be started:"]))
         say(_shown(command))
         return 0
-    _check_machine()
+    _check_machine(engine)
     judge = open_judge(settings.judge)
     if judge is not None:
         from factrl.llm import preflight
@@ -98,6 +109,11 @@ def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] =
     # Its default of 8 storage units was seen to hang where Ray has fewer CPUs than they and workers take.
     few = (os.cpu_count() or 1) < _CPUS
     values |= {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if few else {}
+    if importlib.util.find_spec("flash_attn") is None:  # which verl takes for granted
+        values |= {
+            "actor_rollout_ref.model.use_remove_padding": False,
+            "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+        }
     return [sys.executable, "-m", _MODULE, *as_words(values), *words]
 
 
@@ -115,6 +131,7 @@ def write_files(plan: Plan, files: VerlFiles) -> None:
             f"{files.run} holds a run; go on with it by --resume {files.run}, or give another run.name"
         )
     files.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (files.run / "rollouts").mkdir(exist_ok=True)
     # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
     asked = settings.data.model_copy(update={"prefill": "", "chat": True})
     convert(plan.examples, "verl", asked, files.train)
@@ -126,16 +143,20 @@ def write_files(plan: Plan, files: VerlFiles) -> None:
     files.settings.write_text(dump_toml(kept), encoding="utf-8")
 
 
-def _check_machine() -> None:
+def _check_machine(engine: str) -> None:
     """Refuse to start where verl cannot run.
+
+    Args:
+        engine: what samples completions: vllm, sglang or one that somebody registered with verl.
 
     Raises:
         SetupError: a package, a GPU or the plugin is not there.
     """
-    for package in _NEEDS:
+    for package in (*_NEEDS, *(name for name in ("vllm", "sglang") if name == engine)):
         if importlib.util.find_spec(package) is None:
             raise MissingExtra(package, "verl")
-    if not _gpus_here() and not os.environ.get("RAY_ADDRESS"):
+    # A user who names a platform of verl's knows what it computes on.
+    if not _gpus_here() and not os.environ.get("RAY_ADDRESS") and not os.environ.get("VERL_PLATFORM"):
         raise SetupError(
             "verl needs a GPU and this machine has none; run it where one is, or set RAY_ADDRESS to a cluster"
         )
@@ -165,7 +186,7 @@ def _fails(code: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "VERL_USE_EXTERNAL_MODULES": PLUGIN}
+    return {**os.environ, MODULES: modules()}
 
 
 def _gpus_here() -> int:
@@ -177,8 +198,14 @@ def _gpus_here() -> int:
 
 
 def _gpus() -> int:
-    """GPUs of this machine; 1 to print for where there is none."""
-    return max(1, _gpus_here())
+    """GPUs of each node: of this machine, or of the cluster that RAY_ADDRESS names; 1 where there is none."""
+    if not os.environ.get("RAY_ADDRESS"):
+        return max(1, _gpus_here())
+    done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        said = done.stderr.strip().split("\n")[-1]
+        raise SetupError(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']!r}: the cluster does not answer: {said}")
+    return max(1, int(done.stdout.split()[-1]))
 
 
 def _longest(plan: Plan) -> int:
@@ -192,5 +219,5 @@ def _longest(plan: Plan) -> int:
 
 def _shown(command: Sequence[str]) -> str:
     start, words = command[:3], command[3:]
-    lines = [f"VERL_USE_EXTERNAL_MODULES={PLUGIN} {shlex.join(start)}", *map(shlex.quote, words)]
+    lines = [f"{MODULES}={modules()} {shlex.join(start)}", *map(shlex.quote, words)]
     return " \\\n    ".join(lines)

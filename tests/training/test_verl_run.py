@@ -1,0 +1,149 @@
+"""verl's own `main_ppo` on two CPU cores: Ray, FSDP2, two ranks with a server each, and our trainer."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factrl.cli import train_verl
+from factrl.cli.train_verl import train_with_verl
+from factrl.runs.folder import read_metrics
+from factrl.train.page import write_run_page
+from factrl.train.plan import run_settings
+from verl_parts import imported
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+
+OWN = """
+from factrl import Score, Span, Unscored, reward
+
+@reward
+def words(example, completion):
+    if "oslo" in completion or example.id in {masked}:
+        raise Unscored("timeout", "no reply")
+    ends = len(completion.split(" ")[0])
+    return Score(
+        {{"right": float(example.answers[0] in completion), "words": len(completion.split()) / 8}},
+        (Span(0, ends, -1),),
+        facts={{"label": "incorrect"}},
+    )
+
+@reward
+def broken(example, completion):
+    return {{"right": 1 / 0}}
+"""
+CORES = {
+    "VERL_PLATFORM": "cores",
+    "VERL_ENGINE_DEVICE": "cuda",  # verl registers its FSDP engine for cuda and npu alone
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "VERL_USE_EXTERNAL_MODULES": "verl_cores,verl_transformers,factrl.bridges.verl_plugin",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join(
+        [
+            str(Path(__file__).parent),
+            str(Path(train_verl.__file__).parents[2]),
+            os.environ.get("PYTHONPATH", ""),
+        ]
+    ),
+}
+WORDS = (
+    "actor_rollout_ref.rollout.name=transformers",
+    "actor_rollout_ref.rollout.free_cache_engine=false",
+    "actor_rollout_ref.rollout.agent.num_workers=1",
+    "actor_rollout_ref.actor.strategy=fsdp2",
+    "actor_rollout_ref.ref.strategy=fsdp2",
+    "actor_rollout_ref.actor.fsdp_config.dtype=float32",
+    "actor_rollout_ref.ref.fsdp_config.dtype=float32",
+    "actor_rollout_ref.actor.use_torch_compile=false",
+    "actor_rollout_ref.ref.use_torch_compile=false",
+    "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
+    "reward.num_workers=1",
+    "trainer.device=cpu",
+    "trainer.logger=[console,file]",
+    "trainer.n_gpus_per_node=2",
+    "+ray_kwargs.ray_init.num_gpus=2",  # places for a rank
+    "ray_kwargs.ray_init.num_cpus=16",
+    "+ray_kwargs.ray_init.include_dashboard=false",
+    "+ray_kwargs.ray_init._node_ip_address=127.0.0.1",
+)
+
+
+@pytest.fixture
+def cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """verl finds two CPU cores to compute on; the folder of this test."""
+    imported("factrl.bridges.verl_plugin")
+    files = {"FACTRL_TEST_WEIGHTS": "weights.jsonl", "VERL_FILE_LOGGER_PATH": "verl.jsonl"}
+    for name, value in {**CORES, **{name: str(tmp_path / file) for name, file in files.items()}}.items():
+        monkeypatch.setenv(name, value)
+    # An environment for verl has no trl; what the trl of this one lacks is mended in `verl_transformers`.
+    monkeypatch.setattr(train_verl, "_check_trl", lambda: None)
+    return tmp_path
+
+
+def trained(folder: Path, model: Path, questions: Path, reward: str, *words: str) -> int:
+    """The exit code of verl."""
+    (folder / "own.py").write_text(OWN.format(masked=["ada"]), encoding="utf-8")
+    settings = run_settings(
+        None,
+        [
+            *(f"paper={folder}/own.py:{reward}", f"model.name={model}", "train.max_masked_share=1.0"),
+            *(f"data.train={questions}", f"data.eval={questions}", f"run.dir={folder}", "run.name=run"),
+            *("train.prompts_per_step=2", "train.num_generations=4", "train.micro_batch_size=2"),
+            *("train.max_completion_length=6", "train.beta=0.01", "train.learning_rate=0.01"),
+            *("train.loss_type=dapo", "train.eval_steps=1", "train.save_steps=1", *words),
+        ],
+    )
+    return train_with_verl(settings, words=WORDS)
+
+
+def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path) -> None:
+    """Two steps, then a third from the checkpoint: masked rows, spans and KL, in files that factrl reads."""
+    from transformers import AutoModelForCausalLM
+
+    assert trained(cores, tiny_model, questions, "words", "train.steps=2") == 0
+    run = cores / "run-verl"
+    assert trained(cores, tiny_model, questions, "words", "train.steps=3", f"run.resume={run}") == 0
+
+    weights = [json.loads(line) for line in (cores / "weights.jsonl").read_text("utf-8").splitlines()]
+    by_step: dict[int, set[str]] = {}
+    for one in weights:
+        by_step.setdefault(one["step"], set()).add(one["weights"])
+    assert [len(by_step[step]) for step in range(4)] == [1, 1, 1, 1]  # both servers have the same
+    assert len(set.union(*by_step.values())) == 4  # and others after each step
+
+    logged = read_metrics(run)
+    steps: list[dict[str, Any]] = [row for row in logged if "loss" in row]
+    assert [row["step"] for row in steps] == [1, 2, 3]
+    assert steps[-1]["kl"] > 0
+    assert sum(row["reward/masked_frac"] for row in steps) > 0
+    assert sum(row["credit/flipped"] for row in steps) > 0
+    assert all(math.isfinite(row["reward"]) for row in steps)
+    for row in map(json.loads, (cores / "verl.jsonl").read_text("utf-8").splitlines()):
+        verls = row["data"]
+        # The first step on a batch is on the policy: the loss is the mean advantage of its kept tokens.
+        assert verls["actor/pg_loss"] == pytest.approx(-verls["critic/advantages/mean"], abs=1e-5)
+        assert all(math.isfinite(value) for name, value in verls.items() if name.startswith("val-"))
+    held_out = [row for row in logged if "eval/reward" in row]
+    assert [row["step"] for row in held_out] == [1, 2, 3]
+    assert all(row["eval/masked_frac"] >= 1 / 8 for row in held_out)
+    assert all(math.isfinite(row["eval/reward"]) for row in held_out)
+    page = write_run_page(run).read_text("utf-8")
+    assert "timeout" in page
+
+    (saved,) = run.glob("checkpoints/global_step_3/actor/huggingface")
+    AutoModelForCausalLM.from_pretrained(saved)
+
+
+def test_a_reward_that_raises_ends_the_run(
+    cores: Path, tiny_model: Path, questions: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert trained(cores, tiny_model, questions, "broken", "train.steps=2") != 0
+    out, err = capfd.readouterr()
+    assert "RewardBug" in out + err
+    assert "broken" in out + err
+    assert "ZeroDivisionError" in out + err
