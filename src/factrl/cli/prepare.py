@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _ASK = {"model": "model.name", "judge": "judge.url", "samples": "sampling.num_samples", "seed": "run.seed"}
+_DECLINED, _UNSURE = "I don't know.", "I am not sure of this."
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
 
@@ -43,6 +46,24 @@ def add_verbs(verbs: Verbs) -> None:
     _add_prompts(verbs)
     _add_retrieve(verbs)
     _add_convert(verbs)
+    parser = add_verb(
+        verbs,
+        "prepare questions",
+        _questions,
+        about="write about 2,200 short questions on countries, cities and elements, to try things with",
+        example="example:\n  factrl prepare questions --output questions\n"
+        "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
+        "entity as evidence, and a column `reasoned` with the answer as <think>…</think><answer>…</answer>",
+    )
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the three files")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split (default: 0)")
+    parser.add_argument(
+        "--declined",
+        metavar="SHARE",
+        type=float,
+        default=0.12,
+        help='share of warm.jsonl whose answer is "I don\'t know.", drawn at random (default: 0.12)',
+    )
 
 
 def _add_klcf(verbs: Verbs) -> None:
@@ -270,6 +291,39 @@ def _convert(args: argparse.Namespace) -> int:
     convert(examples, args.to, settings.data, Path(args.output))
     for line in _usage(args.to, args.output, settings):
         tell(line)
+    say(args.output)
+    return 0
+
+
+def _questions(args: argparse.Namespace) -> int:
+    from factrl.lab.demo.questions import build_questions, statement
+    from factrl.prepare.dataset import write_rows
+
+    if not 0 <= args.declined < 1:
+        raise ConfigError(f"--declined {args.declined} must be a share from 0 to below 1")
+    splits, folder = build_questions(args.seed), Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(args.seed)
+    for name in ("warm", "train", "test"):
+        examples, facts = getattr(splits, name), defaultdict[str, list[str]](list)
+        for example in examples:
+            facts[example.topic].append(statement(example))
+        rows = []
+        for example in examples:
+            declined = name == "warm" and draw.random() < args.declined
+            answer = _DECLINED if declined else example.answers[0]
+            thought = _UNSURE if declined else statement(example)
+            rows.append(
+                {
+                    "id": example.id,
+                    "question": example.question,
+                    "answers": [answer] if declined else list(example.answers),
+                    "topic": example.topic,
+                    "evidence": [{"title": example.topic, "text": " ".join(facts[example.topic])}],
+                    "reasoned": f"<think>{thought}</think><answer>{answer}</answer>",
+                }
+            )
+        write_rows(folder / f"{name}.jsonl", rows)
     say(args.output)
     return 0
 

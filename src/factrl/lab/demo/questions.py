@@ -70,6 +70,24 @@ def build_questions(seed: int = 0) -> Splits:
     return _split(questions, seed)
 
 
+def statement(example: Example) -> str:
+    """The question and its first accepted answer as one sentence.
+
+    Args:
+        example: one of `build_questions`.
+    """
+    asked, answer = example.question.rstrip("?"), example.answers[0]
+    for start, verb in (
+        ("What is ", "is"),
+        ("On which continent is ", "is in"),
+        ("In which country is ", "is in"),
+    ):
+        if asked.startswith(start):
+            about = asked.removeprefix(start)
+            return f"{about[0].upper()}{about[1:]} {verb} {answer}."
+    return f"{asked.replace('which country', answer).replace('Which element', answer.capitalize())}."
+
+
 def _about_countries(
     countries: Mapping[str, Any],
     names: dict[str, tuple[str, ...]],
