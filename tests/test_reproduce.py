@@ -119,13 +119,14 @@ def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
 ) -> None:
     """Each row is an arm of the paper's study, each variant exists, and both scales can be printed."""
     names = [name for name in paper_names() if declared(name, "PIPELINE")]
-    assert {"truthrl", "knowrl", "fspo"} <= set(names)
+    assert {"truthrl", "knowrl", "fspo", "factreason"} <= set(names)
     for name in names:
         for scale in ("--small", "--full"):
             assert main(["reproduce", name, scale, "--output", "out", "--dry-run"]) == 0
-        rows = {stage.row for stage in declared(name, "PIPELINE").steps} - {"", "base"}
-        assert rows <= declared(name, "STUDY").arms.keys()
-    assert "reproduce" not in capfd.readouterr().err
+        pipeline = declared(name, "PIPELINE")
+        rows = {stage.row for stage in pipeline.steps} - {"", "base"}
+        assert rows <= {*declared(name, "STUDY").arms, *pipeline.published}
+    assert "factrl: " not in capfd.readouterr().err
 
 
 def test_a_paper_without_one_says_which_have(capsys: pytest.CaptureFixture[str]) -> None:

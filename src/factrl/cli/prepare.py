@@ -6,7 +6,7 @@ import argparse
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _ASK = {"model": "model.name", "judge": "judge.url", "samples": "sampling.num_samples", "seed": "run.seed"}
+SPLITS = ("warm", "train", "test")
 _DECLINED, _UNSURE = "I don't know.", "I am not sure of this."
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
@@ -53,7 +54,8 @@ def add_verbs(verbs: Verbs) -> None:
         about="write about 2,200 short questions on countries, cities and elements, to try things with",
         example="example:\n  factrl prepare questions --output questions\n"
         "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
-        "entity as evidence, and a column `reasoned` with the answer as <think>…</think><answer>…</answer>",
+        "entity as evidence, and a column `reasoned` with the answer as <think>…</think><answer>…</answer>;\n"
+        "topics-warm.jsonl and so on ask for all that is known of an entity",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the three files")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split (default: 0)")
@@ -304,7 +306,7 @@ def _questions(args: argparse.Namespace) -> int:
     splits, folder = build_questions(args.seed), Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(args.seed)
-    for name in ("warm", "train", "test"):
+    for name in SPLITS:
         examples, facts = getattr(splits, name), defaultdict[str, list[str]](list)
         for example in examples:
             facts[example.topic].append(statement(example))
@@ -324,8 +326,29 @@ def _questions(args: argparse.Namespace) -> int:
                 }
             )
         write_rows(folder / f"{name}.jsonl", rows)
+        write_rows(folder / f"topics-{name}.jsonl", _topics(examples, facts))
     say(args.output)
     return 0
+
+
+def _topics(examples: Sequence[Example], facts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """A request for a long answer for each entity, its facts as checklist, evidence and answer."""
+    from factrl.lab.demo.questions import name_of
+
+    names = {example.topic: name for example in examples if (name := name_of(example))}
+    return [
+        {
+            "id": topic,
+            "question": f"Tell me what you know about {name}.",
+            "topic": topic,
+            "checklist": list(facts[topic]),
+            "evidence": [{"title": name, "text": " ".join(facts[topic])}],
+            "reasoned": f"<think>I recall some facts.</think><answer>{' '.join(facts[topic])}</answer>",
+            "prompt": f"Tell me what you know about {name}.",
+            "response": f"<think>I recall some facts.</think><answer>{' '.join(facts[topic])}</answer>",
+        }
+        for topic, name in names.items()
+    ]
 
 
 # Settings and files

@@ -15,20 +15,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
+from factrl.evals.results import read_output
 from factrl.papers import Pipeline, Stage, Study, declared, paper_names
 from factrl.runs.journal import Journal
 from factrl.runs.progress import clock
-from factrl.runs.settings import LOCAL
 from factrl.runs.whole_file import write_whole
 
-from .options import Verbs, add_verb, at_least_one
+from .options import Verbs, add_settings, add_verb, at_least_one
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 BASE = "base"
 SMALL_MODEL = "SmolLM2-135M-Instruct"
-METRICS = ("accuracy", "abstention", "hallucination", "truthfulness")
 _LEAST = 2.0  # points: a smaller change is none
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
 
@@ -97,6 +96,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--only", metavar="STEP", action="append", help="this step alone; may be repeated")
     parser.add_argument("--engine", choices=("trl", "verl"), default="trl", help="what trains with rewards")
     parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
+    add_settings(parser, "any setting of the steps that train with a reward")
 
 
 def _reproduce(args: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ def _reproduce(args: argparse.Namespace) -> int:
             f"{args.paper!r} declares no PIPELINE{nearest(args.paper, names)} (there are: {', '.join(names)})"
         )
     out = Path(args.output)
-    found: dict[int, list[dict[str, Any]]] = {}
+    took: dict[int, list[dict[str, Any]]] = {}
     for seed in range(args.seeds):
         folder = out / f"seed-{seed}" if args.seeds > 1 else out
         commands = plan(pipeline, args, folder, seed)
@@ -117,17 +117,17 @@ def _reproduce(args: argparse.Namespace) -> int:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(pipeline, args, folder)
-        found[seed] = run(commands, folder, args.only or ())
+        took[seed] = run(commands, folder, args.only or ())
     if args.dry_run or args.only:
         return 0
-    study: Study = declared(args.paper, "STUDY")
-    rows = [step.row for step in pipeline.steps if step.row]
-    folders = [out / f"seed-{seed}" if args.seeds > 1 else out for seed in found]
-    results = {row: [_summary(folder, row) for folder in folders] for row in rows}
-    text = markdown(args.paper, pipeline, study, results, [one for seed in found.values() for one in seed])
+    study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
+    folders = [out / f"seed-{seed}" if args.seeds > 1 else out for seed in took]
+    found = measured(pipeline, study, folders)
+    notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
+    text = markdown(args.paper, notes, found, [one for seed in took.values() for one in seed])
     write_whole(out / "table.md", text.encode())
-    show_table(table(study, results))
-    for note in (study.source, *pipeline.notes):
+    show_table(table(found))
+    for note in notes:
         tell(note)
     say(str(out / "table.md"))
     return 0
@@ -150,13 +150,13 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
         tell(f"To be given: {asked}")
     model = args.model or (pipeline.model if args.full else SMALL_MODEL)
     questions = folder / "questions"
-    made = {"warm": "warm.jsonl", "train": "train.jsonl", "held_out": "test.jsonl"}
+    kind = "topics-" if pipeline.long else ""
+    made = {"warm": f"{kind}warm.jsonl", "train": f"{kind}train.jsonl", "held_out": f"{kind}test.jsonl"}
     names = {
         "start": model,
         BASE: model,
         "recipe": str(folder / "recipe.toml"),
         "out": str(folder),
-        "judge": args.judge or ("JUDGE" if args.full else LOCAL),
         **{
             name: getattr(args, name) or (name.upper() if args.full else str(questions / file))
             for name, file in made.items()
@@ -192,8 +192,8 @@ def _command(
         place = folder / "runs" / step.name
         words += ["--output", str(place)] if words[0] == "tune" else [f"run.dir={place}"]
         words.append(f"run.seed={seed}")
-        if words[0] == "train" and args.engine != "trl":
-            words += ["--engine", args.engine]
+        if words[0] == "train":
+            words += [*args.settings, *(("--engine", args.engine) if args.engine != "trl" else ())]
         return Command(step.name, tuple(words), place / "model")
     return Command(step.name, tuple(words), _output(words, folder / step.name))
 
@@ -281,74 +281,96 @@ def _begun(runs: Path) -> Path | None:
 # What comes out
 
 
-def _summary(folder: Path, row: str) -> Mapping[str, Any]:
-    return json.loads((folder / "evaluations" / f"{row}.json").read_text("utf-8"))["summary"]
+@dataclass(frozen=True)
+class Measured:
+    """The table's numbers.
 
+    Attributes:
+        columns: metric of the study -> what the evaluation calls it.
+        paper: row -> metric -> the paper's change against `base`.
+        rows: row -> by seed, metric -> value with its limits.
+    """
 
-def _cell(results: Mapping[str, Sequence[Mapping[str, Any]]], row: str, metric: str) -> str:
-    """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several, in points."""
-    values = [100 * one[metric]["value"] for one in results[row]]
-    if len(values) > 1:
-        return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
-    one = results[row][0][metric]
-    return f"{values[0]:.1f} [{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
+    columns: Mapping[str, str]
+    paper: Mapping[str, Mapping[str, float]]
+    rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
 
+    def lines(self) -> Iterator[list[str]]:
+        """Each row's values, and beneath its changes."""
+        for row in self.rows:
+            yield [row, *(self._value(row, metric) for metric in self.columns)]
+            if row != BASE:
+                yield ["", *(self._change(row, metric) for metric in self.columns)]
 
-def _signs(study: Study, results: Mapping[str, Sequence[Mapping[str, Any]]], row: str, metric: str) -> str:
-    """The change against base: ours, the paper's, and whether they go the same way."""
-    changes = [
-        100 * (after[metric]["value"] - before[metric]["value"])
-        for before, after in zip(results[BASE], results[row], strict=True)
-    ]
-    ours = statistics.fmean(changes)
-    paper = study.arms.get(row, {}).get(metric)
-    if paper is None:
-        return f"{ours:+.1f}"
-    same = _direction(ours) == _direction(paper)
-    return f"{ours:+.1f} ({paper:+.1f}) {'=' if same else '≠'}"
+    def _value(self, row: str, metric: str) -> str:
+        """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several."""
+        found = [one[metric] for one in self.rows[row]]
+        values = [one["value"] for one in found]
+        if len(values) > 1:
+            return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+        return f"{values[0]:.1f} [{found[0]['low']:.1f}, {found[0]['high']:.1f}]"
+
+    def _change(self, row: str, metric: str) -> str:
+        """Ours, the paper's, and whether they go the same way."""
+        pairs = zip(self.rows[BASE], self.rows[row], strict=True)
+        ours = statistics.fmean(after[metric]["value"] - before[metric]["value"] for before, after in pairs)
+        paper = self.paper.get(row, {}).get(metric)
+        if paper is None:
+            return f"{ours:+.1f}"
+        return f"{ours:+.1f} ({paper:+.1f}) {'=' if _direction(ours) == _direction(paper) else '≠'}"
 
 
 def _direction(change: float) -> int:
     return 0 if abs(change) < _LEAST else 1 if change > 0 else -1
 
 
-def _lines(study: Study, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[list[str]]:
-    for row in results:
-        yield [row, *(_cell(results, row, metric) for metric in METRICS)]
-        if row != BASE:
-            yield ["", *(_signs(study, results, row, metric) for metric in METRICS)]
+def measured(pipeline: Pipeline, study: Study, folders: Sequence[Path]) -> Measured:
+    """The evaluations of every row in these folders, one for each seed."""
+    rows = [stage.row for stage in pipeline.steps if stage.row]
+    found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
+    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, found)
 
 
-def table(study: Study, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
-    """Each row's outcomes in points, and its changes against base: ours (the paper's), same way or not."""
+def _evaluation(pipeline: Pipeline, folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
+    """A file of `factrl eval FILE`, or a folder of `factrl eval --long FILE`; shares in points."""
+    place = folder / "evaluations" / row
+    if place.is_dir():
+        output = read_output(place)
+        (name,) = output.benchmarks
+        numbers = {key: (asdict(one), one.percent) for key, one in output.numbers(name).items()}
+    else:
+        summary = json.loads(place.with_name(f"{row}.json").read_text("utf-8"))["summary"]
+        numbers = {key: (one, True) for key, one in summary.items() if isinstance(one, dict)}
+    found = {}
+    for metric, key in pipeline.metrics.items():
+        interval, percent = numbers[key]
+        found[metric] = {name: (100 if percent else 1) * interval[name] for name in ("value", "low", "high")}
+    return found
+
+
+def table(found: Measured) -> Table:
+    """Each row's numbers, and its changes against base: ours (the paper's), same way or not."""
     from rich.table import Table
 
-    grid = Table("row", *METRICS, box=None)
-    for line in _lines(study, results):
+    grid = Table("row", *found.columns, box=None)
+    for line in found.lines():
         grid.add_row(*line)
     return grid
 
 
-def markdown(
-    paper: str,
-    pipeline: Pipeline,
-    study: Study,
-    results: Mapping[str, Sequence[Mapping[str, Any]]],
-    took: Sequence[Mapping[str, Any]],
-) -> str:
+def markdown(paper: str, notes: Sequence[str], found: Measured, took: Sequence[Mapping[str, Any]]) -> str:
     """`table.md`: the table, what the paper's numbers are of, and every command with its time and memory."""
     lines = [
         f"# {paper}, reproduced",
         "",
         f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's), = where both "
-        f"go the same way, ≠ where not; under {_LEAST:g} points is no change.",
+        f"go the same way, ≠ where not; under {_LEAST:g} is no change.",
         "",
-        f"| row | {' | '.join(METRICS)} |",
-        f"|---|{'--:|' * len(METRICS)}",
-        *(f"| {' | '.join(line)} |" for line in _lines(study, results)),
+        f"| row | {' | '.join(found.columns)} |",
+        f"|---|{'--:|' * len(found.columns)}",
+        *(f"| {' | '.join(line)} |" for line in found.lines()),
         "",
-        f"The paper's numbers: {study.source}.",
-        *pipeline.notes,
+        *(f"- {note}" for note in notes),
         "",
         "| step | time | peak MB | command |",
         "|---|--:|--:|---|",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from factrl.errors import ConfigError, nearest
@@ -26,12 +27,14 @@ class Source:
     Attributes:
         hub, subset, split: dataset on the hub; an empty `hub` means that there is none with these columns.
         local: file under `FACTRL_DATA`, of the plain schema.
+        path: a file of the user's own, of the plain schema.
     """
 
     hub: str = ""
     subset: str | None = None
     split: str = "test"
     local: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +361,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "aime": ("aime24", "aime25"),
 }
 """One name for several benchmarks."""
+
+
+def own_prompts(path: str) -> Benchmark:
+    """A file of requests for long answers, as a benchmark of the file's name."""
+    about = f"requests of {path}"
+    return Benchmark(
+        Path(path).stem, about, "long", Source(path=path), "", prompt=prompts.BARE, max_tokens=512
+    )
 
 
 def find(names: Iterable[str]) -> list[Benchmark]:

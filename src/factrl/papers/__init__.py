@@ -49,6 +49,7 @@ from factrl.verifier.search import Given
 Form = Literal["tags", "boxed", "text"]
 """Where a reward looks for the answer: between tags, in a box, or in the whole text."""
 Length = Literal["short", "long"]
+OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,9 @@ class Pipeline:
         model: the paper's model, for the full scale.
         asks: what only the user can give at full scale, `train`, `held_out` or `judge`, and what it is.
         evaluate: how a row is evaluated, with {row} and {trained}, its model.
+        metrics: the table's columns: metric of the study -> what the evaluation calls it.
+        published: changes of rows against `base` that are no arms of the study, as there.
+        long: the questions ask for long answers.
         notes: what a reader of the table must know.
     """
 
@@ -142,6 +146,9 @@ class Pipeline:
     evaluate: str = (
         "eval {held_out} --model {trained} --config {recipe} --output {out}/evaluations/{row}.json"
     )
+    metrics: Mapping[str, str] = field(default_factory=lambda: {name: name for name in OUTCOMES})
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    long: bool = False
     notes: tuple[str, ...] = ()
 
 
