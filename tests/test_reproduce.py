@@ -119,7 +119,7 @@ def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
 ) -> None:
     """Each row is an arm of the paper's study, each variant exists, and both scales can be printed."""
     names = [name for name in paper_names() if declared(name, "PIPELINE")]
-    assert {"truthrl", "knowrl", "fspo", "factreason"} <= set(names)
+    assert {"truthrl", "knowrl", "fspo", "factreason", "klcf"} <= set(names)
     for name in names:
         for scale in ("--small", "--full"):
             assert main(["reproduce", name, scale, "--output", "out", "--dry-run"]) == 0

@@ -7,6 +7,7 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -55,7 +56,8 @@ def add_verbs(verbs: Verbs) -> None:
         example="example:\n  factrl prepare questions --output questions\n"
         "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
         "entity as evidence, and a column `reasoned` with the answer as <think>…</think><answer>…</answer>;\n"
-        "topics-warm.jsonl and so on ask for all that is known of an entity",
+        "topics-warm.jsonl and so on ask for all that is known of an entity, and claims.jsonl has true and\n"
+        "false claims with their labels",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder for the three files")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split (default: 0)")
@@ -327,8 +329,25 @@ def _questions(args: argparse.Namespace) -> int:
             )
         write_rows(folder / f"{name}.jsonl", rows)
         write_rows(folder / f"topics-{name}.jsonl", _topics(examples, facts))
+    write_rows(folder / "claims.jsonl", _claims(splits.train, draw))
     say(args.output)
     return 0
+
+
+def _claims(examples: Sequence[Example], draw: random.Random) -> list[dict[str, Any]]:
+    """What is true of each question's entity, and the same with an answer to another question of its kind."""
+    from factrl.lab.demo.questions import statement
+
+    others = defaultdict[str, list[str]](list)
+    for example in examples:
+        others[example.meta["kind"]].append(example.answers[0])
+    rows = []
+    for example in examples:
+        wrong = [one for one in others[example.meta["kind"]] if one not in example.answers]
+        said = {"supported": example, "refuted": replace(example, answers=(draw.choice(wrong),))}
+        told = ({"claim": statement(one), "label": label} for label, one in said.items())
+        rows += [{"id": f"{example.id}/{row['label']}", "group_id": example.topic, **row} for row in told]
+    return rows
 
 
 def _topics(examples: Sequence[Example], facts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

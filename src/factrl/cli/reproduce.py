@@ -86,6 +86,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--model", metavar="NAME", help="start from this model")
     parser.add_argument("--warm", metavar="FILE", help="rows of the cold start")
     parser.add_argument("--train", metavar="FILE", help="questions to train on")
+    parser.add_argument("--claims", metavar="FILE", help="claims with labels, where a verifier is trained")
     parser.add_argument("--held-out", metavar="FILE", help="questions to evaluate on")
     parser.add_argument(
         "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
@@ -122,7 +123,10 @@ def _reproduce(args: argparse.Namespace) -> int:
         return 0
     study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
     folders = [out / f"seed-{seed}" if args.seeds > 1 else out for seed in took]
-    found = measured(pipeline, study, folders)
+    rows = [
+        step.row for step in pipeline.steps if step.row == BASE or (step.row and _runs(step, full=args.full))
+    ]
+    found = measured(pipeline, study, rows, folders)
     notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
     text = markdown(args.paper, notes, found, [one for seed in took.values() for one in seed])
     write_whole(out / "table.md", text.encode())
@@ -151,27 +155,29 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
     model = args.model or (pipeline.model if args.full else SMALL_MODEL)
     questions = folder / "questions"
     kind = "topics-" if pipeline.long else ""
-    made = {"warm": f"{kind}warm.jsonl", "train": f"{kind}train.jsonl", "held_out": f"{kind}test.jsonl"}
+    files = {"warm": f"{kind}warm", "train": f"{kind}train", "held_out": f"{kind}test", "claims": "claims"}
     names = {
         "start": model,
         BASE: model,
         "recipe": str(folder / "recipe.toml"),
         "out": str(folder),
         **{
-            name: getattr(args, name) or (name.upper() if args.full else str(questions / file))
-            for name, file in made.items()
+            name: getattr(args, name) or (name.upper() if args.full else str(questions / f"{file}.jsonl"))
+            for name, file in files.items()
         },
     }
     commands = []
-    if not args.full and not all(getattr(args, name) for name in made):
+    words = " ".join([pipeline.evaluate, *(step.words for step in pipeline.steps)])
+    needed = [name for name in files if f"{{{name}}}" in words]
+    if not args.full and not all(getattr(args, name) for name in needed):
         told = ("prepare", "questions", "--output", str(questions), "--seed", str(seed))
         commands.append(Command("questions", told, questions))
     for step in pipeline.steps:
-        if (step.full if args.full else step.small) is not None:
+        if _runs(step, full=args.full):
             command = _command(step, args, names, folder, seed)
             commands.append(command)
             names[step.name] = str(command.made)
-        if step.row:
+        if step.row == BASE or (step.row and _runs(step, full=args.full)):
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluate.format_map(_quoted(known)))
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
@@ -181,6 +187,10 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             near = nearest(name, steps)
             raise ConfigError(f"--only {name!r} is no step{near} (there are: {', '.join(steps)})")
     return commands
+
+
+def _runs(step: Stage, *, full: bool) -> bool:
+    return (step.full if full else step.small) is not None
 
 
 def _command(
@@ -324,9 +334,8 @@ def _direction(change: float) -> int:
     return 0 if abs(change) < _LEAST else 1 if change > 0 else -1
 
 
-def measured(pipeline: Pipeline, study: Study, folders: Sequence[Path]) -> Measured:
-    """The evaluations of every row in these folders, one for each seed."""
-    rows = [stage.row for stage in pipeline.steps if stage.row]
+def measured(pipeline: Pipeline, study: Study, rows: Sequence[str], folders: Sequence[Path]) -> Measured:
+    """The evaluations of these rows in these folders, one for each seed."""
     found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
     return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, found)
 
