@@ -486,6 +486,12 @@ PIPELINE = Pipeline(
 )
 
 # What pays where it should not, found by `factrl stress` with oracles; the real judges err on top of that.
+_UNREAD = "the answer alone is graded, and the reasoning behind it neither adds nor takes away"
+_ANSWER_ALONE = {
+    "partial > abstain": "what is said beside an abstention is not looked at",
+    "abstain > wrong": "an abstention earns what a wrong answer does",
+    **dict.fromkeys(("D07", "D09", "D10", "D11", "D14", "D30"), _UNREAD),
+}
 WEAKNESSES = {
     "": {
         **dict.fromkeys(("D18", "D19"), "steps without a verdict are worth 0, and refuted ones less"),
@@ -501,5 +507,14 @@ WEAKNESSES = {
         "D31": "neutral sentences make the mean of the steps milder",
         "D32": "what the question presupposes counts as a claim",
         "D36": "some claims about the text itself are judged, and they are true",
+    },
+    **dict.fromkeys(("outcome", "signs"), _ANSWER_ALONE),
+    "code": {
+        **_ANSWER_ALONE,
+        **dict.fromkeys(("D02", "D06", "D16", "D21", "D22"), "a share of the answer's words earns a share"),
+        **dict.fromkeys(
+            ("D05", "D32", "F02", "F14", "F15", "F16"), "words in common count, whatever is said with them"
+        ),
+        "F17": "punctuation is taken out before words are compared, and with it a sign that denies",
     },
 }

@@ -18,7 +18,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-import pickle
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -69,12 +68,12 @@ class Reward:
         """To another process by the name of its function, under which `@reward` has left a reward.
 
         Raises:
-            PicklingError: no other process can import it.
+            TypeError: no other process can import it.
         """
         module, name = self.fn.__module__, self.fn.__qualname__
         package = module.partition(".")[0]
         if module != "__main__" and not any(finder.find_spec(package, None) for finder in sys.meta_path):
-            raise pickle.PicklingError(
+            raise TypeError(
                 f"reward {self.name!r} is in a file that is not on Python's path, so another process cannot "
                 "import it; put its folder into PYTHONPATH and import the reward from there"
             )
