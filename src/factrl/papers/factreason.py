@@ -437,14 +437,14 @@ PIPELINE = Pipeline(
             "sft",
             "tune sft-seed {train} --config {recipe} --model {base} tune.demonstrations={warm}",
             row="sft",
-            small=f"{_SMALL} sampling.num_samples=4 train.steps=40",
+            small=f"{_SMALL} data.limit=200 sampling.num_samples=4 train.steps=40",
         ),
         Stage(
             "dpo",
             "tune dpo {train} --config {recipe} --model {sft} --rule margin-length",
             row="dpo",
             small="train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4 "
-            "sampling.num_samples=6 train.steps=30",
+            "data.limit=200 sampling.num_samples=6 train.steps=30",
         ),
         *(
             Stage(

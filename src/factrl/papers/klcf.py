@@ -468,7 +468,7 @@ PIPELINE = Pipeline(
             "dpo-factscore",
             f"{_PAIRED} factscore",
             row="dpo-factscore",
-            small=f"{_PAIRS}sampling.num_samples=4",
+            small=f"{_PAIRS}data.limit=200 sampling.num_samples=4",
         ),
         Stage(
             "dpo-klc", f"{_PAIRED} klc judge.truthfulness_model={{truthfulness}}", row="dpo-klc", small=None

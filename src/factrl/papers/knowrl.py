@@ -415,20 +415,31 @@ STUDY = Study(
 
 # `factrl reproduce knowrl`.  The small scale is ours: short answers behind one sentence of reasoning, on the
 # demo's questions with their facts as evidence, after a cold start on such answers, some of which decline.
-_COLD = (
-    "tune sft {warm} --config {recipe} --model {start} tune.target={{answer}} data.columns.answers=reasoned"
-)
+_COLD = "--config {recipe} tune.target={{answer}} data.columns.answers=reasoned"
+_TUNED = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps"
+_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4 train.steps=40"
+_PAIRS += " data.limit=300 sampling.num_samples=8"
 _ABLATION = ("format", "format+fact", "format+correct", "no-refusal", "paper")
 PIPELINE = Pipeline(
     steps=(
         Stage(
             "base",
-            _COLD,
+            f"tune sft {{warm}} --model {{start}} {_COLD}",
             row="base",
-            small="train.steps=80 train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8",
+            small=f"{_TUNED}=80",
             full="train.epochs=4 train.learning_rate=1e-4 train.lr_scheduler_type=cosine "
-            "train.warmup_steps=0.1 "
-            'model.lora_rank=256 model.lora_alpha=512 \'model.lora_target_modules=["q_proj","v_proj"]\'',
+            "train.warmup_steps=0.1 model.lora_rank=256 model.lora_alpha=512 "
+            '\'model.lora_target_modules=["q_proj","v_proj"]\'',
+        ),
+        Stage("sft", f"tune sft {{train}} --model {{base}} {_COLD}", row="sft", small=f"{_TUNED}=80"),
+        *(
+            Stage(
+                name,
+                f"tune dpo {{train}} --config {{recipe}} --model {{base}} --rule {rule}",
+                row=name,
+                small=_PAIRS,
+            )
+            for name, rule in (("dpo", "max-min"), ("facttune-fs", "factscore"))
         ),
         *(
             Stage(
@@ -469,7 +480,15 @@ PIPELINE = Pipeline(
         "held_out": "SimpleQA, a file with question and answers",
         "judge": "the model that grades and verifies, GPT-4o in the paper, as http://host:8000/v1#name",
     },
+    published={
+        row: {
+            "hallucination": PUBLISHED["results", f"DeepSeek-R1-Distill-Qwen-7B {of}", "SimpleQA"] - _BEFORE
+        }
+        for row, of in (("sft", "SFT"), ("dpo", "DPO"), ("facttune-fs", "FactTune-FS"))
+    },
     notes=(
+        "The paper does not say how its DPO pairs were made: here the best and the worst of a question's "
+        "samples by its reward.",
         "At the small scale facts are compared by rules (`verifier.judge = weak`) with the passage of the "
         "question, where the paper asks a large model about retrieved pages.",
     ),
