@@ -36,6 +36,17 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
 }
+
+
+def about_outcome(name: str, weights: Weights = TRUTHRL) -> tuple[str, Better]:
+    """What a metric of `metrics.short_form` is, in a few words, and which direction is good."""
+    about, better = _ABOUT[name]
+    if name == "truthfulness" and weights != TRUTHRL:
+        about = f"{weights.correct:g} × accuracy + {weights.abstain:g} × abstention − "
+        about += f"{weights.wrong:g} × hallucination"
+    return about, better
+
+
 _VALUES: Mapping[str, tuple[str, Better]] = {
     "mc2": ("probability of the true options, normalised", "higher"),
     "rouge1_acc": ("closer in words to a true reference than to a false one", "higher"),
@@ -149,10 +160,7 @@ def _labels(samples: Sequence[Row], weights: Weights, only: Mapping[str, str] | 
             continue
         interval = exact[name] if single else bootstrap(means, statistic)
         if interval is not None:
-            about, better = _ABOUT[name]
-            if name == "truthfulness" and weights != TRUTHRL:
-                about = f"{weights.correct:g} × accuracy + {weights.abstain:g} × abstention − "
-                about += f"{weights.wrong:g} × hallucination"
+            about, better = about_outcome(name, weights)
             count = attempted if name == "correct_given_attempted" else n
             numbers[name] = Number.of(interval, count, (only or {}).get(name) or about, better)
     return numbers

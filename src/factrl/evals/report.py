@@ -6,17 +6,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from factrl.evals import charts
 from factrl.evals.metrics import TRUTHRL, Interval, Weights, compare, short_form
+from factrl.evals.numbers import Better, about_outcome
 from factrl.evals.plots import OUTCOMES, Curves
 from factrl.text.html import fragment, page, write_page
 from factrl.types import Grade, Label
-
-Better = Literal["higher", "lower", "neither"]
 
 
 class Badge(NamedTuple):
@@ -36,14 +35,6 @@ BADGES: Mapping[Label | None, Badge] = {
 GRADED = [badge for label, badge in BADGES.items() if label]
 _SHARES = ("accuracy", "abstention", "hallucination")  # of the badges' labels
 _SHORT_FACT = 48
-_ABOUT: Mapping[str, tuple[str, Better]] = {
-    "accuracy": ("right answers / graded questions", "higher"),
-    "abstention": ("declined / graded questions", "neither"),
-    "hallucination": ("wrong answers / graded questions", "lower"),
-    "truthfulness": ("accuracy − hallucination", "higher"),
-    "correct_given_attempted": ("right answers / answers given", "higher"),
-    "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +108,7 @@ def metric_rows(
     change = {arm: compare(before, grades, weights).differences for arm, grades in after.items()}
     rows: list[MetricRow] = []
     for name, interval in first.items():
-        about, better = _ABOUT[name]
-        if name == "truthfulness" and weights != TRUTHRL:
-            worth = (weights.correct, weights.abstain, weights.wrong)
-            about = "{:g} × accuracy + {:g} × abstention − {:g} × hallucination".format(*worth)
+        about, better = about_outcome(name, weights)
         ends, moved = ({arm: metrics[name] for arm, metrics in by.items()} for by in (last, change))
         rows.append(MetricRow(name, interval, ends, moved, better, about))
     return rows
