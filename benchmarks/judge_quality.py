@@ -71,7 +71,7 @@ def trial_table(items: Sequence[Item], verdicts: Mapping[str, Sequence[Judged]])
             _, sums = summed([one.group for one in evaluated], columns)
             found = quality.correct(sums[:, :2])
             people = 100 * columns[:, 2].mean()
-            shown = f"{found.interval}{' (clipped)' if found.clipped else ''}"
+            shown = f"{found.interval}{' (clipped)' if found.interval.value != found.unclipped else ''}"
             lines.append(f"| {judge} | {len(evaluated)} | {people:.1f} | {found.raw} | {shown} |")
     return lines
 

@@ -1,57 +1,22 @@
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from factrl.errors import DataError
-from factrl.evals.judge_quality import (
-    LEAST,
-    Judged,
-    JudgeQuality,
-    Labelled,
-    ask_judge,
-    judge_quality,
-    measure,
-)
+from factrl.evals.judge_quality import LEAST, Judged, JudgeQuality, measure
 from factrl.evals.metrics import wilson
-from factrl.types import Claim, Passage, Verdict
 
 EXACT = pytest.approx
-NEWS = (Passage("It rained."),)
 
 
 def judged(hit: int, missed: int, false_alarm: int, left: int, group: str = "") -> list[Judged]:
     kinds = [(True, True), (True, False), (False, True), (False, False)]
     counts = (hit, missed, false_alarm, left)
     return [Judged(*kind, group) for kind, n in zip(kinds, counts, strict=True) for _ in range(n)]
-
-
-class Oracle:
-    """Says of a claim what its first word says; "?" is a claim without a verdict."""
-
-    identity, per_call, weak = "oracle", 3, False
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def verdicts(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        self.sizes.append(len(pairs))
-        words = {"yes": "supported", "no": "refuted", "unclear": "unknown"}
-        said = [words.get(claim.text.split()[0], "unjudged") for claim, _ in pairs]
-        return [Verdict(word, "oracle", cause="timeout") for word in said]  # type: ignore[arg-type]
-
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> Any:
-        return self.verdicts(pairs)
-
-
-class Waiting(Oracle):
-    async def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> Any:
-        return self.verdicts(pairs)
 
 
 # --- against people ----------------------------------------------------------------------------
@@ -88,7 +53,6 @@ def test_claims_without_a_verdict_are_counted_and_in_no_number() -> None:
     quality = measure([*judged(90, 10, 30, 70), *missing])
     assert (quality.n, quality.unjudged) == (200, {"timeout": 3, "too_long": 1})
     assert quality.metrics["agreement"] == wilson(160, 200)
-    assert "timeout 3, too_long 1" in shown(quality)
 
 
 def test_at_least_two_hundred_labels() -> None:
@@ -107,7 +71,7 @@ def test_one_document_gives_no_interval() -> None:
 
 def test_labels_of_one_class_leave_the_other_rate_undefined() -> None:
     quality = measure(judged(150, 50, 0, 0))
-    assert (quality.metrics["specificity"], quality.informative) == (None, False)
+    assert quality.metrics["specificity"] is None
     with pytest.raises(DataError, match=r"specificity nan .* label claims of both classes"):
         quality.correct(np.array([[1.0, 2.0]]))
     assert measure(judged(200, 0, 0, 0)).metrics["kappa"] is None
@@ -126,38 +90,6 @@ def test_another_file_is_refused(document: Any) -> None:
         JudgeQuality.from_json({**rest, **document})
 
 
-def shown(quality: JudgeQuality) -> str:
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=100, force_terminal=False)
-    console.print(quality.table())
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-# --- asking ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [Oracle, Waiting])
-def test_a_judge_is_asked_in_calls_of_its_size(kind: type[Oracle]) -> None:
-    judge, done = kind(), []
-    words = ["yes", "no", "unclear", "? what", "yes", "no", "yes"]
-    rows = [Labelled(str(n), word, NEWS, n % 2 == 0, f"g{n % 3}") for n, word in enumerate(words)]
-    found = ask_judge(judge, rows, on_done=done.append)
-    assert [one.said for one in found] == [True, False, False, None, True, False, True]
-    assert [one.truth for one in found] == [True, False] * 3 + [True]
-    assert found[3].cause == "timeout"
-    assert (judge.sizes, done) == ([3, 3, 1], [3, 3, 1])
-    assert judge_quality(judge, rows, least=6).judge == "oracle"
-
-
-def test_too_few_labels_are_refused_before_the_judge_is_asked() -> None:
-    judge = Oracle()
-    with pytest.raises(DataError, match="at least 200 labelled claims, not 1"):
-        judge_quality(judge, [Labelled("a", "yes", NEWS, True)])
-    assert not judge.sizes
-
-
 # --- corrected rates ---------------------------------------------------------------------------
 
 
@@ -165,44 +97,40 @@ def test_the_estimate_is_rogan_and_gladens() -> None:
     quality = measure(judged(90, 10, 20, 80))
     found = quality.correct(np.tile([6.0, 10.0], (40, 1)))
     assert found.raw.value == 0.6
-    assert found.value == found.unclipped == EXACT((0.6 + 0.8 - 1) / (0.9 + 0.8 - 1))
-    assert not found.clipped
-    assert found.low < found.value < found.high
+    assert found.interval.value == found.unclipped == EXACT((0.6 + 0.8 - 1) / (0.9 + 0.8 - 1))
+    assert found.interval.low < found.interval.value < found.interval.high
     assert found.raw.low == found.raw.high == 0.6, (
         "equal prompts: all that is left is the labels' uncertainty"
     )
     # The delta method, with variances of the two rates alone.
-    p, j = found.value, 0.7
+    p, j = found.interval.value, 0.7
     sd = np.sqrt((p**2 * 0.9 * 0.1 + (1 - p) ** 2 * 0.8 * 0.2) / 100) / j
-    assert (found.high - found.low) / 3.92 == EXACT(sd, rel=0.08)
+    assert (found.interval.high - found.interval.low) / 3.92 == EXACT(sd, rel=0.08)
 
 
 def test_a_perfect_judge_changes_nothing_but_is_not_taken_for_infallible() -> None:
     found = measure(judged(100, 0, 0, 100)).correct(np.tile([6.0, 10.0], (40, 1)))
-    assert found.value == EXACT(0.6)
-    assert 0.005 < found.high - found.low < 0.05
+    assert found.interval.value == EXACT(0.6)
+    assert 0.005 < found.interval.high - found.interval.low < 0.05
 
 
 @pytest.mark.parametrize(("share", "end"), [(0.05, 0.0), (0.98, 1.0)])
 def test_an_estimate_out_of_range_is_clipped_and_flagged(share: float, end: float) -> None:
     found = measure(judged(90, 10, 20, 80)).correct(np.tile([share * 100, 100.0], (20, 1)))
-    assert found.clipped
-    assert found.value == end != found.unclipped
+    assert found.interval.value == end != found.unclipped
     assert found.interval.low <= end <= found.interval.high
 
 
 @pytest.mark.parametrize("table", [(50, 50, 50, 50), (20, 80, 30, 70)])
 def test_a_judge_no_better_than_chance_is_refused(table: tuple[int, int, int, int]) -> None:
     quality = measure(judged(*table))
-    assert not quality.informative
     with pytest.raises(DataError, match="do not add up to more than 1"):
         quality.correct(np.array([[1.0, 2.0]]))
 
 
 def test_a_judge_hardly_better_than_chance_gives_an_interval_that_says_so() -> None:
     found = measure(judged(53, 47, 50, 50)).correct(np.tile([52.0, 100.0], (20, 1)))
-    assert 0.1 < found.undefined < 0.6
-    assert (found.low, found.high) == (0.0, 1.0)
+    assert (found.interval.low, found.interval.high) == (0.0, 1.0)
 
 
 def test_no_claims_have_no_corrected_share() -> None:
@@ -217,7 +145,7 @@ def test_the_corrected_interval_covers_the_truth_and_the_raw_one_does_not(
     sensitivity: float, specificity: float, truth: float
 ) -> None:
     rng = np.random.default_rng(7)
-    runs, covered, covered_raw = 250, 0, 0
+    runs, covered, covered_raw = 150, 0, 0
     for run in range(runs):
         hit, false_alarm = rng.binomial(150, sensitivity), rng.binomial(150, 1 - specificity)
         table = [(1, 0, 0, 0)] * hit + [(0, 1, 0, 0)] * (150 - hit)
@@ -226,8 +154,8 @@ def test_the_corrected_interval_covers_the_truth_and_the_raw_one_does_not(
         said = rng.binomial(supported, sensitivity) + rng.binomial(12 - supported, 1 - specificity)
         counts = np.column_stack([said, np.full(60, 12)]).astype(float)
         found = JudgeQuality(tuple(table), seed=run).correct(counts, n=1000)
-        covered += found.low <= truth <= found.high
+        covered += found.interval.low <= truth <= found.interval.high
         covered_raw += found.raw.low <= truth <= found.raw.high
-    # Three standard errors of a coverage of 0.95 in 250 runs are 0.041.
-    assert 0.909 <= covered / runs <= 0.991
+    # Three standard errors of a coverage of 0.95 in 150 runs are 0.053.
+    assert covered / runs >= 0.897
     assert covered_raw / runs < 0.2

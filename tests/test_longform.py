@@ -222,9 +222,9 @@ def test_precision_is_corrected_over_the_claims_that_were_judged() -> None:
     found = summarise_long(rows("SSS0", "SRRR", "SSSS", "SSRR"), 32, quality=quality)
     micro = found.corrected["judged_precision_micro"]
     assert micro.raw.value == EXACT(10 / 15), "the claim without evidence is not the judge's doing"
-    assert micro.value == EXACT((10 / 15 + 0.8 - 1) / 0.7)
+    assert micro.interval.value == EXACT((10 / 15 + 0.8 - 1) / 0.7)
     macro = found.corrected["judged_precision"]
-    assert macro.value == EXACT(((1 + 0.25 + 1 + 0.5) / 4 - 0.2) / 0.7)
+    assert macro.interval.value == EXACT(((1 + 0.25 + 1 + 0.5) / 4 - 0.2) / 0.7)
     mixed = [LongRow("a", supported=1, judge="j"), LongRow("b", supported=1, judge="k")]
     with pytest.raises(DataError, match="2 judges"):
         summarise_long(mixed, 32, quality=quality)

@@ -23,39 +23,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from factrl.errors import DataError
-from factrl.evals.metrics import RESAMPLES, Floats, Interval, bootstrap, resampled_means, summed, wilson
-from factrl.verifier.judges import Judge
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-import inspect
-from collections.abc import Awaitable
-
-from factrl.llm.background import wait_for
-from factrl.types import Claim, Passage, Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A claim with its evidence and what people said.
-
-    Attributes:
-        supported: whether the evidence supports the claim.
-        group: the document, prompt or person that it is from; claims of one are not independent.
-    """
-
-    id: str
-    claim: str
-    passages: tuple[Passage, ...]
-    supported: bool
-    group: str = ""
+from factrl.evals.metrics import (
+    RESAMPLES,
+    Floats,
+    Interval,
+    bootstraps,
+    ratio,
+    resampled_means,
+    summed,
+    wilson,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +47,8 @@ class Judged:
     Attributes:
         truth: people say that it is supported.
         said: the judge says so; None when it gave no verdict.
-        group: as of `Labelled`; empty when the claim is on its own.
+        group: the document, prompt or person that it is from; claims of one are not independent.  Empty when
+            the claim is on its own.
         cause: why there is no verdict.
     """
 
@@ -73,34 +56,6 @@ class Judged:
     said: bool | None
     group: str = ""
     cause: str | None = None
-
-
-def ask_judge(
-    judge: Judge, rows: Sequence[Labelled], *, on_done: Callable[[int], None] | None = None
-) -> list[Judged]:
-    """What a judge says of labelled claims, each held against its own evidence.
-
-    Args:
-        on_done: called with the number of claims that are newly judged.
-    """
-    judged: list[Judged] = []
-    for start in range(0, len(rows), judge.per_call):
-        part = rows[start : start + judge.per_call]
-        pairs = [(Claim(row.claim, 0, len(row.claim)), row.passages) for row in part]
-        said = judge.judge(pairs)
-        verdicts = wait_for(_result(said)) if inspect.isawaitable(said) else said
-        for row, verdict in zip(part, verdicts, strict=True):
-            known = None if verdict.label == "unjudged" else verdict.label == "supported"
-            judged.append(
-                Judged(row.supported, known, row.group, None if known is not None else verdict.cause)
-            )
-        if on_done is not None:
-            on_done(len(part))
-    return judged
-
-
-async def _result(waiting: Awaitable[list[Verdict]]) -> list[Verdict]:
-    return await waiting
 
 
 LEAST = 200
@@ -115,28 +70,15 @@ class Corrected:
 
     Attributes:
         raw: the share as the judge has it.
-        value, low, high: the corrected share with its interval, between 0 and 1.
-        unclipped: the corrected share before it was put between 0 and 1.
-        undefined: share of the resamples in which the judge was no better than chance; each of them widens
-            the interval at both ends.
+        interval: the corrected share, put between 0 and 1; wider for each resample in which the judge is no
+            better than chance.
+        unclipped: the estimate before that.  Out of range by chance, or because the judge errs otherwise on
+            these claims.
     """
 
     raw: Interval
-    value: float
-    low: float
-    high: float
+    interval: Interval
     unclipped: float
-    undefined: float
-
-    @property
-    def clipped(self) -> bool:
-        """The estimate was out of range: by chance, or because the judge errs otherwise on these claims."""
-        return self.value != self.unclipped
-
-    @property
-    def interval(self) -> Interval:
-        """Value and limits alone."""
-        return Interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -174,17 +116,11 @@ class JudgeQuality:
             "sensitivity": (hit, hit + missed),
             "specificity": (left, left + false_alarm),
         }
-        alone = all(sum(table) == 1 for table in self.tables)
-        found = {
-            name: (wilson(k, of, self.confidence) if alone else self._resampled(name)) if of else None
-            for name, (k, of) in rates.items()
-        }
-        return {**found, "kappa": self._resampled("kappa")}
-
-    @property
-    def informative(self) -> bool:
-        """Whether verdicts say anything: sensitivity + specificity exceed 1."""
-        return sum(self._rates) > 1
+        metrics = bootstraps(self.tables, _STATISTICS, self.seed, confidence=self.confidence)
+        if all(sum(table) == 1 for table in self.tables):
+            exact = {name: wilson(k, of, self.confidence) for name, (k, of) in rates.items() if of}
+            metrics |= exact
+        return metrics
 
     def check(self, judge: str = "") -> None:
         """Refuse what no rate can be corrected with.
@@ -200,8 +136,8 @@ class JudgeQuality:
                 f"these labels are about the judge {self.judge!r}, not {judge!r}; "
                 "measure the quality of the judge that the evaluation uses"
             )
-        if not self.informative:
-            sensitivity, specificity = self._rates
+        sensitivity, specificity = self._rates
+        if not sensitivity + specificity > 1:
             raise DataError(
                 f"sensitivity {sensitivity:.3f} and specificity {specificity:.3f} do not add up to "
                 "more than 1: the judge is no better than chance on the labelled claims, and no rate can be "
@@ -236,13 +172,12 @@ class JudgeQuality:
         tail = (1 - self.confidence) / 2
         unclipped = (raw + specificity - 1) / (sensitivity + specificity - 1)
         value = min(max(unclipped, 0.0), 1.0)
+        low = float(np.quantile(np.where(defined, found, 0.0), tail))
+        high = float(np.quantile(np.where(defined, found, 1.0), 1 - tail))
         return Corrected(
-            raw=Interval(raw, *map(float, np.nanquantile(draws, [tail, 1 - tail]))),
-            value=value,
-            low=min(value, float(np.quantile(np.where(defined, found, 0.0), tail))),
-            high=max(value, float(np.quantile(np.where(defined, found, 1.0), 1 - tail))),
-            unclipped=unclipped,
-            undefined=float(1 - defined.mean()),
+            Interval(raw, *map(float, np.nanquantile(draws, [tail, 1 - tail]))),
+            Interval(value, min(value, low), max(value, high)),
+            unclipped,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -266,22 +201,6 @@ class JudgeQuality:
             raise DataError("this is not a judge's quality: it has no table of counts")
         return cls(tables, **named)
 
-    def table(self) -> Table:
-        """For a terminal."""
-        from rich.table import Table
-
-        table = Table("judge against people", "value", f"{self.confidence:.0%} interval", "claims")
-        hit, missed, false_alarm, left = (sum(column) for column in zip(*self.tables, strict=True))
-        of = {"sensitivity": hit + missed, "specificity": false_alarm + left}
-        for name, interval in self.metrics.items():
-            value, _, limits = str(interval or "–").partition(" ")
-            table.add_row(name, value, limits, f"{of.get(name, self.n)}")
-        table.add_row("documents or prompts", "", "", str(len(self.tables)))
-        if self.unjudged:
-            causes = ", ".join(f"{cause} {count}" for cause, count in self.unjudged.items())
-            table.add_row("no verdict", "", causes, str(sum(self.unjudged.values())))
-        return table
-
     @property
     def _rates(self) -> tuple[float, float]:
         """Sensitivity and specificity; NaN without claims of the class."""
@@ -290,9 +209,6 @@ class JudgeQuality:
             hit / (hit + missed) if hit + missed else math.nan,
             left / (left + false_alarm) if left + false_alarm else math.nan,
         )
-
-    def _resampled(self, name: str) -> Interval | None:
-        return bootstrap(self.tables, _STATISTICS[name], self.seed, confidence=self.confidence)
 
 
 def measure(
@@ -328,40 +244,19 @@ def measure(
     return JudgeQuality(tables, judge, dict(causes.most_common()), confidence, seed)
 
 
-def judge_quality(
-    judge: Judge,
-    rows: Sequence[Labelled],
-    *,
-    least: int = LEAST,
-    on_done: Callable[[int], None] | None = None,
-) -> JudgeQuality:
-    """Ask a judge about labelled claims and measure it; `ask_judge` and `measure` are the two steps.
-
-    Raises:
-        DataError: too few labels.
-    """
-    if len(rows) < least:
-        raise DataError(f"a judge's quality needs at least {least} labelled claims, not {len(rows)}")
-    return measure(ask_judge(judge, rows, on_done=on_done), judge.identity, least=least)
-
-
 def _share(means: Floats) -> Floats:
-    return _ratio(means[:, 0], means[:, 1])
+    return ratio(means[:, 0], means[:, 1])
 
 
 def _kappa(means: Floats) -> Floats:
     hit, missed, false_alarm, left = means.T / means.sum(axis=1)
     by_chance = (hit + missed) * (hit + false_alarm) + (left + missed) * (left + false_alarm)
-    return _ratio(hit + left - by_chance, 1 - by_chance)
-
-
-def _ratio(over: Floats, under: Floats) -> Floats:
-    return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 1e-12)
+    return ratio(hit + left - by_chance, np.where(1 - by_chance > 1e-12, 1 - by_chance, 0.0))
 
 
 _STATISTICS: Mapping[str, Callable[[Floats], Floats]] = {
-    "agreement": lambda means: _ratio(means[:, 0] + means[:, 3], means.sum(axis=1)),
-    "sensitivity": lambda means: _ratio(means[:, 0], means[:, 0] + means[:, 1]),
-    "specificity": lambda means: _ratio(means[:, 3], means[:, 2] + means[:, 3]),
+    "agreement": lambda means: ratio(means[:, 0] + means[:, 3], means.sum(axis=1)),
+    "sensitivity": lambda means: ratio(means[:, 0], means[:, 0] + means[:, 1]),
+    "specificity": lambda means: ratio(means[:, 3], means[:, 2] + means[:, 3]),
     "kappa": _kappa,
 }
