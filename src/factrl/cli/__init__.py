@@ -63,6 +63,7 @@ _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are 
 GONE = {
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
+    ("probe", "--confidence"): "every question gets all its samples, or stops at its first right answer",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
     **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},

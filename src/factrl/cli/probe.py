@@ -45,7 +45,6 @@ _OPTIONS = {
     "model": "model.name",
     "judge": "judge.url",
     "samples": "sampling.num_samples",
-    "confidence": "probe.confidence",
     "limit": "data.limit",
     "seed": "run.seed",
 }
@@ -84,12 +83,6 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--samples", metavar="N", help="answers per question, at most (default: 256, as TruthRL)"
-    )
-    parser.add_argument(
-        "--confidence",
-        metavar="P",
-        help="call a question out of knowledge early, with the label of all samples at least this often, "
-        "e.g. 0.95 (default: 1, never early)",
     )
     parser.add_argument(
         "--full", action="store_true", help="stop no question early; adds the majority of k answers"
@@ -152,7 +145,7 @@ def _probe(args: argparse.Namespace) -> int:
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), data.limit)
     write_probed(output, list(rows), probed)
     document = {"output": str(output), **summary(probed, stopping), "majority": [], "about": about}
-    if stopping.full and any(found.ook is not None for found in probed):
+    if not stopping.first_correct and any(found.ook is not None for found in probed):
         curve = majority_curve(probed, seed=settings.run.seed)
         document["majority"] = [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve]
     document["about"] = {**about, **_provenance(settings), "factrl": __version__}
@@ -170,8 +163,6 @@ def _settings(args: argparse.Namespace) -> ProbeRunSettings:
     if args.full:
         overrides += ["probe.first_correct=false"]
     settings = ask_settings(ProbeRunSettings, args.config, overrides)
-    if args.full and not settings.stopping.full:
-        raise ConfigError(f"--full asks for all samples; leave out probe.confidence = {args.confidence}")
     if "ook" in settings.data.columns:
         raise ConfigError(
             f"data.columns.ook = {settings.data.columns['ook']!r} would be read in place of the `ook` that "
