@@ -14,9 +14,8 @@ import pytest
 from factrl.errors import ConfigError, DataError
 from factrl.evals import loading
 from factrl.evals.catalogue import BENCHMARKS, GROUPS, Benchmark, find
-from factrl.evals.choice import by_likelihood
 from factrl.evals.loading import load_questions, reply_to
-from factrl.evals.outcomes import Tools, score_text
+from factrl.evals.outcomes import Tools, by_likelihood, score_text
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.data import render_prompt

@@ -22,8 +22,8 @@ from factrl.evals.numbers import Number, confidence_bins, confidence_numbers, ma
 from factrl.evals.outcomes import Tools, grade_texts, score_text
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.prompts import continued, stated_confidence
-from factrl.evals.results import Output
 from factrl.evals.samples import Row, read_samples, write_samples
+from factrl.evals.suite import Output
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings

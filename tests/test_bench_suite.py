@@ -23,8 +23,7 @@ from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker, LongRow
 from factrl.evals.outcomes import Tools
 from factrl.evals.paired import compare_outputs
-from factrl.evals.results import Output, read_output, write_output
-from factrl.evals.suite import How, Result, evaluate
+from factrl.evals.suite import How, Output, Result, evaluate, read_output, write_output
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings

@@ -15,7 +15,7 @@ import pytest
 
 from factrl.cli.evaluate_benchmarks import _quality
 from factrl.errors import DataError, SetupError
-from factrl.evals.results import RESULTS, SAMPLES, read_output
+from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
 from factrl.llm.models.hub import hub_name
 from factrl.llm.store import Store

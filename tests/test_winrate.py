@@ -11,8 +11,8 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.evals.results import Output, read_output
 from factrl.evals.samples import Row, write_samples
+from factrl.evals.suite import Output, read_output
 from factrl.evals.winrate import (
     Duel,
     WinRate,

@@ -17,8 +17,7 @@ from factrl.evals.eval_page import write_eval_page
 from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
-from factrl.evals.results import output_table, write_output
-from factrl.evals.suite import How, Result, evaluate
+from factrl.evals.suite import How, Result, evaluate, output_table, write_output
 from factrl.llm import preflight
 from factrl.llm.writers import digest_of
 from factrl.papers import settings_of

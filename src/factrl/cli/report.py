@@ -12,8 +12,8 @@ from factrl.errors import ConfigError
 from factrl.evals.eval_page import side_names, write_paired_page
 from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, compare_outputs
-from factrl.evals.results import PAGE as EVALUATION_PAGE
-from factrl.evals.results import Output, is_output, read_output
+from factrl.evals.suite import PAGE as EVALUATION_PAGE
+from factrl.evals.suite import Output, is_output, read_output
 from factrl.evals.winrate import WinRate, llm_preference, preferred, written_in_both
 from factrl.llm import preflight
 from factrl.llm.models import cache_folder

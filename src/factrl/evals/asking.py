@@ -13,7 +13,7 @@ from typing import Any
 
 from factrl.errors import DataError, Unscored, nearest
 from factrl.evals.catalogue import Benchmark
-from factrl.evals.choice import Scorer
+from factrl.evals.outcomes import Scorer
 from factrl.evals.shortqa import COLUMNS, NOTHING_STORED
 from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm
 from factrl.runs.journal import Journal

@@ -11,8 +11,8 @@ from factrl.evals.metrics import Interval
 from factrl.evals.numbers import Bin, Number
 from factrl.evals.paired import Paired
 from factrl.evals.report import BADGES, GRADED, Badge, places, reach_of, verdict
-from factrl.evals.results import PAGE, Output
 from factrl.evals.samples import Row
+from factrl.evals.suite import PAGE, Output
 from factrl.evals.winrate import WinRate
 from factrl.text.html import page, write_page
 from factrl.types import Label

@@ -17,8 +17,8 @@ from factrl.errors import DataError
 from factrl.evals.longform import compare_long, rows_of
 from factrl.evals.metrics import Interval, Weights, bootstrap, bootstraps, outcome_statistics
 from factrl.evals.numbers import shares, usual_question
-from factrl.evals.results import Output
 from factrl.evals.samples import Row, by_question
+from factrl.evals.suite import Output
 from factrl.types import Label
 
 # Changed answers in the order in which a reader wants to see them.

@@ -26,8 +26,8 @@ import numpy as np
 from factrl.errors import ConfigError, Unscored
 from factrl.evals.metrics import Interval, bootstrap, summed
 from factrl.evals.prompts import final_part
-from factrl.evals.results import Output
 from factrl.evals.samples import by_question
+from factrl.evals.suite import Output
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store
