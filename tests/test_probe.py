@@ -192,20 +192,22 @@ def test_what_could_not_be_graded_is_not_wrong(run: Run) -> None:
     assert told["ook_share"]["value"] == pytest.approx(2 / 3)
 
 
-def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(run: Run) -> None:
+@pytest.mark.parametrize(("cause", "part"), [("connection", 512), ("breaker_open", 1), ("timeout", 512)])
+def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(
+    run: Run, monkeypatch: pytest.MonkeyPatch, cause: str, part: int
+) -> None:
+    monkeypatch.setattr("factrl.evals.probe.AT_ONCE", part)
     asked = questions(40)
     truth = rates(asked)
     calls = itertools.count()
 
     def failing(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
-        if next(calls) >= 40:  # after the first round
-            raise Unscored("connection", "nobody there")
+        if next(calls) >= 40:  # within the first round
+            raise Unscored(cause, "nobody there")
         return grade(question, prediction, answers)
 
     world = World(truth)
-    with pytest.raises(
-        TooManyMasked, match=r"\d+ connection\); they are not kept, and the same command goes on"
-    ):
+    with pytest.raises(TooManyMasked, match=rf"\d+ {cause}\); they are not kept, and the same command goes"):
         run(world, asked, "j.jsonl", grader=failing)
     found = run(world, asked, "j.jsonl")
     assert found == run(World(truth), asked)

@@ -60,10 +60,11 @@ _VERBS = (
 
 # What 0.1 had, and what to do instead; CHANGELOG.md has the whole list, and commit 1b92e7e the code.
 _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
+_UNSURE = "0.95 saved one sample in eight at most; --samples says how many a question gets"
 GONE = {
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
-    ("probe", "--confidence"): "every question gets all its samples, or stops at its first right answer",
+    **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
     **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},

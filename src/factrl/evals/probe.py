@@ -24,7 +24,7 @@ from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.evals.metrics import wilson
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.llm import LLM
-from factrl.llm.writers import Writer, Written, digest_of
+from factrl.llm.writers import Writer, Written, digest_of, is_ours
 from factrl.rewards.grading import graded_by
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
@@ -35,8 +35,9 @@ from factrl.types import Completion, Example, Label
 
 AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most
 LARGEST_ROUND = 64  # samples of one question that are asked together
+MANY = 20  # questions, of which more than half cannot fail by chance
 _GONE = {*("connection", "auth", "redirect", "breaker_open", "budget"), *("http_502", "http_503", "http_504")}
-"""Why calls fail when a model or a judge is not there, whatever it is asked."""
+"""Why calls fail when a model or a judge is not there, whatever it is asked; others may be due to a text."""
 
 Stop = Literal["first_correct", "all_samples"]
 
@@ -200,7 +201,7 @@ def probe(
                 [state.example for state in part], numbers, temperature=temperature, top_p=top_p, seed=seed
             )
             samples = _graded([state.example for state in part], written, grader, extract, workers)
-            _check_there([sample.cause for group in samples for sample in group])
+            _check_there(part, samples)
             # One row for a part: it is there or not, so a killed probe goes on with the same parts.
             rows = {
                 state.key: {"first": len(state.samples), "samples": [*map(asdict, group)]}
@@ -281,6 +282,7 @@ class _State:
     def __init__(self, example: Example, stopping: Stopping) -> None:
         self.example, self.key, self._stopping = example, digest_of(example), stopping
         self.samples: list[ProbeSample] = []
+        self.anew = False  # an earlier process left it without a label
 
     def restore(self, kept: Mapping[int, Sequence[Mapping[str, Any]]]) -> None:
         """Take the samples that an earlier process left, by the number of the first of a round."""
@@ -333,6 +335,7 @@ def _opened(
         journal.add(f"row {len(journal)}", {"dropped": [state.key for state in undecided]})
     for state in undecided:
         state.samples.clear()
+        state.anew = True
     return states
 
 
@@ -368,16 +371,24 @@ def _graded(
     return [[next(samples) for _ in group] for group in written]
 
 
-def _check_there(causes: Sequence[str | None]) -> None:
-    """Stop where most samples of a part failed because nobody was there.
+def _check_there(part: Sequence[_State], samples: Sequence[Sequence[ProbeSample]]) -> None:
+    """Stop where most new samples failed because nobody was there.
+
+    A question that failed before says nothing: it may be one that no server takes.
 
     Raises:
         TooManyMasked: they did.
     """
-    gone = Counter(cause for cause in causes if cause in _GONE)
-    if gone.total() > len(causes) / 2:
-        tally = ", ".join(f"{count} {cause}" for cause, count in gone.most_common())
+    told = [
+        group
+        for state, group in zip(part, samples, strict=True)
+        if not (all(is_ours(sample.cause) for sample in state.samples) if state.samples else state.anew)
+    ]
+    causes = [sample.cause for group in told for sample in group]
+    failed = Counter(cause for cause in causes if cause and is_ours(cause))
+    if failed.total() > len(causes) / 2 and (len(told) >= MANY or failed.keys() <= _GONE):
+        tally = ", ".join(f"{count} {cause}" for cause, count in failed.most_common())
         raise TooManyMasked(
-            f"{gone.total()} of {len(causes)} answers could not be written or graded ({tally}); they are not "
+            f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are not "
             "kept, and the same command goes on from here"
         )
