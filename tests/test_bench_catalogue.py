@@ -160,24 +160,6 @@ def test_options_stand_in_an_order_that_the_question_fixes(
     assert 10 < firsts.count("A") < 30
 
 
-def test_worked_examples_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
-    path = tmp_path / "simpleqa" / "test.jsonl"
-    path.parent.mkdir()
-    rows = [{"id": str(n), "question": f"Question {n}?", "answers": [f"Answer {n}"]} for n in range(9)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = load_questions(BENCHMARKS["simpleqa"], shots=2, limit=7)
-    shown = {example.id for example, _ in found.demos}
-    assert len(shown) == 2
-    assert shown.isdisjoint(example.id for example in found.examples)
-    assert len(found.examples) == 7
-    assert {load_questions(BENCHMARKS["simpleqa"], shots=2, seed=n).demos[0][0].id for n in range(9)} != {
-        found.demos[0][0].id
-    }
-    with pytest.raises(ConfigError, match="--shots 9 is more than the rows of simpleqa"):
-        load_questions(BENCHMARKS["simpleqa"], shots=9)
-
-
 def test_names_and_groups() -> None:
     assert [one.name for one in find(["truthfulqa", "truthfulqa_mc1", "gsm8k"])] == [
         *GROUPS["truthfulqa"],

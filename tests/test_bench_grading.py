@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from factrl.cli import report
-from factrl.evals.asking import NamedModel, ask, known_questions, stored_texts, weigh
+from factrl.evals.asking import NamedModel, ask, stored_texts, weigh
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.longform import ClaimChecker, LongRow, check_texts, claim_bounds, claim_numbers
@@ -248,13 +248,12 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     rows = [
         {"id": "1", "question": "Something else?", "output": "no"},
-        {"id": "9", "question": OSLO.question, "output": "Oslo", "pass_rate": 1.0},
-        {"id": "2", "output": "by id", "pass_rate": 0.0},
+        {"id": "9", "question": OSLO.question, "output": "Oslo"},
+        {"id": "2", "output": "by id"},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = stored_texts(path)(SIMPLE, [OSLO, HOPELESS])
     assert texts == {("1", 0): "Oslo", ("2", 0): "by id"}
-    assert known_questions(path) == {OSLO.question: True, "2": False}
     twins = [replace(OSLO, id="a"), replace(OSLO, id="b")]
     rows = [{"id": one.id, "question": one.question, "output": one.id} for one in twins]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -16,7 +16,7 @@ import pytest
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
-from factrl.evals.asking import BLOCK, known_questions, stored_texts
+from factrl.evals.asking import BLOCK, stored_texts
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.eval_page import write_eval_page, write_paired_page
 from factrl.evals.judge_quality import JudgeQuality
@@ -246,22 +246,6 @@ def test_declining_what_nobody_knows(tmp_path: Path) -> None:
     assert (numbers["abstention"].value, numbers["abstention"].n) == (1 / 3, 3)
 
 
-def test_false_abstention_needs_the_base_model(tmp_path: Path) -> None:
-    probe = tmp_path / "probe.jsonl"
-    rows = [{"id": f"s{n}", "pass_rate": 0.75 if n < 10 else 0.25} for n in range(80)]
-    probe.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = run(Scripted(right), tmp_path, how=How(settings, known=known_questions(probe)))
-    assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (0.1, 10)
-    mixed = {"s3": False, "What is number 3?": True, "s4": False}
-    found = run(Scripted(right), tmp_path, how=How(settings, known=mixed))
-    assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (1.0, 1)
-    probe.write_text('{"id": "s3", "ook": false}\n{"id": "s4", "ook": true}\n{"id": "s5", "ook": null}\n')
-    assert known_questions(probe) == {"s3": True, "s4": False}
-    probe.write_text('{"id": "s3"}\n')
-    with pytest.raises(DataError, match="no row with pass_rate or ook"):
-        known_questions(probe)
-
-
 def test_stated_confidence(tmp_path: Path) -> None:
     def say(example: Example, number: int) -> str:
         text = right(example, number)
@@ -276,6 +260,12 @@ def test_stated_confidence(tmp_path: Path) -> None:
     )
     assert found.numbers["confidence_stated"].value < 1
     assert "Confidence: 75" in found.prompt
+    with pytest.raises(ConfigError, match="come without documents"):
+        run(Scripted(say), tmp_path / "x", how=How(settings, evidence=True))
+    plain = output(tmp_path / "a", run(Scripted(right), tmp_path / "a", how=How(settings, limit=79)))
+    (pair,) = compare_outputs(plain, output(tmp_path / "b", found))
+    assert pair.notes == ["they were asked with different prompts"]
+    assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
 
 
 def test_options_are_weighed_where_the_model_can(tmp_path: Path) -> None:
@@ -287,21 +277,6 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path) -> None:
     letters = run(Scripted(lambda example, n: example.meta["gold_letter"]), tmp_path / "x", "truthfulqa_mc1")
     assert (letters.asked_for, letters.numbers["accuracy"].value) == ("letter", 1.0)
     assert "{options}" in letters.prompt
-
-
-def test_a_true_answer_in_other_words_is_seen_by_its_words(tmp_path: Path) -> None:
-    found = run(Scripted(lambda example, n: "it surely is"), tmp_path, "truthfulqa_generation")
-    assert found.numbers["rouge1_acc"].value == 1.0
-    assert found.numbers["accuracy"].value == 0.0
-
-
-def test_worked_examples_documents_and_plain_prompts(tmp_path: Path) -> None:
-    model = Scripted(right)
-    found = run(model, tmp_path, how=How(settings, shots=2, limit=5))
-    assert found.prompt.count("Question: ") == 3
-    assert found.prompt.count("\nAnswer: word") == 2
-    with pytest.raises(ConfigError, match="come without documents"):
-        run(model, tmp_path / "x", how=How(settings, evidence=True))
 
 
 class Counting:
@@ -390,14 +365,6 @@ def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
     assert "McNemar p = below 0.001" in page
     with pytest.raises(DataError, match="no benchmark is in both"):
         compare_outputs(before, output(tmp_path / "d", run(Scripted(right), tmp_path / "d", "selfaware")))
-
-
-def test_what_differs_beside_the_model_is_said(tmp_path: Path) -> None:
-    before = output(tmp_path / "a", run(Scripted(right), tmp_path / "a"))
-    after = output(tmp_path / "b", run(Scripted(right), tmp_path / "b", how=How(settings, shots=1)))
-    (pair,) = compare_outputs(before, after)
-    assert pair.notes == ["they were asked with different prompts"]
-    assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
 
 
 @pytest.mark.security("S41")
@@ -501,7 +468,7 @@ def test_eval_of_stored_answers(verbs: Any, tmp_path: Path, capsys: pytest.Captu
         ("simpelqa --model m --output o", "no benchmark is called 'simpelqa'; did you mean 'simpleqa'"),
         ("simpleqa gsm9k --model m --output o", "did you mean 'gsm8k'"),
         ("answers.jsonl simpleqa", "answers.jsonl is a file of its own"),
-        ("answers.jsonl --shots 3", "--shots is for benchmarks, not for a file"),
+        ("answers.jsonl --samples 3", "--samples is for benchmarks, not for a file"),
         ("data.prompt=x", "name a FILE or a BENCH first"),
         ("simpleqa --model m --output o nonsense=1", "unknown key nonsense"),
     ],

@@ -159,7 +159,6 @@ READERS: dict[str, Reader] = {
     "text.answers.is_contentless": answers.is_contentless,
     "evals.outcomes.by_letter": lambda raw: outcomes.by_letter(CHOICES, raw),
     "evals.outcomes.chosen": lambda raw: outcomes.chosen(raw, ["Ulm", "Bern"]),
-    "evals.outcomes.closer_to_true": lambda raw: outcomes.closer_to_true(raw, [FACT], ["No."]),
     "evals.prompts.continued": prompts.continued,
     "evals.prompts.final_part": prompts.final_part,
     "evals.prompts.stated_confidence": prompts.stated_confidence,

@@ -65,6 +65,12 @@ GONE = {
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
     **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
+    ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
+    (
+        "eval",
+        "--base-probe",
+    ): "compare two evaluations with factrl report: what the base model got right and the "
+    "other declined is listed",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
     **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},

@@ -40,7 +40,7 @@ from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, 
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
-_FOR_BENCHMARKS = ("completions", "samples", "shots", "evidence", "confidence", "base_probe", "judge_quality")
+_FOR_BENCHMARKS = ("completions", "samples", "evidence", "confidence", "judge_quality")
 
 Answered = Sequence[tuple[Example, str | None]]
 
@@ -122,14 +122,8 @@ def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
     )
-    group.add_argument("--shots", metavar="N", type=at_least_one, help="worked examples before each question")
     group.add_argument("--evidence", action="store_true", help="show the documents that come with a question")
     group.add_argument("--confidence", action="store_true", help="ask how sure the model is of its answer")
-    group.add_argument(
-        "--base-probe",
-        metavar="FILE",
-        help="what the base model knows, from `factrl probe`; for false abstention",
-    )
     group.add_argument(
         "--judge-quality",
         metavar="FILE",

@@ -11,7 +11,7 @@ from typing import Any
 
 from factrl import __version__
 from factrl.errors import ConfigError, DataError, MissingExtra, TooManyMasked
-from factrl.evals.asking import NamedModel, known_questions, stored_texts
+from factrl.evals.asking import NamedModel, stored_texts
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.judge_quality import JudgeQuality
@@ -121,9 +121,8 @@ def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
             changes["prompt"] = prompt
         return loaded.model_copy(update={"data": loaded.data.model_copy(update=changes)})
 
-    known = {} if args.base_probe is None else known_questions(args.base_probe)
-    shown = (args.shots or 0, args.evidence, args.confidence)
-    return How(settings, args.limit, *shown, args.weights, known), settings("", "-", "{question}", 1)
+    how = How(settings, args.limit, args.evidence, args.confidence, args.weights)
+    return how, settings("", "-", "{question}", 1)
 
 
 def _checker(quality_file: str | None, supplier: Supplier) -> ClaimChecker:
@@ -149,7 +148,7 @@ def _quality(path: str) -> JudgeQuality:
 
 def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[str, Any]:
     """What decides the numbers beside the benchmarks themselves."""
-    words = ("evidence", "confidence", "extract", "form", "limit", "base_probe", "judge_quality", "settings")
+    words = ("evidence", "confidence", "extract", "form", "limit", "judge_quality", "settings")
     return {
         "factrl": __version__,
         "model": args.model or settings.model.name,
@@ -159,7 +158,6 @@ def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
-        "shots": args.shots or 0,
         "weights": [args.weights.correct, args.weights.abstain, args.weights.wrong],
         **{name: getattr(args, name) for name in words},
     }

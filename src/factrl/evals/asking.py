@@ -150,37 +150,6 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
     return find
 
 
-def known_questions(path: str | Path, least: float = 0.5) -> dict[str, bool]:
-    """Whether a base model gets a question right, from a file that `factrl probe` wrote.
-
-    Args:
-        path: rows with `pass_rate`, the share of right samples, or `ook`, that none was right.
-        least: pass rate from which a question counts as known.
-
-    Returns:
-        By text of the question, of rows without one by id; questions whose probe is undecided are left out.
-
-    Raises:
-        DataError: the file is not there or has neither column.
-    """
-    known: dict[str, bool] = {}
-    for row in read_rows(str(path)):
-        knows = _knows(row, least)
-        key = row.get("id") if row.get("question") is None else row["question"]
-        if key is not None and knows is not None:
-            known[str(key)] = knows
-    if not known:
-        raise DataError(f"{path} has no row with pass_rate or ook; give a file that factrl probe wrote")
-    return known
-
-
-def _knows(row: Mapping[str, Any], least: float) -> bool | None:
-    rate, ook = row.get("pass_rate"), row.get("ook")
-    if isinstance(rate, (int, float)) and rate == rate:
-        return rate >= least
-    return None if ook is None else not ook
-
-
 class NamedModel:
     """What `model.name` names, opened at its first use.
 

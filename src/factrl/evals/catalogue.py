@@ -46,7 +46,6 @@ class Benchmark:
         read_local: reads a row of the plain schema.
         prompt: what the user says, as `data.prompt`.
         max_tokens: length limit of an answer.
-        demos: rows to take worked examples from; its own, left out of the evaluation, where there are none.
         keep: leaves out rows of a file that several benchmarks share.
         several: how many options may be right: MC1 has one, MC2 several.
         recall_at: K of F1@K, for `long`.
@@ -62,7 +61,6 @@ class Benchmark:
     prompt: str = prompts.SHORT
     language: Literal["en", "zh"] = "en"
     max_tokens: int = 48
-    demos: Source | None = None
     keep: tuple[str, str] | None = None
     several: bool = False
     recall_at: int = 32
@@ -95,7 +93,6 @@ _SHORT = [
         Source("google-research-datasets/nq_open", split="validation", local="nq_open/test.jsonl"),
         "CC BY-SA 3.0",
         columns(question="question", answers="answer"),
-        demos=Source("google-research-datasets/nq_open", split="train"),
     ),
     Benchmark(
         "triviaqa",
@@ -104,7 +101,6 @@ _SHORT = [
         Source("mandarjoshi/trivia_qa", "rc.nocontext", split="validation", local="triviaqa_1k/test.jsonl"),
         "Apache-2.0; the questions are not the dataset's own",
         readers.trivia_qa,
-        demos=Source("mandarjoshi/trivia_qa", "rc.nocontext", split="train"),
     ),
     Benchmark(
         "popqa",
@@ -121,7 +117,6 @@ _SHORT = [
         Source("stanfordnlp/web_questions", local="webquestions/test.jsonl"),
         "CC BY 4.0",
         columns(question="question", answers="answers"),
-        demos=Source("stanfordnlp/web_questions", split="train", local="webquestions/trainmodel.jsonl"),
     ),
     Benchmark(
         "hotpotqa",
@@ -130,7 +125,6 @@ _SHORT = [
         Source("hotpotqa/hotpot_qa", "distractor", split="validation", local=_TWO_HOPS),
         "CC BY-SA 4.0",
         readers.hotpot,
-        demos=Source("hotpotqa/hotpot_qa", "distractor", split="train"),
         keep=("source", "hotpotqa"),
     ),
     Benchmark(
@@ -151,7 +145,6 @@ _SHORT = [
         Source("dgslibisey/MuSiQue", split="validation", local="musique_100/train.jsonl"),
         "CC BY 4.0",
         readers.musique,
-        demos=Source("dgslibisey/MuSiQue", split="train"),
     ),
     Benchmark(
         "crag",
@@ -259,7 +252,6 @@ _REASONING = [
         readers.gsm8k,
         prompt=prompts.REASON,
         max_tokens=256,
-        demos=Source("openai/gsm8k", "main", split="train"),
     ),
     Benchmark(
         "math500",

@@ -88,7 +88,6 @@ def _facts(output: Output) -> dict[str, str]:
         "samples per question": sampling.get("num_samples"),
         "temperature": sampling.get("temperature"),
         "seed": about.get("seed"),
-        "worked examples": about.get("shots"),
         "documents shown": "yes" if about.get("evidence") else None,
         "first questions only": about.get("limit"),
         "factrl": about.get("factrl"),

@@ -49,7 +49,6 @@ def about_outcome(name: str, weights: Weights = TRUTHRL) -> tuple[str, Better]:
 
 _VALUES: Mapping[str, tuple[str, Better]] = {
     "mc2": ("probability of the true options, normalised", "higher"),
-    "rouge1_acc": ("closer in words to a true reference than to a false one", "higher"),
     "chose_first": ("chose option A, of the replies that name one", "neither"),
 }
 
@@ -98,16 +97,13 @@ class Number:
 Numbers = dict[str, Number]
 
 
-def numbers_of(
-    kind: str, samples: Sequence[Row], weights: Weights = TRUTHRL, known: Mapping[str, bool] | None = None
-) -> Numbers:
+def numbers_of(kind: str, samples: Sequence[Row], weights: Weights = TRUTHRL) -> Numbers:
     """Every number of one benchmark, in reading order; what is undefined is left out.
 
     Args:
         kind: of the benchmark.
         samples: its graded answers.
         weights: what an outcome is worth in truthfulness.
-        known: by question, whether the base model gets it right; for false abstention.
     """
     usual = [one for one in samples if usual_question(one)]
     numbers: Numbers = {}
@@ -124,7 +120,7 @@ def numbers_of(
     numbers |= _truncated(samples)
     numbers |= _values(samples)
     numbers |= _several(usual)
-    numbers |= _declining(samples, known)
+    numbers |= _declining(samples)
     odd = [one for one in samples if one.example.false_premise]
     for name, number in _labels(odd, weights, {"accuracy": "", "hallucination": ""}).items():
         numbers[f"false_premise_{name}"] = number
@@ -270,24 +266,19 @@ def _same(first: Row, second: Row) -> bool:
     return ours == theirs or same_answer(ours, theirs)
 
 
-def _declining(samples: Sequence[Row], known: Mapping[str, bool] | None) -> Numbers:
-    """Precision and recall of declining, and how often it is declined where the base model is right."""
-    numbers: Numbers = {}
+def _declining(samples: Sequence[Row]) -> Numbers:
+    """Precision and recall of declining, where some questions have no answer."""
     graded = [one for one in samples if one.label is not None]
     hopeless = [one for one in graded if is_hopeless(one.example)]
     declined = [one for one in graded if one.label == "abstained"]
-    if hopeless:
-        told = "declined / questions that nobody can answer"
-        numbers |= _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
-        told = "questions that nobody can answer / declined"
-        numbers |= _share(
-            declined, lambda one: is_hopeless(one.example), "abstention_precision", told, "higher"
-        )
-    if known:
-        sure = [one for one in graded if known.get(one.example.id)]
-        told = "declined / questions that the base model gets right"
-        numbers |= _share(sure, lambda one: one.label == "abstained", "false_abstention", told, "lower")
-    return numbers
+    if not hopeless:
+        return {}
+    told = "declined / questions that nobody can answer"
+    recall = _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
+    told = "questions that nobody can answer / declined"
+    return recall | _share(
+        declined, lambda one: is_hopeless(one.example), "abstention_precision", told, "higher"
+    )
 
 
 def _weighed(samples: Sequence[Row]) -> bool:

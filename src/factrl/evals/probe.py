@@ -389,6 +389,6 @@ def _check_there(part: Sequence[_State], samples: Sequence[Sequence[ProbeSample]
     if failed.total() > len(causes) / 2 and (len(told) >= MANY or failed.keys() <= _GONE):
         tally = ", ".join(f"{count} {cause}" for cause, count in failed.most_common())
         raise TooManyMasked(
-            f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are not "
-            "kept, and the same command goes on from here"
+            f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are "
+            "not kept, and the same command goes on from here"
         )

@@ -239,27 +239,25 @@ def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
     return (None if found is None else found.text), missing
 
 
-def short_answer(
-    example: Example, said: str, grader: GradeAnswer, extract: Extract
-) -> tuple[Grade, str | None]:
-    """The grade of a text, and the answer in it; a text without one is floored.
+def short_answer(example: Example, said: str, grader: GradeAnswer, extract: Extract) -> Grade:
+    """The grade of the answer in a text; a text without one is floored.
 
     Raises:
         Unscored: it could not be graded.
     """
     answer, missing = find_answer(said, extract)
     if answer is None:
-        return Grade("incorrect", "", how="gate", floored=missing), None
+        return Grade("incorrect", "", how="gate", floored=missing)
     grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
     if not isinstance(grade, Grade):
         raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
-    return grade, answer
+    return grade
 
 
 def _graded(example: Example, text: str | None, grader: GradeAnswer, extract: Extract) -> Row:
     if text is None:
         return masked(example, NOTHING_STORED)
-    return graded(example, text, lambda: (short_answer(example, text, grader, extract)[0], {}))
+    return graded(example, text, lambda: (short_answer(example, text, grader, extract), {}))
 
 
 def _row(future: Future[Row], example: Example) -> Row:

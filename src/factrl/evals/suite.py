@@ -60,19 +60,15 @@ class How:
     Attributes:
         settings: for one benchmark, given its kind, the name of its source, its template and length limit.
         limit: questions of each benchmark; all by default.
-        shots: worked examples before each question.
         evidence: show the documents that come with a question.
         confidence: ask how sure the model is.
-        known: whether the base model gets a question right, by its id and by its text.
     """
 
     settings: Callable[[str, str, str, int], AskSettings]
     limit: int | None = None
-    shots: int = 0
     evidence: bool = False
     confidence: bool = False
     weights: Weights = TRUTHRL
-    known: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Result:
     Attributes:
         source: where the questions are from.
         model, judge: identities; `judge` says what graded.
-        prompt: the template, worked examples included.
+        prompt: the template.
         asked_for: `text`, `letter` or `likelihood`.
         masked, floored: answers by cause.
         bounds: of long answers, between which values the numbers lie whatever the missing verdicts are.
@@ -158,10 +154,7 @@ def evaluate(
         raise ConfigError("an evaluation needs either a model or stored answers")
     if benchmark.kind == "long" and checker is None:
         raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
-    sampling = how.settings(benchmark.kind, "-", benchmark.prompt, benchmark.max_tokens)
-    questions = load_questions(
-        benchmark, limit=how.limit, shots=how.shots, seed=sampling.run.seed, evidence=how.evidence
-    )
+    questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
     scorer = None
     if benchmark.kind == "choice" and model is not None:
         scorer = model.scorer(_settings(benchmark, how, questions, weighs=True))
@@ -175,9 +168,7 @@ def evaluate(
         graded = graded_by.get(benchmark.kind, "letter")
         asked_for = "letter" if benchmark.kind in ("choice", "discrimination") else "text"
         samples = _graded(benchmark, questions, texts, folder, tools, graded, writer, checker)
-    ids = {example.id: example.question for example in questions.examples}
-    known = {name: how.known[key] for name, q in ids.items() for key in (name, q) if key in how.known}
-    numbers = numbers_of(benchmark.kind, samples, how.weights, known)
+    numbers = numbers_of(benchmark.kind, samples, how.weights)
     bounds = {}
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at, checker.quality if checker else None)
@@ -198,16 +189,8 @@ def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: b
     settings = how.settings(
         benchmark.kind, questions.source, prompt, tokens + (CONFIDENCE_TOKENS if confidence else 0)
     )
-    demos = [
-        (example, str(example.meta["gold_letter"]) if letters else reply)
-        for example, reply in questions.demos
-    ]
     whole = compose(
-        settings.data.prompt,
-        demos=demos,
-        evidence=how.evidence,
-        confidence=confidence,
-        chat=settings.data.chat,
+        settings.data.prompt, evidence=how.evidence, confidence=confidence, chat=settings.data.chat
     )
     return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": whole})})
 
