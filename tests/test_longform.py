@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.errors import DataError, Unscored
-from factrl.evals.judge_quality import JudgeQuality
+from factrl.errors import Unscored
 from factrl.evals.longform import (
     LongForm,
     LongRow,
@@ -210,26 +209,10 @@ def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
     verifier = Verifier(claims, None, WeakJudge())
     checked = score_batch([example], ["Lima is the capital of Peru. Lima has 90 airports."], verifier)
     assert values(summarise_long(checked, 2))["precision"] == 0.5
-    assert checked[0].weak
     assert score_batch([], [], verifier) == []
 
 
-# --- corrected, and differences ----------------------------------------------------------------
-
-
-def test_precision_is_corrected_over_the_claims_that_were_judged() -> None:
-    quality = JudgeQuality(((9, 1, 2, 8),) * 40, "j")
-    found = summarise_long(rows("SSS0", "SRRR", "SSSS", "SSRR"), 32, quality=quality)
-    micro = found.corrected["judged_precision_micro"]
-    assert micro.raw.value == EXACT(10 / 15), "the claim without evidence is not the judge's doing"
-    assert micro.interval.value == EXACT((10 / 15 + 0.8 - 1) / 0.7)
-    macro = found.corrected["judged_precision"]
-    assert macro.interval.value == EXACT(((1 + 0.25 + 1 + 0.5) / 4 - 0.2) / 0.7)
-    mixed = [LongRow("a", supported=1, judge="j"), LongRow("b", supported=1, judge="k")]
-    with pytest.raises(DataError, match="2 judges"):
-        summarise_long(mixed, 32, quality=quality)
-    with pytest.raises(DataError, match="about the judge 'j', not 'k'"):
-        summarise_long(mixed[1:], 32, quality=quality)
+# --- differences -------------------------------------------------------------------------------
 
 
 def test_two_runs_are_compared_on_the_prompts_of_both() -> None:

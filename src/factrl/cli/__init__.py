@@ -71,6 +71,7 @@ GONE = {
         "--base-probe",
     ): "compare two evaluations with factrl report: what the base model got right and the "
     "other declined is listed",
+    ("eval", "--judge-quality"): "precision is as the judge has it; docs/history.md has how often judges err",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
     **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},

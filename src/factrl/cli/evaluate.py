@@ -40,7 +40,7 @@ from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, 
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
-_FOR_BENCHMARKS = ("completions", "samples", "evidence", "confidence", "judge_quality")
+_FOR_BENCHMARKS = ("completions", "samples", "evidence", "confidence")
 
 Answered = Sequence[tuple[Example, str | None]]
 
@@ -124,12 +124,6 @@ def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--evidence", action="store_true", help="show the documents that come with a question")
     group.add_argument("--confidence", action="store_true", help="ask how sure the model is of its answer")
-    group.add_argument(
-        "--judge-quality",
-        metavar="FILE",
-        help="how often the verifier's judge is right, from benchmarks/judge_quality.py: long answers get "
-        "their precision without its errors, beside the raw one",
-    )
 
 
 def _eval(args: argparse.Namespace) -> int:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from factrl import __version__
-from factrl.errors import ConfigError, DataError, MissingExtra, TooManyMasked
+from factrl.errors import ConfigError, MissingExtra, TooManyMasked
 from factrl.evals.asking import NamedModel, stored_texts
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.eval_page import write_eval_page
-from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
 from factrl.evals.suite import How, Result, evaluate, output_table, write_output
@@ -54,7 +52,8 @@ def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) ->
         quiet_policy(settings.model.name)
     checker = None
     if any(benchmark.kind == "long" for benchmark in benchmarks):
-        checker = _checker(args.judge_quality, supplier)
+        verifier, settings_of_it = supplier.verify(), digest_of(supplier.verifier.model_dump())
+        checker = ClaimChecker(verifier, f"{verifier.judge.identity} {settings_of_it}")
     folder, graded = Path(args.output), f"{graded_by(supplier.judge)} {args.form} {extract}"
     workers = 1 if settings.judge.url == LOCAL else 16
     with Mathematician() as mathematician:
@@ -125,30 +124,9 @@ def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
     return how, settings("", "-", "{question}", 1)
 
 
-def _checker(quality_file: str | None, supplier: Supplier) -> ClaimChecker:
-    verifier = supplier.verify()
-    quality = None if quality_file is None else _quality(quality_file)
-    if quality is not None:
-        quality.check(verifier.judge.identity)
-    settings = digest_of(supplier.verifier.model_dump())
-    return ClaimChecker(verifier, f"{verifier.judge.identity} {settings}", quality)
-
-
-def _quality(path: str) -> JudgeQuality:
-    """How often a judge is right, as `JudgeQuality.to_json` wrote it."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"--judge-quality {path} cannot be read: {error}") from error
-    try:
-        return JudgeQuality.from_json(document)
-    except DataError as error:
-        raise ConfigError(f"--judge-quality {path}: {error}") from error
-
-
 def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[str, Any]:
     """What decides the numbers beside the benchmarks themselves."""
-    words = ("evidence", "confidence", "extract", "form", "limit", "judge_quality", "settings")
+    words = ("evidence", "confidence", "extract", "form", "limit", "settings")
     return {
         "factrl": __version__,
         "model": args.model or settings.model.name,

@@ -140,7 +140,7 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(p, 0.0 if k == 0 else middle - half, 1.0 if k == n else middle + half)
 
 
-def resampled_means(rows: Floats, seed: int | tuple[int, ...] = 0, n: int = RESAMPLES) -> Floats:
+def resampled_means(rows: Floats, seed: int = 0, n: int = RESAMPLES) -> Floats:
     """Column means of `n` samples of rows, each as large as `rows` and drawn with replacement.
 
     Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.

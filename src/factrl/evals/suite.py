@@ -171,7 +171,7 @@ def evaluate(
     numbers = numbers_of(benchmark.kind, samples, how.weights)
     bounds = {}
     if benchmark.kind == "long":
-        numbers |= claim_numbers(samples, benchmark.recall_at, checker.quality if checker else None)
+        numbers |= claim_numbers(samples, benchmark.recall_at)
         bounds = claim_bounds(samples, benchmark.recall_at)
     bins: Sequence[Bin] = ()
     if how.confidence:
