@@ -17,6 +17,14 @@ from factrl.evals import prompts, readers
 from factrl.evals.readers import Reader, columns
 
 Kind = Literal["short", "choice", "discrimination", "reasoning", "long"]
+ASKED: Mapping[Kind, tuple[str, int]] = {
+    "short": (prompts.SHORT, 48),
+    "choice": (prompts.BARE, 48),
+    "discrimination": (prompts.PAIR, 12),
+    "reasoning": (prompts.REASON, 1024),
+    "long": (prompts.BARE, 1024),
+}
+"""How a kind of question is asked unless its benchmark says otherwise, and the length limit of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +52,8 @@ class Benchmark:
             letter, `discrimination` by a letter, `reasoning` by mathematical equivalence, `long` by claims.
         read: reads an upstream row.
         read_local: reads a row of the plain schema.
-        prompt: what the user says, as `data.prompt`.
-        max_tokens: length limit of an answer.
+        prompt, max_tokens: what the user says, as `data.prompt`, and the length limit; by default those of
+            its kind.
         keep: leaves out rows of a file that several benchmarks share.
         several: how many options may be right: MC1 has one, MC2 several.
         recall_at: K of F1@K, for `long`.
@@ -58,12 +66,16 @@ class Benchmark:
     licence: str
     read: Reader = readers.same
     read_local: Reader = readers.plain
-    prompt: str = prompts.SHORT
-    language: Literal["en", "zh"] = "en"
-    max_tokens: int = 48
+    prompt: str = ""
+    max_tokens: int = 0
     keep: tuple[str, str] | None = None
     several: bool = False
     recall_at: int = 32
+
+    def __post_init__(self) -> None:
+        prompt, tokens = ASKED[self.kind]
+        object.__setattr__(self, "prompt", self.prompt or prompt)
+        object.__setattr__(self, "max_tokens", self.max_tokens or tokens)
 
 
 _TWO_HOPS = "hotpotqa_2wiki_eval/eval.jsonl"
@@ -84,7 +96,6 @@ _SHORT = [
         "CC BY-NC-SA 4.0",
         columns(question="question", answers="answer"),
         prompt=prompts.SHORT_ZH,
-        language="zh",
     ),
     Benchmark(
         "nq_open",
@@ -185,7 +196,6 @@ _CHOICE = [
         "Apache-2.0",
         readers.truthful_qa_choice("mc1"),
         readers.plain_choice("mc1"),
-        prompt=prompts.BARE,
     ),
     Benchmark(
         "truthfulqa_mc2",
@@ -195,7 +205,6 @@ _CHOICE = [
         "Apache-2.0",
         readers.truthful_qa_choice("mc2"),
         readers.plain_choice("mc2"),
-        prompt=prompts.BARE,
         several=True,
     ),
     Benchmark(
@@ -216,8 +225,6 @@ _CHOICE = [
         "MIT; questions CC BY-SA 4.0",
         readers.halu_eval,
         readers.plain_pair,
-        prompt=prompts.PAIR,
-        max_tokens=12,
     ),
     Benchmark(
         "halluqa_mc1",
@@ -227,8 +234,6 @@ _CHOICE = [
         "Apache-2.0",
         readers.hallu_qa_choice,
         readers.plain_choice("mc1"),
-        prompt=prompts.BARE,
-        language="zh",
     ),
     Benchmark(
         "halluqa_generation",
@@ -238,7 +243,6 @@ _CHOICE = [
         "Apache-2.0",
         readers.hallu_qa,
         prompt=prompts.SENTENCE_ZH,
-        language="zh",
         max_tokens=96,
     ),
 ]
@@ -250,7 +254,6 @@ _REASONING = [
         Source("openai/gsm8k", "main", local="gsm8k_test/test.jsonl"),
         "MIT",
         readers.gsm8k,
-        prompt=prompts.REASON,
         max_tokens=256,
     ),
     Benchmark(
@@ -260,8 +263,6 @@ _REASONING = [
         Source("HuggingFaceH4/MATH-500", local="math500/test.jsonl"),
         "MIT",
         columns(question="problem", answers="answer", id="unique_id"),
-        prompt=prompts.REASON,
-        max_tokens=1024,
     ),
     Benchmark(
         "aime24",
@@ -270,7 +271,6 @@ _REASONING = [
         Source("HuggingFaceH4/aime_2024", split="train"),
         "the problems are the MAA's",
         columns(question="problem", answers="answer"),
-        prompt=prompts.REASON,
         max_tokens=2048,
     ),
     Benchmark(
@@ -280,7 +280,6 @@ _REASONING = [
         Source("math-ai/aime25"),  # the split is not confirmed
         "the problems are the MAA's",
         columns(question="problem", answers="answer"),
-        prompt=prompts.REASON,
         max_tokens=2048,
     ),
     Benchmark(
@@ -295,8 +294,6 @@ _REASONING = [
         ),
         "Apache-2.0",
         readers.olympiad,
-        prompt=prompts.REASON,
-        max_tokens=1024,
     ),
 ]
 _LONG = [
@@ -306,7 +303,6 @@ _LONG = [
         "long",
         Source(local="factscore_entities/unlabelled.jsonl"),  # released outside the hub
         "MIT",
-        prompt=prompts.BARE,
         max_tokens=512,
     ),
     Benchmark(
@@ -315,8 +311,6 @@ _LONG = [
         "long",
         Source(local="longfact/objects.jsonl"),  # released on GitHub; KLCF's K of F1@K is 64
         "CC BY 4.0",
-        prompt=prompts.BARE,
-        max_tokens=1024,
         recall_at=64,
     ),
     Benchmark(
@@ -327,7 +321,6 @@ _LONG = [
         "CC BY-SA 3.0",
         readers.article,
         prompt=prompts.ARTICLE,
-        max_tokens=1024,
     ),
     Benchmark(
         "expertqa",
@@ -335,8 +328,6 @@ _LONG = [
         "long",
         Source(local="expertqa_questions/prompts.jsonl"),  # the hub's copy has other columns
         "MIT",
-        prompt=prompts.BARE,
-        max_tokens=1024,
         recall_at=64,
     ),
 ]

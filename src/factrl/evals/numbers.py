@@ -26,6 +26,7 @@ from factrl.evals.metrics import (
 )
 from factrl.evals.samples import Row, by_question, is_hopeless
 from factrl.text.answers import final_answer, normalize_answer, same_answer
+from factrl.types import Label
 
 Better = Literal["higher", "lower", "neither"]
 _ABOUT: Mapping[str, tuple[str, Better]] = {
@@ -239,31 +240,35 @@ def _several(samples: Sequence[Row]) -> Numbers:
 def majority(group: Sequence[Row]) -> float | None:
     """How likely the most frequent answer is right; leaders of equal length count in equal parts.
 
-    Abstentions are one answer; others vote together when they are certainly the same one, whatever became of
-    them, as in `factrl.train.majority`.  None when no sample could be graded.
+    None when no sample could be graded.
     """
-    votes: dict[str, list[list[Row]]] = {}
-    for one in group:
-        if one.label is not None:
-            told = "" if one.label == "abstained" else final_answer(one.answer) or one.answer.strip()
-            # `same_answer` is slow, and hardly ever holds outside of these.
-            near = votes.setdefault(f"= {normalize_answer(told) or told}" if told else one.label, [])
-            same = next((vote for vote in near if _same(vote[0], one)), None)
-            if same is None:
-                near.append([one])
-            else:
-                same.append(one)
-    every = [vote for near in votes.values() for vote in near]
-    most = max(map(len, every), default=0)
-    worth = [sum(one.label == "correct" for one in vote) / most for vote in every if len(vote) == most]
+    told = [(one.label, one.answer) for one in group if one.label is not None]
+    votes: dict[int, list[bool]] = {}
+    for vote, (label, _) in zip(candidates(told), told, strict=True):
+        votes.setdefault(vote, []).append(label == "correct")
+    most = max(map(len, votes.values()), default=0)
+    worth = [sum(right) / most for right in votes.values() if len(right) == most]
     return sum(worth) / len(worth) if worth else None
 
 
-def _same(first: Row, second: Row) -> bool:
-    if "abstained" in (first.label, second.label):
-        return first.label == second.label
-    ours, theirs = final_answer(first.answer), final_answer(second.answer)
-    return ours == theirs or same_answer(ours, theirs)
+def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
+    """The number of the candidate that each answer votes for, from 0 in their order, from labels and answers.
+
+    Abstentions are one candidate; other answers vote together when they are certainly the same one
+    (`factrl.text.answers.same_answer`), whatever became of them.
+    """
+    named = [None if label == "abstained" else final_answer(answer) for label, answer in answers]
+    numbers: dict[str | None, int] = {}
+    alike: dict[str, list[str]] = {}  # `same_answer` is slow, and hardly ever holds outside of these
+    for answer in named:
+        if answer in numbers:
+            continue
+        near = [] if answer is None else alike.setdefault(normalize_answer(answer) or answer, [])
+        same = next((other for other in near if answer is not None and same_answer(other, answer)), None)
+        numbers[answer] = len({*numbers.values()}) if same is None else numbers[same]
+        if answer is not None:
+            near.append(answer)
+    return [numbers[answer] for answer in named]
 
 
 def _declining(samples: Sequence[Row]) -> Numbers:
