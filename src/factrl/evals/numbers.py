@@ -242,7 +242,7 @@ def majority(group: Sequence[Row]) -> float | None:
 
     None when no sample could be graded.
     """
-    told = [(one.label, one.answer) for one in group if one.label is not None]
+    told: list[tuple[Label | None, str]] = [(one.label, one.answer) for one in group if one.label]
     votes: dict[int, list[bool]] = {}
     for vote, (label, _) in zip(candidates(told), told, strict=True):
         votes.setdefault(vote, []).append(label == "correct")
