@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -31,18 +30,6 @@ PATHS = st.lists(SHARES, min_size=1, max_size=5).map(
 
 
 # --- points and geometry -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "shares", [(0.5, 0.5, 0.5), (1.2, -0.1, -0.1), (42.0, 11.6, 46.4), (math.nan, 0.5, 0.5), (0.0, 0.0, 0.0)]
-)
-def test_a_point_is_three_shares(shares: tuple[float, float, float]) -> None:
-    with pytest.raises(ValueError, match="sum to 1"):
-        Point(0, *shares)
-
-
-def test_truthfulness_is_accuracy_minus_hallucination() -> None:
-    assert TERNARY[-1].truthfulness == pytest.approx(0.093)
 
 
 # --- the picture -------------------------------------------------------------------------------

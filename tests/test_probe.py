@@ -120,14 +120,6 @@ def test_rounds_grow_and_end_with_all_samples() -> None:
     assert [*itertools.chain(*Stopping(100).rounds)] == [*range(100)]
 
 
-def test_why() -> None:
-    wrong: list[Label | None] = ["incorrect"]
-    assert Stopping(4).why(wrong * 3) is None
-    assert Stopping(4).why(wrong * 4) == "all_samples"
-    assert Stopping(4).why(["incorrect", "correct"]) == "first_correct"
-    assert Stopping(4, first_correct=False).why(["correct"]) is None
-
-
 # --- labels ----------------------------------------------------------------------------------------
 
 
@@ -149,17 +141,6 @@ def test_stopping_at_the_first_correct_answer_gives_the_labels_of_all_samples(ru
     assert 0.3 < told["saved"] < 0.7
     assert sum(told["stopped"].values()) == told["out_of_knowledge"] + told["known"] == 300
     assert summary(all_samples, Stopping(64))["saved"] == 0
-
-
-def test_the_pass_rate_is_that_of_the_graded_samples(run: Run) -> None:
-    asked = questions(2)
-    truth = {"q0": 0.5, "q1": 0.0}
-    first, second = run(World(truth, odd=0.05), asked, stopping=Stopping(64, first_correct=False))
-    assert first.graded < 64
-    assert first.pass_rate == sum(s.label == "correct" for s in first.samples) / first.graded
-    assert (second.pass_rate, second.ook, second.stopped) == (0.0, True, "all_samples")
-    [early, _] = run(World(truth), asked, stopping=Stopping(64))
-    assert (early.stopped, early.ook) == ("first_correct", False)
 
 
 # --- what cannot be graded -------------------------------------------------------------------------
@@ -279,9 +260,8 @@ def test_asking_again_that_was_killed_goes_on(run: Run) -> None:
 
 
 @pytest.mark.fault("F32")
-@pytest.mark.parametrize("stop_after", [0, 3])
 def test_a_probe_that_was_stopped_goes_on_and_finds_the_same(
-    run: Run, stop_after: int, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("factrl.evals.probe.AT_ONCE", 128)
     asked = questions(60)
@@ -291,7 +271,7 @@ def test_a_probe_that_was_stopped_goes_on_and_finds_the_same(
 
     class Stopped(World):
         def write(self, *args: Any, **told: Any) -> list[list[Written]]:
-            if self.calls == stop_after:
+            if self.calls == 3:
                 raise KeyboardInterrupt
             return super().write(*args, **told)
 
@@ -371,14 +351,6 @@ def by_hand(answers: Sequence[str], k: int) -> list[float]:
 def test_the_majority_is_that_of_every_subset(answers: list[str]) -> None:
     for vote in majority_curve([sampled(*answers)], draws=10_000):
         assert [vote.accuracy, vote.abstention, vote.hallucination] == pytest.approx(by_hand(answers, vote.k))
-
-
-def test_steps_double_and_end_with_all_samples() -> None:
-    curve = majority_curve([sampled(*["+a"] * 12), sampled(*["b"] * 6, *["+a"] * 6)])
-    assert [vote.k for vote in curve] == [1, 2, 4, 8, 12]
-    assert curve[-1].accuracy == pytest.approx(0.75)
-    assert curve[-1].truthfulness == pytest.approx(0.5)
-    assert all(vote.abstention == 0 for vote in curve)
 
 
 def test_spellings_of_one_answer_vote_together_and_close_numbers_do_not() -> None:
@@ -499,8 +471,7 @@ def test_the_same_command_again_asks_nothing_and_more_samples_only_those(
 
 
 def test_a_full_probe_has_its_majority(factrl: Command) -> None:
-    out, _ = factrl("--samples", "8", "--full")
-    assert "majority of 8" in out
+    assert "majority of 8" in factrl("--samples", "8", "--full")[0]
     told = json.loads(factrl("--samples", "8", "--full", "--json")[0])
     assert [vote["k"] for vote in told["majority"]] == [1, 2, 4, 8]
     assert all(vote["abstention"] == pytest.approx(1 / 3) for vote in told["majority"])
