@@ -14,7 +14,7 @@ import pytest
 from factrl.errors import ConfigError, DataError
 from factrl.evals import loading
 from factrl.evals.catalogue import BENCHMARKS, GROUPS, Benchmark, find
-from factrl.evals.loading import load_questions, reply_to
+from factrl.evals.loading import load_questions
 from factrl.evals.outcomes import Tools, by_likelihood, score_text
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
@@ -54,6 +54,15 @@ def _on_hub(benchmark: Benchmark) -> Benchmark:
     source = dataclasses.replace(benchmark.test, hub="owner/name")
     read = benchmark.read_local if plain else benchmark.read
     return dataclasses.replace(benchmark, test=source, read=read)
+
+
+def reply_to(benchmark: Benchmark, example: Example) -> str:
+    """A reply that is right."""
+    if benchmark.kind == "discrimination":
+        return str(example.meta["gold_letter"])
+    if benchmark.kind == "reasoning":
+        return f"{example.meta.get('solution') or ''} \\boxed{{{example.answers[0]}}}"
+    return example.answers[0] if example.answers else "I don't know"
 
 
 def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:

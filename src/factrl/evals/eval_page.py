@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from factrl.evals.longform import COUNTED
 from factrl.evals.metrics import Interval
 from factrl.evals.numbers import Bin, Number
 from factrl.evals.paired import Paired
@@ -20,7 +21,6 @@ from factrl.types import Label
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
-_COUNTED = ("detail", "claims")
 
 
 def write_eval_page(output: Output) -> Path:
@@ -156,7 +156,7 @@ def _answer(sample: Row) -> tuple[str, Badge, str]:
 
 def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> Mapping[str, Any]:
     first, second = before.numbers(pair.name), after.numbers(pair.name)
-    changes = {name: one for name, one in pair.differences.items() if one and name not in _COUNTED}
+    changes = {name: one for name, one in pair.differences.items() if one and name not in COUNTED}
     reach = reach_of(changes.values())
 
     def line(name: str, change: Interval) -> Mapping[str, Any]:

@@ -98,18 +98,6 @@ def _with_ids(examples: Iterator[Example]) -> Iterator[Example]:
         yield example if name == example.id else dataclasses.replace(example, id=name)
 
 
-def reply_to(benchmark: Benchmark, example: Example) -> str:
-    """A reply that is right, which every scorer must accept."""
-    if benchmark.kind == "discrimination":
-        return str(example.meta["gold_letter"])
-    if benchmark.kind == "reasoning":
-        worked = str(example.meta.get("solution") or "").partition("####")[0].strip()
-        return f"{worked} \\boxed{{{example.answers[0]}}}".strip()
-    if not example.answers:
-        return "invalid question" if example.false_premise else "I don't know"
-    return example.answers[0]
-
-
 def _with_documents(benchmark: Benchmark, examples: Sequence[Example]) -> list[Example]:
     if not any(example.evidence for example in examples):
         raise ConfigError(f"the questions of {benchmark.name} come without documents; leave --evidence out")

@@ -117,8 +117,12 @@ def numbers_of(kind: str, samples: Sequence[Row], weights: Weights = TRUTHRL) ->
         numbers |= _labels(usual, weights, {"accuracy": ""})
     elif kind == "short":
         numbers |= _labels(usual, weights, None)
-    numbers |= {} if _weighed(usual) else _invalid(usual)
-    numbers |= _truncated(samples)
+    if not _weighed(usual):
+        told = "no answer to read in the text; among the wrong ones"
+        numbers |= _share(usual, lambda one: one.floored is not None, "invalid", told, "lower")
+    written = [one for one in samples if one.completion is not None]
+    cut: Callable[[Row], bool] = lambda one: getattr(one.completion, "truncated", False)  # noqa: E731
+    numbers |= _share(written, cut, "cut_off", "ran into the length limit", "lower")
     numbers |= _values(samples)
     numbers |= _several(usual)
     numbers |= _declining(samples)
@@ -163,34 +167,13 @@ def _labels(samples: Sequence[Row], weights: Weights, only: Mapping[str, str] | 
     return numbers
 
 
-def _invalid(samples: Sequence[Row]) -> Numbers:
-    told = "no answer to read in the text; among the wrong ones"
-    return _share(samples, lambda one: one.floored is not None, "invalid", told, "lower")
-
-
-def _truncated(samples: Sequence[Row]) -> Numbers:
-    written = [one for one in samples if one.completion is not None]
-    return _share(
-        written,
-        lambda one: getattr(one.completion, "truncated", False),
-        "cut_off",
-        "ran into the length limit",
-        "lower",
-    )
-
-
 def _share(
     samples: Sequence[Row], test: Callable[[Row], bool], name: str, about: str, better: Better
 ) -> Numbers:
     """How many of the graded samples pass a test, by question."""
     graded = [one for one in samples if one.label is not None]
     rows = [[float(test(one)) for one in group] for group in by_question(graded).values()]
-    if not rows:
-        return {}
-    if all(len(row) == 1 for row in rows):
-        interval = wilson(int(sum(row[0] for row in rows)), len(rows))
-    else:
-        interval = bootstrap([sum(row) / len(row) for row in rows])
+    interval = _mean([sum(row) / len(row) for row in rows])
     return {name: Number.of(interval, len(rows), about, better)} if interval else {}
 
 
