@@ -154,6 +154,9 @@ def test_a_hopeless_question_is_there_to_be_declined() -> None:
         said = {"I don't know.": "abstained", "Invalid question": "abstained", "Ann Lee": "incorrect"}
         for text, label in said.items():
             assert score_text(BENCHMARKS["selfaware"], example, text, tools)[0].label == label
+        boxed = dataclasses.replace(tools, extract="boxed")
+        for text, ended in (("Hm. \\boxed{I don't know.}", None), ("I don't know.", "no_box")):
+            assert score_text(BENCHMARKS["selfaware"], example, text, boxed)[0].floored == ended
 
 
 def test_options_stand_in_an_order_that_the_question_fixes(

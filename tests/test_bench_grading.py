@@ -66,6 +66,8 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
         sample("o", "correct", false_premise=True),
     ]
     before, after = output(tmp_path, first), output(tmp_path, second)
+    (weighed,) = compare_outputs(before, output(tmp_path, second, weights=[1, 0.5, 1]))
+    assert weighed.notes[0].startswith("their truthfulness weighs outcomes differently")
     (pair,) = compare_outputs(before, after)
     assert (pair.n, pair.left_out, pair.fixed, pair.broken) == (4, 0, 1, 0)
     for name in ("accuracy", "abstention"):
@@ -74,14 +76,6 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
         assert change.value == after.numbers("b")[name].value - before.numbers("b")[name].value
     assert len(pair.changed) == 6
     assert pair.notes == []
-
-
-def test_other_weights_are_said(tmp_path: Path) -> None:
-    sides = [
-        output(tmp_path, [sample("1", "correct")], weights=weights) for weights in ([1, 0, 1], [1, 0.5, 1])
-    ]
-    (pair,) = compare_outputs(sides[0], sides[1])
-    assert pair.notes[0].startswith("their truthfulness weighs outcomes differently")
 
 
 @pytest.mark.security("S42")
@@ -117,22 +111,8 @@ def test_a_terminal_shows_claims_as_they_are(tmp_path: Path) -> None:
 def test_reasoning_without_an_end_is_no_answer(text: str) -> None:
     grade, _ = score_text(SIMPLE, OSLO, text, TOOLS)
     assert (grade.label, grade.floored) == ("incorrect", "no_answer")
-
-
-def test_what_follows_reasoning_is_graded(tmp_path: Path) -> None:
-    texts = {
-        ("1", 0): Completion("Bergen?</think>Oslo", prefill="<think>"),
-        ("2", 0): Completion("x", prefill="<think>"),
-    }
-    with Journal(tmp_path / "j.jsonl", {}) as journal:
-        done, open_ = grade_texts(SIMPLE, [OSLO, HOPELESS], texts, TOOLS, journal)
-    assert (done.label, open_.floored) == ("correct", "no_answer")
-
-
-def test_a_hopeless_question_is_read_like_the_others() -> None:
-    boxed = replace(TOOLS, extract="boxed")
-    assert score_text(SIMPLE, HOPELESS, "Hm. \\boxed{I don't know.}", boxed)[0].label == "abstained"
-    assert score_text(SIMPLE, HOPELESS, "I don't know.", boxed)[0].floored == "no_box"
+    over = Completion("Bergen?</think>Oslo", prefill="<think>")
+    assert score_text(SIMPLE, OSLO, over, TOOLS)[0].label == "correct"
 
 
 def test_a_worked_solution_has_paragraphs() -> None:

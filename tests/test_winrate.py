@@ -48,6 +48,12 @@ def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
     done: list[int] = []
     found = win_rate(named(4), [BAD, GOOD, GOOD, BEST], [GOOD, BAD, GOOD, BEST], rank, on_done=done.append)
     assert done == [1] * 4
+    back = win_rate(named(4), [GOOD, BAD, GOOD, BEST], [BAD, GOOD, GOOD, BEST], rank)
+    assert (back.wins, back.losses, back.disagreement) == (1, 1, found.disagreement)
+    half = duel(ASK, GOOD, BEST, lambda question, first, second: 0.5 if first == GOOD else 0.1)
+    assert (half.score, half.favoured) == (0.75, None)
+    with pytest.raises(ConfigError, match="2 prompts and 1 and 2 answers"):
+        win_rate(named(2), [GOOD], [GOOD, BEST], rank)
     assert (found.wins, found.losses, found.ties) == (1, 1, 2)
     assert [one.score for one in found.duels] == [1.0, 0.0, 0.5, 0.5]
     assert found.rate
@@ -65,23 +71,6 @@ def test_a_judge_that_sticks_to_a_place_is_a_tie_and_told(value: float, place: s
     assert found.rate
     assert (found.disagreement.value, found.rate.value) == (1.0, 0.5)
     assert f"the {place} 6" in shown(found)
-
-
-def test_swapping_the_systems_mirrors_the_rate() -> None:
-    a, b = [BAD, GOOD, BEST, GOOD, BAD], [GOOD, BAD, BAD, BEST, BAD]
-    there, back = win_rate(named(5), a, b, rank), win_rate(named(5), b, a, rank)
-    assert there.rate
-    assert back.rate
-    assert there.rate.value == pytest.approx(1 - back.rate.value)
-    assert (there.wins, there.losses, there.disagreement) == (back.losses, back.wins, back.disagreement)
-
-
-def test_an_even_probability_is_half_a_win() -> None:
-    def prefer(question: str, first: str, second: str) -> float:
-        return 0.5 if first == GOOD else 0.1
-
-    one = duel(ASK, GOOD, BEST, prefer)
-    assert (one.score, one.favoured) == (0.75, None)
 
 
 def test_what_cannot_be_compared_is_masked_and_counted() -> None:
@@ -135,11 +124,6 @@ def test_several_answers_to_one_prompt_are_drawn_together() -> None:
     assert wide
     assert narrow
     assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
-
-
-def test_as_many_answers_as_prompts() -> None:
-    with pytest.raises(ConfigError, match="2 prompts and 1 and 2 answers"):
-        win_rate(named(2), [GOOD], [GOOD, BEST], rank)
 
 
 # --- a language model as the judge -------------------------------------------------------------
