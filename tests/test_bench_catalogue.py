@@ -61,7 +61,7 @@ def reply_to(benchmark: Benchmark, example: Example) -> str:
     if benchmark.kind == "discrimination":
         return str(example.meta["gold_letter"])
     if benchmark.kind == "reasoning":
-        return f"{example.meta.get('solution') or ''} \\boxed{{{example.answers[0]}}}"
+        return f"So it is \\boxed{{{example.answers[0]}}}."
     return example.answers[0] if example.answers else "I don't know"
 
 

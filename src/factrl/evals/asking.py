@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import DataError, Unscored, nearest
+from factrl.errors import DataError, Unscored
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.outcomes import Scorer
-from factrl.evals.shortqa import COLUMNS, NOTHING_STORED
+from factrl.evals.shortqa import NOTHING_STORED, completions_column
 from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
@@ -122,13 +122,8 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
         DataError: the file or the column is not there.
     """
     rows = list(read_rows(str(path)))
-    present = dict.fromkeys(name for row in rows for name in row)
-    chosen = column or next((name for name in COLUMNS if name in present), "")
-    if chosen not in present:
-        raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; columns: "
-            f"{', '.join(present) or 'none'}; name it with --column NAME"
-        )
+    known = ("id", "question", "benchmark")
+    chosen = completions_column(path, column, [name for row in rows for name in row if name not in known])
 
     def find(benchmark: Benchmark, examples: Sequence[Example]) -> Texts:
         both: dict[tuple[str | None, str | None], list[Any]] = {}

@@ -183,15 +183,19 @@ def _values(samples: Sequence[Row]) -> Numbers:
     for name in dict.fromkeys(name for one in samples for name in one.values):
         if name == "mc1":  # the accuracy, under the name that tables have
             continue
-        having = [one for one in samples if name in one.values]
-        means = [
-            sum(one.values[name] for one in group) / len(group) for group in by_question(having).values()
-        ]
+        every = (mean_value(group, name) for group in by_question(samples).values())
+        means = [mean for mean in every if mean is not None]
         about, better = _VALUES.get(name, ("", "higher"))
         interval = _mean(means)
         if interval is not None:
             numbers[name] = Number.of(interval, len(means), about, better)
     return numbers
+
+
+def mean_value(group: Sequence[Row], name: str) -> float | None:
+    """Of one of the `values` of a question's answers; None where none of them has it."""
+    values = [one.values[name] for one in group if name in one.values]
+    return sum(values) / len(values) if values else None
 
 
 def _mean(values: Sequence[float]) -> Interval | None:

@@ -158,7 +158,7 @@ def hallu_qa_choice(row: Row) -> Example:
 
 def gsm8k(row: Row) -> Example:
     """GSM8K: the number after `####` at the end of the worked answer."""
-    return _made(row["question"], [row["answer"].rpartition("####")[2].strip()], "", solution=row["answer"])
+    return _made(row["question"], [row["answer"].rpartition("####")[2].strip()], "")
 
 
 def olympiad(row: Row) -> Example:

@@ -200,7 +200,7 @@ def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Exam
     return found
 
 
-def summarise_duels(duels: Sequence[Duel], *, confidence: float = 0.95, seed: int = 0) -> WinRate:
+def summarise_duels(duels: Sequence[Duel]) -> WinRate:
     """What pairs come to."""
     known = [(one.id, one.score, one.favoured) for one in duels if one.score is not None]
     found = {_FIRST: 0, _SECOND: 0, **Counter(favoured for *_, favoured in known if favoured)}
@@ -208,10 +208,7 @@ def summarise_duels(duels: Sequence[Duel], *, confidence: float = 0.95, seed: in
     if known:
         columns = np.array([[1.0, score, float(favoured is not None)] for _, score, favoured in known])
         _, sums = summed([name for name, *_ in known], columns)
-        rates = [
-            bootstrap(sums, lambda m, column=column: m[:, column] / m[:, 0], seed, confidence=confidence)
-            for column in (1, 2)
-        ]
+        rates = [bootstrap(sums, lambda m, column=column: m[:, column] / m[:, 0]) for column in (1, 2)]
     return WinRate(
         duels,
         wins=sum(score > 0.5 for _, score, _ in known),
