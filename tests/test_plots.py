@@ -64,21 +64,10 @@ def test_odd_curves_are_drawn_without_a_warning(tmp_path: Path, curves: dict[str
     assert ET.parse(tmp_path / "plot.svg").getroot() is not None  # noqa: S314 - written a line above
 
 
-def test_the_main_arm_is_chosen_by_name(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    drawn = []
-    for main in ("binary", "ternary", ""):
-        hallucination_vs_abstention(CURVES, tmp_path / "plot.png", title="t", main=main)
-        drawn.append((tmp_path / "plot.png").read_bytes())
-    assert drawn[0] != drawn[1] == drawn[2]
-
-
-@pytest.mark.parametrize(
-    ("curves", "main"), [({}, ""), ({"a": []}, ""), (CURVES, "other"), ({"a": TERNARY, "b": []}, "a")]
-)
-def test_nothing_to_draw_is_an_error(tmp_path: Path, curves: dict[str, list[Point]], main: str) -> None:
+@pytest.mark.parametrize("curves", [{}, {"a": []}, {"a": TERNARY, "b": []}])
+def test_nothing_to_draw_is_an_error(tmp_path: Path, curves: dict[str, list[Point]]) -> None:
     with pytest.raises(ValueError, match="needs points"):
-        hallucination_vs_abstention(curves, tmp_path / "plot.png", title="t", main=main)
+        hallucination_vs_abstention(curves, tmp_path / "plot.png", title="t")
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,21 +88,20 @@ class Panel:
     percent: tuple[bool, bool] = (False, False)  # axes without numbers beyond 100
 
 
-def hallucination_vs_abstention(curves: Curves, path: str | Path, *, title: str, main: str = "") -> Path:
-    """Draw every arm's path from its first to its last step, and the main arm's outcomes over the steps.
+def hallucination_vs_abstention(curves: Curves, path: str | Path, *, title: str) -> Path:
+    """Draw every arm's path from its first to its last step, and the last arm's outcomes over the steps.
 
     Args:
         curves: arm -> its points in the order of the steps; no arm may be empty.
         path: where to write; the suffix chooses the format (.png, .svg, .pdf).  The CSV goes beside it.
         title: what the picture shows, in one neutral sentence.
-        main: the arm of the right panel; by default the last one.
 
     Returns:
         The path of the CSV.
     """
-    main = main or next(reversed(list(curves)), "")
-    if not curves.get(main) or not all(curves.values()):
-        raise ValueError(f"a plot needs points for every arm and for {main!r}; got {list(curves)}")
+    if not curves or not all(curves.values()):
+        raise ValueError(f"a plot needs points for every arm; got {list(curves)}")
+    main = list(curves)[-1]
     reach = frame_of(curves)
     arms = []
     for index, (arm, points) in enumerate(curves.items()):
