@@ -60,19 +60,12 @@ class Scripted:
         return [[self.weigh(text) for text in texts] for texts in continuations]
 
 
-def settings(kind: str, source: str, prompt: str, tokens: int) -> AskSettings:
-    words = [f"data.train={source}", "model.name=m", f"train.max_completion_length={tokens}"]
-    loaded = load_settings(AskSettings, None, words)
-    return loaded.model_copy(update={"data": loaded.data.model_copy(update={"prompt": prompt})})
+SETTINGS = load_settings(AskSettings, None, ["data.train=-", "model.name=m"])
 
 
-def sampled(k: int) -> Callable[..., AskSettings]:
-    def make(*args: Any) -> AskSettings:
-        told = settings(*args)
-        update = {"num_samples": k, "temperature": 1.0}
-        return told.model_copy(update={"sampling": told.sampling.model_copy(update=update)})
-
-    return make
+def sampled(k: int) -> AskSettings:
+    update = {"num_samples": k, "temperature": 1.0}
+    return SETTINGS.model_copy(update={"sampling": SETTINGS.sampling.model_copy(update=update)})
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +119,7 @@ def right(example: Example, number: int) -> str:
 def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Result:
     with Mathematician() as mathematician:
         tools = Tools(named.pop("grader", Grader()), mathematician, confidence=bool(how and how.confidence))
-        return evaluate(BENCHMARKS[name], how or How(settings), folder, tools, "rules", model=model, **named)
+        return evaluate(BENCHMARKS[name], how or How(SETTINGS), folder, tools, "rules", model=model, **named)
 
 
 def output(folder: Path, *results: Result) -> Output:
@@ -160,7 +153,7 @@ def test_what_failed_is_masked_and_tried_again(tmp_path: Path) -> None:
     def fails(example: Example, number: int) -> str | Unscored:
         return Unscored("http_500", "down") if example.id == "s4" else right(example, number)
 
-    found = run(Scripted(fails), tmp_path, how=How(settings, limit=BLOCK))
+    found = run(Scripted(fails), tmp_path, how=How(SETTINGS, limit=BLOCK))
     assert found.masked == {"http_500": 1}
     assert found.numbers["accuracy"].n == BLOCK - 1
     more = Scripted(right)
@@ -191,14 +184,14 @@ def test_grades_are_not_paid_for_twice(tmp_path: Path) -> None:
 
 
 def test_another_model_and_grades_of_other_settings_are_refused(tmp_path: Path) -> None:
-    run(Scripted(right), tmp_path, how=How(settings, limit=2))
+    run(Scripted(right), tmp_path, how=How(SETTINGS, limit=2))
     with pytest.raises(ConfigError, match=r"answers/simpleqa.jsonl holds another job: its model is"):
         run(Scripted(right, "another"), tmp_path)
     head = json.loads((tmp_path / "grades" / "simpleqa.jsonl").read_text().splitlines()[0])
     assert {"confidence", "chat", "factrl"} <= {*head}
     tools, model = Tools(Grader(), Mathematician(), chat=False), Scripted(right)
     with pytest.raises(ConfigError, match="its chat is true, not false"):
-        evaluate(BENCHMARKS["simpleqa"], How(settings, limit=2), tmp_path, tools, "rules", model=model)
+        evaluate(BENCHMARKS["simpleqa"], How(SETTINGS, limit=2), tmp_path, tools, "rules", model=model)
 
 
 def test_several_samples(tmp_path: Path) -> None:
@@ -231,7 +224,11 @@ def test_stated_confidence(tmp_path: Path) -> None:
         text = right(example, number)
         return text if example.id == "s2" else f"{text}\nConfidence: {90 if text != 'Zanzibar' else 35} %"
 
-    found = run(Scripted(say), tmp_path, how=How(settings, confidence=True))
+    model = Scripted(say)
+    found = run(model, tmp_path, how=How(SETTINGS, confidence=True))
+    assert model.settings.train.max_completion_length == 48 + 16
+    run(model, tmp_path / "own", how=How(SETTINGS, own_length=True, limit=1))
+    assert model.settings.train.max_completion_length == SETTINGS.train.max_completion_length != 48
     bins = {(one.low, one.high): one for one in found.bins}
     assert bins[0.9, 1.0].right == 1.0
     assert bins[0.3, 0.4].right == 0.0
@@ -241,8 +238,8 @@ def test_stated_confidence(tmp_path: Path) -> None:
     assert found.numbers["confidence_stated"].value < 1
     assert "Confidence: 75" in found.prompt
     with pytest.raises(ConfigError, match="come without documents"):
-        run(Scripted(say), tmp_path / "x", how=How(settings, evidence=True))
-    plain = output(tmp_path / "a", run(Scripted(right), tmp_path / "a", how=How(settings, limit=79)))
+        run(Scripted(say), tmp_path / "x", how=How(SETTINGS, evidence=True))
+    plain = output(tmp_path / "a", run(Scripted(right), tmp_path / "a", how=How(SETTINGS, limit=79)))
     (pair,) = compare_outputs(plain, output(tmp_path / "b", found))
     assert pair.notes == ["they were asked with different prompts"]
     assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
@@ -303,7 +300,7 @@ def test_stored_answers(tmp_path: Path) -> None:
         {"id": "s4", "response": "word4", "benchmark": "gsm8k"},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = run(None, tmp_path, how=How(settings, limit=5), stored=stored_texts(path))
+    found = run(None, tmp_path, how=How(SETTINGS, limit=5), stored=stored_texts(path))
     assert [one.label for one in found.samples] == ["correct", "incorrect", None, None, None]
     assert found.masked == {"no_completion": 3}
     with pytest.raises(DataError, match="has no column repsonse; did you mean 'response'"):

@@ -30,14 +30,14 @@ from factrl.train.tuning.extraction import extract_of
 from .options import as_overrides, quiet_policy
 from .terminal import say, show_table, tell
 
-_PROMPT = ("prompt", "data.prompt")  # what names a template of the user's own
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
 def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> int:
     """Evaluate benchmarks; returns the exit code."""
     _check(args, benchmarks)
-    how, settings = _how(args)
+    how = _how(args)
+    settings = how.settings
     extract = args.extract or extract_of(settings.paper, settings.reward)
     # What rules expect an answer to be: a text that is graded whole is sentences.
     args.extract, args.form = extract, args.form or ("sentence" if extract == "text" else "short")
@@ -98,8 +98,8 @@ def _check(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> None:
         raise MissingExtra("math-verify", "eval")
 
 
-def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
-    """What the benchmarks have in common, and the settings without a question."""
+def _how(args: argparse.Namespace) -> How:
+    """What the benchmarks have in common."""
     first: list[str] = ["data.train=-"]
     if args.samples and args.samples > 1:
         first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
@@ -110,18 +110,16 @@ def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
     if args.config is not None:
         run_settings(args.config, ["data.train=-", *as_overrides(args, {"model": "model.name"})[:1]])
         defaults = settings_of(str(peek(AskSettings, args.config, [], "paper")))
-    asks = args.config is not None or any(word.partition("=")[0] in _PROMPT for word in args.settings)
-
-    def settings(kind: str, source: str, prompt: str, tokens: int) -> AskSettings:
-        ours = [] if args.config is not None else [f"train.max_completion_length={tokens}"]
-        loaded = load_settings(AskSettings, args.config, [*first, *ours, *named], defaults)
-        changes: dict[str, Any] = {"train": source}
-        if not asks or kind in ("choice", "discrimination"):
-            changes["prompt"] = prompt
-        return loaded.model_copy(update={"data": loaded.data.model_copy(update=changes)})
-
-    how = How(settings, args.limit, args.evidence, args.confidence, args.weights)
-    return how, settings("", "-", "{question}", 1)
+    given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
+    return How(
+        load_settings(AskSettings, args.config, [*first, *named], defaults),
+        own_prompt=args.config is not None or "prompt" in given,
+        own_length=args.config is not None or "max_completion_length" in given,
+        limit=args.limit,
+        evidence=args.evidence,
+        confidence=args.confidence,
+        weights=args.weights,
+    )
 
 
 def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[str, Any]:

@@ -58,13 +58,17 @@ class How:
     """What all benchmarks of an evaluation have in common.
 
     Attributes:
-        settings: for one benchmark, given its kind, the name of its source, its template and length limit.
+        settings: of the model and of what grades, without a source of questions.
+        own_prompt: what is answered in words is asked with the template in `settings`, not the benchmark's.
+        own_length: the length limit is that in `settings`.
         limit: questions of each benchmark; all by default.
         evidence: show the documents that come with a question.
         confidence: ask how sure the model is.
     """
 
-    settings: Callable[[str, str, str, int], AskSettings]
+    settings: AskSettings
+    own_prompt: bool = False
+    own_length: bool = False
     limit: int | None = None
     evidence: bool = False
     confidence: bool = False
@@ -186,13 +190,16 @@ def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: b
     letters = benchmark.kind == "choice" and not weighs
     prompt, tokens = (LETTER, 12) if letters else (benchmark.prompt, benchmark.max_tokens)
     confidence = how.confidence and benchmark.kind in ("short", "reasoning")
-    settings = how.settings(
-        benchmark.kind, questions.source, prompt, tokens + (CONFIDENCE_TOKENS if confidence else 0)
-    )
-    whole = compose(
-        settings.data.prompt, evidence=how.evidence, confidence=confidence, chat=settings.data.chat
-    )
-    return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": whole})})
+    data, train = how.settings.data, how.settings.train
+    if how.own_prompt and benchmark.kind not in ("choice", "discrimination"):
+        prompt = data.prompt
+    whole = compose(prompt, evidence=how.evidence, confidence=confidence, chat=data.chat)
+    length = train.max_completion_length if how.own_length else tokens + CONFIDENCE_TOKENS * confidence
+    changed = {
+        "data": data.model_copy(update={"train": questions.source, "prompt": whole}),
+        "train": train.model_copy(update={"max_completion_length": length}),
+    }
+    return how.settings.model_copy(update=changed)
 
 
 def _weighed(benchmark: Benchmark, questions: Questions, scorer: Scorer, folder: Path) -> list[Row]:
