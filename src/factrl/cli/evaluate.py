@@ -23,7 +23,6 @@ from factrl.evals.shortqa import (
     load_completions,
     summarise,
 )
-from factrl.llm import preflight
 from factrl.llm.writers import open_writer
 from factrl.rewards.grading import Form
 from factrl.rewards.resources import Supplier
@@ -32,11 +31,19 @@ from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
 from factrl.runs.whole_file import write_whole
-from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 from factrl.types import Completion, Example
 
-from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, quiet_policy
+from .options import (
+    Verbs,
+    add_verb,
+    as_overrides,
+    ask_settings,
+    at_least_one,
+    check_place,
+    open_supplier,
+    quiet_policy,
+)
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
@@ -156,7 +163,7 @@ def _eval_file(file: str, args: argparse.Namespace) -> int:
         answered = load_completions(file, args.column, args.limit)
         check_gradable([example for example, _ in answered], file)
         extract, models = args.extract or "text", JudgeSettings(url=args.judge)
-        supplier = _supplier(models, VerifierSettings())
+        supplier = open_supplier(models, VerifierSettings())
     form: Form = args.form or "short"
     with Progress("grade", len(answered)) as progress:
         rows = grade_completions(answered, supplier.grade(form), extract, on_row=progress.advance)
@@ -193,16 +200,6 @@ def _check(file: str, args: argparse.Namespace) -> None:
             raise ConfigError(f"--output {output} would replace the file that is evaluated")
 
 
-def _supplier(models: JudgeSettings, verifier: VerifierSettings) -> Supplier:
-    """What grades; the judge is there before anything is answered, which takes longest."""
-    supplier = Supplier(open_judge(models), models, verifier)
-    if supplier.judge is None:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    else:
-        preflight(supplier.judge)
-    return supplier
-
-
 def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extract]:
     """A model's answers, with the judge and the extraction that its recipe names."""
     overrides = [f"data.train={file}", *as_overrides(args, {"model": "model.name", "judge": "judge.url"})]
@@ -218,7 +215,7 @@ def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extra
     )
     check_gradable(examples, file)
     quiet_policy(settings.model.name)
-    supplier = _supplier(settings.judge, settings.verifier)
+    supplier = open_supplier(settings.judge, settings.verifier)
     answers = _answers(settings, examples, Path(args.output))
     extract = args.extract or extract_of(settings.paper, settings.reward)
     return list(zip(examples, answers, strict=True)), supplier, extract

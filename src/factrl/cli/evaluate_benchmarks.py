@@ -16,18 +16,16 @@ from factrl.evals.eval_page import write_eval_page
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
 from factrl.evals.suite import How, Result, evaluate, output_table, write_output
-from factrl.llm import preflight
 from factrl.llm.writers import digest_of
 from factrl.papers import settings_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.mathematics import Mathematician
-from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
-from factrl.train.plan import open_judge, run_settings
+from factrl.train.plan import run_settings
 from factrl.train.tuning.extraction import extract_of
 
-from .options import as_overrides, quiet_policy
+from .options import as_overrides, open_supplier, quiet_policy
 from .terminal import say, show_table, tell
 
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
@@ -41,11 +39,8 @@ def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) ->
     extract = args.extract or extract_of(settings.paper, settings.reward)
     # What rules expect an answer to be: a text that is graded whole is sentences.
     args.extract, args.form = extract, args.form or ("sentence" if extract == "text" else "short")
-    supplier = Supplier(open_judge(settings.judge), settings.judge, settings.verifier)
-    if supplier.judge is not None:
-        preflight(supplier.judge)
-    elif any(benchmark.kind == "short" for benchmark in benchmarks):
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    short = any(benchmark.kind == "short" for benchmark in benchmarks)
+    supplier = open_supplier(settings.judge, settings.verifier, short=short)
     model = None if args.completions is not None else NamedModel()
     stored = None if args.completions is None else stored_texts(args.completions, args.column)
     if model is not None:

@@ -14,16 +14,13 @@ from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract, check_gradable
-from factrl.llm import preflight
 from factrl.llm.writers import open_writer
-from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
 from factrl.train.majority import majority_curve
-from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 
 from .options import (
@@ -34,6 +31,7 @@ from .options import (
     as_overrides,
     ask_settings,
     at_least_one,
+    open_supplier,
     quiet_policy,
 )
 from .terminal import say, show_table, tell
@@ -114,11 +112,7 @@ def _probe(args: argparse.Namespace) -> int:
         require_answers=False,
     )
     check_gradable(examples, data.train)
-    judge = open_judge(settings.judge)
-    if judge is None:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    else:
-        preflight(judge)
+    supplier = open_supplier(settings.judge, settings.verifier)
     quiet_policy(settings.model.name)
     writer = open_writer(settings)
     sampling: dict[str, Any] = {
@@ -127,14 +121,14 @@ def _probe(args: argparse.Namespace) -> int:
         "seed": settings.run.seed,
         "extract": args.extract or extract_of(settings.paper or "", settings.reward),
     }
-    about, path = job(writer, judge, **sampling), output.with_suffix(".journal.jsonl")
+    about, path = job(writer, supplier.judge, **sampling), output.with_suffix(".journal.jsonl")
     with Journal(path, about) as journal:
         if journal.found:
             tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
         probed = probe(
             examples,
             writer,
-            Supplier(judge, settings.judge, settings.verifier).grade(),
+            supplier.grade(),
             journal,
             stopping=stopping,
             max_ungraded=settings.probe.max_ungraded,
