@@ -36,9 +36,23 @@ VERBS = [
         "prepare prompts",
         "prepare retrieve",
         "prepare convert",
+        "prepare questions",
         "score",
     ),
-    *("train", "tune", "report", "eval", "stress", "serve", "show", "check", "describe", "models", "doctor"),
+    *(
+        "train",
+        "tune",
+        "reproduce",
+        "report",
+        "eval",
+        "stress",
+        "serve",
+        "show",
+        "check",
+        "describe",
+        "models",
+        "doctor",
+    ),
 ]
 SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
 SMALL = ["--model", "m", "train.prompts_per_step=1"]

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.asking import ask
-from factrl.evals.catalogue import BENCHMARKS, GROUPS, find
+from factrl.evals.catalogue import BENCHMARKS, GROUPS, find, own_prompts
 from factrl.evals.metrics import TRUTHRL, Weights
 from factrl.evals.shortqa import (
     Evaluation,
@@ -124,6 +124,12 @@ def _add_grading_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
+        "--long",
+        action="store_true",
+        help="FILE holds requests for long answers: their claims are checked, against the evidence of its "
+        "rows where there is some",
+    )
+    group.add_argument(
         "--completions", metavar="FILE", help="grade these answers instead of asking a --model"
     )
     group.add_argument(
@@ -139,10 +145,11 @@ def _eval(args: argparse.Namespace) -> int:
     if not targets:
         raise ConfigError(f"{args.words[0]!r} says how a model is asked; name a FILE or a BENCH first")
     files = [word for word in targets if _is_file(word)]
-    if not files:
+    if args.long or not files:
         from .evaluate_benchmarks import run_benchmarks
 
-        return run_benchmarks(args, find(targets))
+        named = find(word for word in targets if word not in files)
+        return run_benchmarks(args, [*named, *map(own_prompts, files)])
     if len(targets) > 1:
         raise ConfigError(f"{files[0]} is a file of its own; evaluate one file, or benchmarks by name")
     return _eval_file(files[0], args)

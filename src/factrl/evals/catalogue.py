@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from factrl.errors import ConfigError, nearest
@@ -35,12 +36,14 @@ class Source:
     Attributes:
         hub, subset, split: dataset on the hub; an empty `hub` means that there is none with these columns.
         local: file under `FACTRL_DATA`, of the plain schema.
+        path: a file of the user's own, of the plain schema.
     """
 
     hub: str = ""
     subset: str | None = None
     split: str = "test"
     local: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +313,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "aime": ("aime24", "aime25"),
 }
 """One name for several benchmarks."""
+
+
+def own_prompts(path: str) -> Benchmark:
+    """A file of requests for long answers, as a benchmark of the file's name."""
+    return _long(Path(path).stem, f"requests of {path}", Source(path=path), "", max_tokens=512)
 
 
 def find(names: Iterable[str]) -> list[Benchmark]:

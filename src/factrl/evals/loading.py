@@ -62,13 +62,13 @@ def local_path(source: Source) -> Path | None:
 
 
 def _read(benchmark: Benchmark, source: Source) -> tuple[list[Example], str]:
-    path = local_path(source)
+    path = Path(source.path) if source.path else local_path(source)
     if path is not None:
         rows = (benchmark.read_local(row) for row in read_rows(str(path)))
         if benchmark.keep is not None:
             column, value = benchmark.keep
             rows = (example for example in rows if example.meta.get(column) == value)
-        named = f"{VARIABLE}/{source.local}"
+        named = source.path or f"{VARIABLE}/{source.local}"
     elif source.hub:
         rows = (benchmark.read(row) for row in read_rows(source.hub, source.split, source.subset))
         named = ", ".join(filter(None, (source.hub, source.subset, source.split)))

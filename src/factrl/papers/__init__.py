@@ -19,7 +19,8 @@ It may also say, and so may a file of your own:
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
   of "" are those of every variant that has no list of its own;
-* `STUDY`: what `factrl lab` shows of it.
+* `STUDY`: what `factrl lab` shows of it;
+* `PIPELINE`: what `factrl reproduce` runs, from the data to the rows of the paper's table.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from factrl.verifier.search import Given
 Form = Literal["tags", "boxed", "text"]
 """Where a reward looks for the answer: between tags, in a box, or in the whole text."""
 Length = Literal["short", "long"]
+OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,55 @@ class Study:
     notes: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     order: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One command of a paper's pipeline.
+
+    Attributes:
+        name: what later steps call what it makes: `{name}` is the model folder of `train` and `tune`, and
+            what `--output` names for other verbs.
+        words: what stands behind `factrl`, with names in braces.
+        row: its row in the paper's table, an arm of `STUDY`; `base` is what the others are compared with.
+        small, full: further words at that scale; None leaves the step out, and its name is then the model
+            that the pipeline starts from.
+    """
+
+    name: str
+    words: str
+    row: str = ""
+    small: str | None = ""
+    full: str | None = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What `factrl reproduce` runs of a paper.
+
+    Attributes:
+        steps: in the order in which they run.
+        small: the settings of a small model on two CPU cores, nested as in a recipe.
+        model: the paper's model, for the full scale.
+        asks: what only the user can give at full scale, `train`, `held_out` or `judge`, and what it is.
+        evaluate: how a row is evaluated, with {row} and {trained}, its model.
+        metrics: the table's columns: metric of the study -> what the evaluation calls it.
+        published: changes of rows against `base` that are no arms of the study, as there.
+        long: the questions ask for long answers.
+        notes: what a reader of the table must know.
+    """
+
+    steps: tuple[Stage, ...]
+    small: Mapping[str, Any]
+    model: str
+    asks: Mapping[str, str]
+    evaluate: str = (
+        "eval {held_out} --model {trained} --config {recipe} --output {out}/evaluations/{row}.json"
+    )
+    metrics: Mapping[str, str] = field(default_factory=lambda: {name: name for name in OUTCOMES})
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    long: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def paper_names() -> tuple[str, ...]:

@@ -70,6 +70,32 @@ def build_questions(seed: int = 0) -> Splits:
     return _split(questions, seed)
 
 
+def statement(example: Example) -> str:
+    """The question and its first accepted answer as one sentence.
+
+    Args:
+        example: one of `build_questions`.
+    """
+    asked, answer = example.question.rstrip("?"), example.answers[0]
+    for start, verb in (
+        ("What is ", "is"),
+        ("On which continent is ", "is in"),
+        ("In which country is ", "is in"),
+    ):
+        if asked.startswith(start):
+            about = asked.removeprefix(start)
+            return f"{about[0].upper()}{about[1:]} {verb} {answer}."
+    return f"{asked.replace('which country', answer).replace('Which element', answer.capitalize())}."
+
+
+def name_of(example: Example) -> str:
+    """What the question is about, for the one kind of question that is asked of each entity; else empty."""
+    for start in ("On which continent is ", "What is the atomic number of "):
+        if example.question.startswith(start):
+            return example.question.removeprefix(start).rstrip("?")
+    return ""
+
+
 def _about_countries(
     countries: Mapping[str, Any],
     names: dict[str, tuple[str, ...]],

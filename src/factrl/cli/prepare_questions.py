@@ -1,0 +1,110 @@
+"""`factrl prepare questions`: real short questions, and more about the same entities, to try things with."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from factrl.errors import ConfigError
+from factrl.lab.demo.questions import build_questions, name_of, statement
+from factrl.prepare.dataset import write_rows
+from factrl.types import Example
+
+from .options import Verbs, add_verb
+from .terminal import say
+
+SPLITS = ("warm", "train", "test")
+_DECLINED, _UNSURE = "I don't know.", "I am not sure of this."
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verb to the command line."""
+    parser = add_verb(
+        verbs,
+        "prepare questions",
+        _run,
+        about="write about 2,200 short questions on countries, cities and elements, to try things with",
+        example="example:\n  factrl prepare questions --output questions\n"
+        "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
+        "entity as evidence, and a column `reasoned` with the answer as <think>…</think><answer>…</answer>;\n"
+        "topics-warm.jsonl and so on ask for all that is known of an entity, and claims.jsonl has true and\n"
+        "false claims with their labels",
+    )
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the three files")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split (default: 0)")
+    parser.add_argument(
+        "--declined",
+        metavar="SHARE",
+        type=float,
+        default=0.12,
+        help='share of warm.jsonl whose answer is "I don\'t know.", drawn at random (default: 0.12)',
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    if not 0 <= args.declined < 1:
+        raise ConfigError(f"--declined {args.declined} must be a share from 0 to below 1")
+    splits, folder = build_questions(args.seed), Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(args.seed)
+    for name in SPLITS:
+        examples, facts = getattr(splits, name), defaultdict[str, list[str]](list)
+        for example in examples:
+            facts[example.topic].append(statement(example))
+        rows = []
+        for example in examples:
+            declined = name == "warm" and draw.random() < args.declined
+            answer = _DECLINED if declined else example.answers[0]
+            thought = _UNSURE if declined else statement(example)
+            rows.append(
+                {
+                    "id": example.id,
+                    "question": example.question,
+                    "answers": [answer] if declined else list(example.answers),
+                    "topic": example.topic,
+                    "evidence": [{"title": example.topic, "text": " ".join(facts[example.topic])}],
+                    "reasoned": f"<think>{thought}</think><answer>{answer}</answer>",
+                }
+            )
+        write_rows(folder / f"{name}.jsonl", rows)
+        write_rows(folder / f"topics-{name}.jsonl", _topics(examples, facts))
+    write_rows(folder / "claims.jsonl", _claims(splits.train, draw))
+    say(args.output)
+    return 0
+
+
+def _claims(examples: Sequence[Example], draw: random.Random) -> list[dict[str, Any]]:
+    """What is true of each question's entity, and the same with an answer to another question of its kind."""
+    others = defaultdict[str, list[str]](list)
+    for example in examples:
+        others[example.meta["kind"]].append(example.answers[0])
+    rows = []
+    for example in examples:
+        wrong = [one for one in others[example.meta["kind"]] if one not in example.answers]
+        said = {"supported": example, "refuted": replace(example, answers=(draw.choice(wrong),))}
+        told = ({"claim": statement(one), "label": label} for label, one in said.items())
+        rows += [{"id": f"{example.id}/{row['label']}", "group_id": example.topic, **row} for row in told]
+    return rows
+
+
+def _topics(examples: Sequence[Example], facts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """A request for a long answer for each entity, its facts as checklist, evidence and answer."""
+    names = {example.topic: name for example in examples if (name := name_of(example))}
+    return [
+        {
+            "id": topic,
+            "question": f"Tell me what you know about {name}.",
+            "topic": topic,
+            "checklist": list(facts[topic]),
+            "evidence": [{"title": name, "text": " ".join(facts[topic])}],
+            "reasoned": f"<think>I recall some facts.</think><answer>{' '.join(facts[topic])}</answer>",
+            "prompt": f"Tell me what you know about {name}.",
+            "response": f"<think>I recall some facts.</think><answer>{' '.join(facts[topic])}</answer>",
+        }
+        for topic, name in names.items()
+    ]

@@ -1,0 +1,391 @@
+"""`factrl reproduce`: a paper's pipeline, from its data to its table, each step a command of factrl's own.
+
+A step is a process; its words, its time and the memory that it held are a line of `steps.jsonl` in the
+folder, by which the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from factrl.errors import ConfigError, SetupError, nearest
+from factrl.evals.suite import read_output
+from factrl.papers import Pipeline, Stage, Study, declared, paper_names
+from factrl.runs.journal import Journal
+from factrl.runs.progress import clock
+from factrl.runs.whole_file import write_whole
+
+from .options import Verbs, add_settings, add_verb, at_least_one
+from .terminal import say, show_table, tell
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BASE = "base"
+SMALL_MODEL = "SmolLM2-135M-Instruct"
+_LEAST = 2.0  # points: a smaller change is none
+_RUNS = ("train", "tune")  # verbs that make a run folder with a model
+
+
+@dataclass(frozen=True)
+class Command:
+    """A step with its names filled in.
+
+    Attributes:
+        name: the step's; `eval NAME` for the evaluation of a row.
+        words: what stands behind `factrl`.
+        made: what it makes; a folder of run folders for `train` and `tune`.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    made: Path
+
+    def __str__(self) -> str:
+        return shlex.join(("factrl", *self.words))
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "reproduce",
+        _reproduce,
+        about="run a paper's pipeline, from its data over baselines and rewards to its table",
+        example=(
+            "examples:\n"
+            "  factrl reproduce truthrl --output out --dry-run\n"
+            "  factrl reproduce truthrl --output out\n"
+            "  factrl reproduce truthrl --full --train crag.jsonl --held-out nq.jsonl \\\n"
+            "      --judge http://host:8000/v1#Llama-3.3-70B-Instruct --output out\n"
+            "The same command again goes on where it was stopped."
+        ),
+    )
+    parser.add_argument("paper", metavar="PAPER", help="one of those with a pipeline")
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument(
+        "--small",
+        action="store_true",
+        help="a 135M model on two CPU cores and the demo's questions (default)",
+    )
+    scale.add_argument("--full", action="store_true", help="the paper's model and values, for GPUs and a hub")
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder of everything that is made")
+    parser.add_argument("--model", metavar="NAME", help="start from this model")
+    parser.add_argument("--warm", metavar="FILE", help="rows of the cold start")
+    parser.add_argument("--train", metavar="FILE", help="questions to train on")
+    parser.add_argument("--claims", metavar="FILE", help="claims with labels, where a verifier is trained")
+    parser.add_argument("--held-out", metavar="FILE", help="questions to evaluate on")
+    parser.add_argument(
+        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
+    )
+    parser.add_argument(
+        "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
+    )
+    parser.add_argument("--only", metavar="STEP", action="append", help="this step alone; may be repeated")
+    parser.add_argument("--engine", choices=("trl", "verl"), default="trl", help="what trains with rewards")
+    parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
+    add_settings(parser, "any setting of the steps that train with a reward")
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    pipeline: Pipeline | None = declared(args.paper, "PIPELINE")
+    if pipeline is None:
+        names = [name for name in paper_names() if declared(name, "PIPELINE")]
+        raise ConfigError(
+            f"{args.paper!r} declares no PIPELINE{nearest(args.paper, names)} (there are: {', '.join(names)})"
+        )
+    out = Path(args.output)
+    took: dict[int, list[dict[str, Any]]] = {}
+    for seed in range(args.seeds):
+        folder = out / f"seed-{seed}" if args.seeds > 1 else out
+        commands = plan(pipeline, args, folder, seed)
+        if args.dry_run:
+            for command in commands:
+                say(f"# {command.name}\n{command}")
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        write_recipe(pipeline, args, folder)
+        took[seed] = run(commands, folder, args.only or ())
+    if args.dry_run or args.only:
+        return 0
+    study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
+    folders = [out / f"seed-{seed}" if args.seeds > 1 else out for seed in took]
+    rows = [
+        step.row for step in pipeline.steps if step.row == BASE or (step.row and _runs(step, full=args.full))
+    ]
+    found = measured(pipeline, study, rows, folders)
+    notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
+    text = markdown(args.paper, notes, found, [one for seed in took.values() for one in seed])
+    write_whole(out / "table.md", text.encode())
+    show_table(table(found))
+    for note in notes:
+        tell(note)
+    say(str(out / "table.md"))
+    return 0
+
+
+# What is run
+
+
+def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) -> list[Command]:
+    """Every command, in order.
+
+    Raises:
+        ConfigError: something that only the user can give is not given, or a step to run does not exist.
+    """
+    absent = [name for name in pipeline.asks if getattr(args, name) is None] if args.full else []
+    asked = "\nand ".join(f"--{name.replace('_', '-')}: {pipeline.asks[name]}" for name in absent)
+    if absent and not args.dry_run:
+        raise ConfigError(f"--full of {args.paper} needs {asked}")
+    if absent:
+        tell(f"To be given: {asked}")
+    model = args.model or (pipeline.model if args.full else SMALL_MODEL)
+    questions = folder / "questions"
+    kind = "topics-" if pipeline.long else ""
+    files = {"warm": f"{kind}warm", "train": f"{kind}train", "held_out": f"{kind}test", "claims": "claims"}
+    names = {
+        "start": model,
+        BASE: model,
+        "recipe": str(folder / "recipe.toml"),
+        "out": str(folder),
+        **{
+            name: getattr(args, name) or (name.upper() if args.full else str(questions / f"{file}.jsonl"))
+            for name, file in files.items()
+        },
+    }
+    commands = []
+    words = " ".join([pipeline.evaluate, *(step.words for step in pipeline.steps)])
+    needed = [name for name in files if f"{{{name}}}" in words]
+    if not args.full and not all(getattr(args, name) for name in needed):
+        told = ("prepare", "questions", "--output", str(questions), "--seed", str(seed))
+        commands.append(Command("questions", told, questions))
+    for step in pipeline.steps:
+        if _runs(step, full=args.full):
+            command = _command(step, args, names, folder, seed)
+            commands.append(command)
+            names[step.name] = str(command.made)
+        if step.row == BASE or (step.row and _runs(step, full=args.full)):
+            known = {**names, "row": step.row, "trained": names[step.name]}
+            words = shlex.split(pipeline.evaluate.format_map(_quoted(known)))
+            commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
+    steps = [command.name for command in commands]
+    for name in args.only or ():
+        if name not in steps:
+            near = nearest(name, steps)
+            raise ConfigError(f"--only {name!r} is no step{near} (there are: {', '.join(steps)})")
+    return commands
+
+
+def _runs(step: Stage, *, full: bool) -> bool:
+    return (step.full if full else step.small) is not None
+
+
+def _command(
+    step: Stage, args: argparse.Namespace, names: Mapping[str, str], folder: Path, seed: int
+) -> Command:
+    filled = f"{step.words} {step.full if args.full else step.small}".format_map(_quoted(names))
+    words = shlex.split(filled)
+    if words[0] in _RUNS:
+        place = folder / "runs" / step.name
+        words += ["--output", str(place)] if words[0] == "tune" else [f"run.dir={place}"]
+        words.append(f"run.seed={seed}")
+        if words[0] == "train":
+            words += [*args.settings, *(("--engine", args.engine) if args.engine != "trl" else ())]
+        return Command(step.name, tuple(words), place / "model")
+    return Command(step.name, tuple(words), _output(words, folder / step.name))
+
+
+def _output(words: Sequence[str], otherwise: Path) -> Path:
+    return Path(words[words.index("--output") + 1]) if "--output" in words else otherwise
+
+
+def _quoted(names: Mapping[str, str]) -> dict[str, str]:
+    return {name: shlex.quote(value) for name, value in names.items()}
+
+
+def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> None:
+    """Write `recipe.toml`, which every step reads.
+
+    Raises:
+        ConfigError: the folder was begun with another one.
+    """
+    judge = {"judge": {"url": args.judge}} if args.judge else {}
+    settings = {"paper": args.paper, **({} if args.full else pipeline.small), **judge}
+    text = tomli_w.dumps(settings).encode()
+    path = folder / "recipe.toml"
+    if path.exists() and path.read_bytes() != text:
+        raise ConfigError(f"--output {folder} was begun with other settings ({path}); give another folder")
+    write_whole(path, text)
+
+
+def run(commands: Sequence[Command], folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
+    """Run what is not done yet; the lines of `steps.jsonl`.
+
+    Raises:
+        ConfigError: a step that is done had other words.
+        SetupError: a step ended with an error.
+    """
+    with Journal(folder / "steps.jsonl", {"job": "factrl reproduce"}) as journal:
+        for number, command in enumerate(commands, start=1):
+            if only and command.name not in only:
+                continue
+            line = str(command)
+            if command.name in journal:
+                done = journal[command.name]
+                if done["command"] != line:
+                    raise ConfigError(
+                        f"{folder}: the step {command.name!r} was run as\n{done['command']}\n"
+                        f"and would now be\n{line}\ngive another --output"
+                    )
+                continue
+            tell(f"[{number}/{len(commands)}] {command.name}: {line}")
+            begun = time.monotonic()
+            code, memory = _run(command)
+            if code:
+                raise SetupError(
+                    f"the step {command.name!r} ended with exit code {code}; the same command goes on here"
+                )
+            took = {"command": line, "seconds": round(time.monotonic() - begun, 1), "peak_mb": memory}
+            journal.add(command.name, took)
+        return [{"step": c.name, **journal[c.name]} for c in commands if c.name in journal]
+
+
+def _run(command: Command) -> tuple[int, int]:
+    """The exit code, and the most memory that it held in MB; a training run that was begun goes on."""
+    words = command.words
+    runs = command.made.parent if words[0] in _RUNS else None
+    command.made.parent.mkdir(parents=True, exist_ok=True)
+    if runs is not None and (begun := _begun(runs)):
+        words = (words[0], "--resume", str(begun))
+    process = subprocess.Popen([sys.executable, "-m", "factrl", *words], stdout=subprocess.DEVNULL)  # noqa: S603
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+    code = process.returncode = os.waitstatus_to_exitcode(status)
+    if not code and runs is not None and (made := _begun(runs)):
+        command.made.unlink(missing_ok=True)
+        command.made.symlink_to(Path(made.name) / "model")
+    return code, usage.ru_maxrss // 1024
+
+
+def _begun(runs: Path) -> Path | None:
+    """The last run folder in a folder of them."""
+    return max((path.parent for path in runs.glob("*/*.toml") if not path.parent.is_symlink()), default=None)
+
+
+# What comes out
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The table's numbers.
+
+    Attributes:
+        columns: metric of the study -> what the evaluation calls it.
+        paper: row -> metric -> the paper's change against `base`.
+        rows: row -> by seed, metric -> value with its limits.
+    """
+
+    columns: Mapping[str, str]
+    paper: Mapping[str, Mapping[str, float]]
+    rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
+
+    def lines(self) -> Iterator[list[str]]:
+        """Each row's values, and beneath its changes."""
+        for row in self.rows:
+            yield [row, *(self._value(row, metric) for metric in self.columns)]
+            if row != BASE:
+                yield ["", *(self._change(row, metric) for metric in self.columns)]
+
+    def _value(self, row: str, metric: str) -> str:
+        """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several."""
+        found = [one[metric] for one in self.rows[row]]
+        values = [one["value"] for one in found]
+        if len(values) > 1:
+            return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+        return f"{values[0]:.1f} [{found[0]['low']:.1f}, {found[0]['high']:.1f}]"
+
+    def _change(self, row: str, metric: str) -> str:
+        """Ours, the paper's, and whether they go the same way."""
+        pairs = zip(self.rows[BASE], self.rows[row], strict=True)
+        ours = statistics.fmean(after[metric]["value"] - before[metric]["value"] for before, after in pairs)
+        paper = self.paper.get(row, {}).get(metric)
+        if paper is None:
+            return f"{ours:+.1f}"
+        return f"{ours:+.1f} ({paper:+.1f}) {'=' if _direction(ours) == _direction(paper) else '≠'}"
+
+
+def _direction(change: float) -> int:
+    return 0 if abs(change) < _LEAST else 1 if change > 0 else -1
+
+
+def measured(pipeline: Pipeline, study: Study, rows: Sequence[str], folders: Sequence[Path]) -> Measured:
+    """The evaluations of these rows in these folders, one for each seed."""
+    found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
+    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, found)
+
+
+def _evaluation(pipeline: Pipeline, folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
+    """A file of `factrl eval FILE`, or a folder of `factrl eval --long FILE`; shares in points."""
+    place = folder / "evaluations" / row
+    if place.is_dir():
+        output = read_output(place)
+        (name,) = output.benchmarks
+        numbers = {key: (asdict(one), one.percent) for key, one in output.numbers(name).items()}
+    else:
+        summary = json.loads(place.with_name(f"{row}.json").read_text("utf-8"))["summary"]
+        numbers = {key: (one, True) for key, one in summary.items() if isinstance(one, dict)}
+    found = {}
+    for metric, key in pipeline.metrics.items():
+        interval, percent = numbers[key]
+        found[metric] = {name: (100 if percent else 1) * interval[name] for name in ("value", "low", "high")}
+    return found
+
+
+def table(found: Measured) -> Table:
+    """Each row's numbers, and its changes against base: ours (the paper's), same way or not."""
+    from rich.table import Table
+
+    grid = Table("row", *found.columns, box=None)
+    for line in found.lines():
+        grid.add_row(*line)
+    return grid
+
+
+def markdown(paper: str, notes: Sequence[str], found: Measured, took: Sequence[Mapping[str, Any]]) -> str:
+    """`table.md`: the table, what the paper's numbers are of, and every command with its time and memory."""
+    lines = [
+        f"# {paper}, reproduced",
+        "",
+        f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's), = where both "
+        f"go the same way, ≠ where not; under {_LEAST:g} is no change.",
+        "",
+        f"| row | {' | '.join(found.columns)} |",
+        f"|---|{'--:|' * len(found.columns)}",
+        *(f"| {' | '.join(line)} |" for line in found.lines()),
+        "",
+        *(f"- {note}" for note in notes),
+        "",
+        "| step | time | peak MB | command |",
+        "|---|--:|--:|---|",
+        *(
+            f"| {one['step']} | {clock(one['seconds'])} | {one['peak_mb']:,} | `{one['command']}` |"
+            for one in took
+        ),
+    ]
+    return "\n".join(lines) + "\n"

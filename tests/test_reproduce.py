@@ -1,0 +1,134 @@
+"""`factrl reproduce`: a pipeline of a paper's file, run step by step, gone on with, and its table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from factrl.cli import main
+from factrl.papers import declared, paper_names
+
+OWN = """
+from factrl import reward
+from factrl.papers import Pipeline, Stage, Study
+
+@reward
+def mine(example, completion):
+    return {"right": 1.0}
+
+STUDY = Study("people", "nobody's numbers", {"mine": {"accuracy": 10.0, "hallucination": 0.5}})
+PIPELINE = Pipeline(
+    steps=(
+        Stage("base", "prepare convert {train} --to trl --output {out}/base.jsonl", row="base"),
+        Stage("mine", "prepare convert {base} --to verl --output {out}/mine.jsonl", row="mine"),
+        Stage("never", "no-such-verb", small=None),
+    ),
+    small={"data": {"prompt": "{question}"}},
+    model="a/large-model",
+    asks={"train": "questions of yours", "judge": "a judge"},
+    evaluate="eval {held_out} --output {out}/evaluations/{row}.json",
+    notes=("It is made up.",),
+)
+"""
+ROWS = (("rome", "Rome"), ("oslo", "I don't know."), ("lima", "Paris"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    for name in ("train", "held"):
+        rows = [
+            {"id": answer, "question": f"Which city is {answer}?", "answers": [answer], "completion": said}
+            for answer, said in ROWS
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return tmp_path
+
+
+def reproduce(*words: str) -> int:
+    given = ("--warm", "train.jsonl", "--train", "train.jsonl", "--held-out", "held.jsonl")
+    return main(["reproduce", "own.py", *given, "--output", "out", *words])
+
+
+def test_every_step_runs_once_and_the_table_says_what_came_of_it(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce("--only", "base") == 0
+    assert not (folder / "out" / "mine.jsonl").exists()
+    assert reproduce() == 0
+    steps = (folder / "out" / "steps.jsonl").read_text("utf-8")
+    table = (folder / "out" / "table.md").read_text("utf-8")
+    assert "| base | 33.3 [" in table
+    assert "+0.0 (+10.0) ≠ | +0.0 | +0.0 (+0.5) = |" in table  # half a point is no change
+    assert "nobody's numbers" in table
+    assert "It is made up." in table
+    assert "`factrl prepare convert train.jsonl --to trl --output out/base.jsonl`" in table
+    out, err = capfd.readouterr()
+    assert out.rstrip().endswith("out/table.md")
+    assert "[1/4] base: factrl prepare convert" in err
+
+    assert reproduce() == 0  # nothing is left to do
+    assert (folder / "out" / "steps.jsonl").read_text("utf-8") == steps
+    assert "[" not in capfd.readouterr().err.split("nobody")[0]
+
+
+def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = (folder / "held.jsonl").read_text("utf-8")
+    (folder / "held.jsonl").write_text("{", "utf-8")
+    assert reproduce() == 2
+    assert "the step 'eval base' ended with exit code 2" in capfd.readouterr().err
+    (folder / "held.jsonl").write_text(whole, "utf-8")
+    assert reproduce() == 0
+    assert "base: factrl prepare" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "mien"], "--only 'mien' is no step; did you mean 'mine'?"),
+        (["--full"], "--full of own.py needs --judge: a judge"),
+        (["--judge", "http://h/v1#m"], "was begun with other settings"),
+        (["--train", "held.jsonl"], "and would now be"),
+    ],
+)
+def test_what_does_not_fit_is_one_error(
+    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert reproduce("--only", "base") == 0
+    assert reproduce(*words) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_a_dry_run_prints_commands_and_asks_at_full_scale(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "own.py", "--full", "--output", "out", "--dry-run", "--seeds", "2"]) == 0
+    out, err = capfd.readouterr()
+    assert "factrl prepare convert TRAIN --to trl --output out/seed-1/base.jsonl" in out
+    assert "--train: questions of yours\nand --judge: a judge" in err
+    assert not (folder / "out").exists()
+
+
+def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each row is an arm of the paper's study, each variant exists, and both scales can be printed."""
+    names = [name for name in paper_names() if declared(name, "PIPELINE")]
+    assert {"truthrl", "knowrl", "fspo", "factreason", "klcf"} <= set(names)
+    for name in names:
+        for scale in ("--small", "--full"):
+            assert main(["reproduce", name, scale, "--output", "out", "--dry-run"]) == 0
+        pipeline = declared(name, "PIPELINE")
+        rows = {stage.row for stage in pipeline.steps} - {"", "base"}
+        assert rows <= {*declared(name, "STUDY").arms, *pipeline.published}
+    assert "factrl: " not in capfd.readouterr().err
+
+
+def test_a_paper_without_one_says_which_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "robust", "--output", "out"]) == 2
+    assert "'robust' declares no PIPELINE (there are: " in capsys.readouterr().err
