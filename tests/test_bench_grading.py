@@ -263,6 +263,7 @@ def test_right_and_wrong_answers_vote_alike() -> None:
     assert votes(("Oslo", "correct"), ("Bergen", "incorrect")) == 0.5
     assert votes(("", "abstained"), ("no idea", "abstained"), ("Oslo", "correct")) == 0
     assert votes(("The Oslo", "correct"), ("oslo", "correct"), ("Bergen", "incorrect")) == 1
+    assert votes(("1.5", "correct"), ("15", "incorrect"), ("15", "incorrect")) == 0, "no spellings of one"
     assert majority([sample("1", None, cause="x")]) is None
 
 

@@ -20,6 +20,7 @@ from factrl.evals.metrics import (
     Interval,
     Weights,
     bootstrap,
+    bootstraps,
     outcome_statistics,
     short_form,
     wilson,
@@ -153,14 +154,14 @@ def _labels(samples: Sequence[Row], weights: Weights, only: Mapping[str, str] | 
     if not n:
         return {}
     single = all(len(group) == 1 for group in groups)
-    exact = short_form([one.grade for one in samples], weights).metrics if single else {}
+    if single:
+        metrics = short_form([one.grade for one in samples], weights).metrics
+    else:
+        metrics = bootstraps(means, outcome_statistics(weights))
     attempted = int((means[:, 1] < 1).sum())
     numbers: Numbers = {}
-    for name, statistic in outcome_statistics(weights).items():
-        if only is not None and name not in only:
-            continue
-        interval = exact[name] if single else bootstrap(means, statistic)
-        if interval is not None:
+    for name, interval in metrics.items():
+        if interval is not None and (only is None or name in only):
             about, better = about_outcome(name, weights)
             count = attempted if name == "correct_given_attempted" else n
             numbers[name] = Number.of(interval, count, (only or {}).get(name) or about, better)
