@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> Row:
 
 
 def output(folder: Path, samples: Sequence[Row], kind: str = "short", **about: Any) -> Output:
-    numbers = {name: one.to_json() for name, one in numbers_of(kind, samples).items()}
+    numbers = {name: asdict(one) for name, one in numbers_of(kind, samples).items()}
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
     row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}
     return Output(folder, about, {"b": {**row, "confidence_bins": []}}, {"b": samples})
@@ -81,7 +81,7 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
 @pytest.mark.security("S42")
 def test_a_terminal_shows_claims_as_they_are(tmp_path: Path) -> None:
     name = "b\x1b[31m"
-    numbers = {"detail": Number(8, 7, 9, 3, percent=False).to_json()}
+    numbers = {"detail": asdict(Number(8, 7, 9, 3, percent=False))}
     sides = [
         Output(tmp_path, {"model": f"{one}\x1b[31m\nrow"}, {name: {"numbers": numbers}}, {}) for one in "ab"
     ]

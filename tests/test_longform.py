@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,7 @@ def test_rows_come_in_order_and_what_cannot_be_checked_is_masked() -> None:
     assert [r.cause for r in found] == [None, "timeout", None, None, None]
     assert (found[3].floored, found[4].unjudged, found[0].judge) == ("oversize", 1, "j")
     assert [call[:2] for call in verifier.calls] == [(texts, ["t0", "t1", "t2", "t3", "t4"])]
-    assert [LongRow.from_json(json.loads(json.dumps(r.to_json()))) for r in found] == found
+    assert [LongRow.from_json(json.loads(json.dumps(asdict(r)))) for r in found] == found
 
 
 def test_a_real_verifier_checks_the_examples_own_evidence() -> None:

@@ -96,13 +96,9 @@ class LongRow:
         """Claims that count, judged or not."""
         return self.supported + self.refuted + self.unknown + self.unjudged
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for a journal."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LongRow:
-        """What `to_json` gave."""
+        """What `asdict` gave."""
         known = {one.name: document[one.name] for one in fields(cls)}
         return cls(**{**known, "claims": tuple((text, verdict) for text, verdict in document["claims"])})
 
@@ -146,7 +142,7 @@ def check_texts(
             rows[place] = row
             example, number, text = block[place]
             if row.cause is None and not row.unjudged:
-                journal.add(f"{number}:{example.id}", {**row.to_json(), OF: grade_digest(text, example)})
+                journal.add(f"{number}:{example.id}", {**asdict(row), OF: grade_digest(text, example)})
         samples += [_sample(benchmark, *one, row) for one, row in zip(block, rows, strict=True) if row]
         on_done(len(block))
     return samples
@@ -202,7 +198,7 @@ def _sample(benchmark: Benchmark, example: Example, number: int, text: Written, 
     if cause is None and undecided([row], benchmark.recall_at)[0]:
         cause, detail = "claims_unjudged", f"{row.unjudged} of {row.total} claims have no verdict"
     said = text if isinstance(text, Completion) else None
-    return Row(example, said, None, cause, detail, benchmark.name, number, claims=row.to_json())
+    return Row(example, said, None, cause, detail, benchmark.name, number, claims=asdict(row))
 
 
 # -- Numbers ------------------------------------------------------------------------------------------

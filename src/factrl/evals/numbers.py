@@ -8,8 +8,8 @@ interval comes from a bootstrap over questions, as samples of one question are n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -90,10 +90,6 @@ class Number:
         if self.percent:
             return str(self.interval)
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
-        return asdict(self)
 
 
 Numbers = dict[str, Number]
@@ -301,10 +297,6 @@ class Bin:
     right: float
     right_low: float
     right_high: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
-        return asdict(self)
 
 
 def confidence_bins(samples: Sequence[Row]) -> list[Bin]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -125,9 +125,9 @@ class Result:
             "answers": len(self.samples),
             "masked": self.masked,
             "floored": self.floored,
-            "numbers": {name: number.to_json() for name, number in self.numbers.items()},
+            "numbers": {name: asdict(number) for name, number in self.numbers.items()},
             "bounds": {name: list(pair) for name, pair in self.bounds.items()},
-            "confidence_bins": [one.to_json() for one in self.bins],
+            "confidence_bins": [asdict(one) for one in self.bins],
         }
 
 
