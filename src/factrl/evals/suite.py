@@ -202,11 +202,16 @@ def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: b
     return how.settings.model_copy(update=changed)
 
 
+def _journal(folder: Path, benchmark: Benchmark, questions: Questions, about: Mapping[str, Any]) -> Journal:
+    """What exists of a benchmark; `about` decides it beside the questions."""
+    head = {"benchmark": benchmark.name, "source": questions.source, **about}
+    return Journal(folder / f"{benchmark.name}.jsonl", head)
+
+
 def _weighed(benchmark: Benchmark, questions: Questions, scorer: Scorer, folder: Path) -> list[Row]:
-    about = {"benchmark": benchmark.name, "source": questions.source, "model": scorer.identity}
-    path = folder / "answers" / f"{benchmark.name}.jsonl"
+    about = {"model": scorer.identity, "asked_for": "likelihood"}
     with (
-        Journal(path, {**about, "asked_for": "likelihood"}) as journal,
+        _journal(folder / "answers", benchmark, questions, about) as journal,
         Progress(f"{benchmark.name}: weigh", len(questions.examples)) as progress,
     ):
         sums = weigh(scorer, questions.examples, journal, progress.advance)
@@ -227,9 +232,9 @@ def _texts(
     writer = model.writer(settings)
     sampling = settings.sampling
     how = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
-    about = {"benchmark": benchmark.name, "source": questions.source, "model": writer.identity, **how}
+    about = {"model": writer.identity, **how}
     with (
-        Journal(folder / "answers" / f"{benchmark.name}.jsonl", about) as journal,
+        _journal(folder / "answers", benchmark, questions, about) as journal,
         Progress(f"{benchmark.name}: answer", len(questions.examples)) as progress,
     ):
         asked = (writer, questions.examples, journal)
@@ -248,8 +253,6 @@ def _graded(
     checker: ClaimChecker | None,
 ) -> list[Row]:
     about: dict[str, Any] = {
-        "benchmark": benchmark.name,
-        "source": questions.source,
         "model": model,
         "judge": judge,
         "confidence": tools.confidence,
@@ -259,7 +262,7 @@ def _graded(
     if model == STORED:  # grades belong to the texts themselves, whoever wrote them
         about["answers"] = digest_of(sorted((*key, str(text)) for key, text in texts.items()))
     with (
-        Journal(folder / "grades" / f"{benchmark.name}.jsonl", about) as journal,
+        _journal(folder / "grades", benchmark, questions, about) as journal,
         Progress(f"{benchmark.name}: grade", len(texts)) as progress,
     ):
         if checker is not None and benchmark.kind == "long":
