@@ -70,11 +70,7 @@ GONE = {
     "spent.json",
     **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
     ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
-    (
-        "eval",
-        "--base-probe",
-    ): "compare two evaluations with factrl report: what the base model got right and the "
-    "other declined is listed",
+    ("eval", "--base-probe"): "factrl report BASE MODEL lists what the base got right and the model declines",
     ("eval", "--judge-quality"): "precision is as the judge has it; docs/history.md has how often judges err",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
