@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 from factrl.bridges import trl as bridge
 from factrl.bridges.trl import to_trl
 from factrl.errors import ConfigError, DataError, Unscored
+from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
@@ -70,6 +72,33 @@ def test_values_in_order_and_none_for_masked() -> None:
     score = to_trl(watched)
     assert score.__name__ == "watched"
     assert score(["a", "b", "c"], ["one", "?", "three"]) == [3.0, None, 5.0]
+
+
+def test_another_process_gets_the_same_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRL's AsyncGRPOTrainer pickles its rewards."""
+    judge = OpenAICompatible("http://localhost:1/v1", "m")
+    score = to_trl(load_reward("truthrl:binary").with_(grade=Grader(judge), wrong=-2.0), prefill="<think>")
+    again = pickle.loads(pickle.dumps(score))  # noqa: S301
+    assert again.__name__ == score.__name__
+    assert (again.reward.fn, again.reward.knobs) == (score.reward.fn, score.reward.knobs)
+    answers = (["a"], [r"\boxed{I don't know}"])
+    assert again(*answers, answers=[["b"]]) == score(*answers, answers=[["b"]]) == [-1.0]
+    (tmp_path / "own.py").write_text(
+        "from factrl import reward\n@reward\ndef f(e, c):\n    return {'a': 1}\n"
+    )
+    with pytest.raises(pickle.PicklingError, match="put its folder into PYTHONPATH"):
+        pickle.dumps(load_reward(f"{tmp_path}/own.py:f"))
+
+
+def test_a_trl_that_makes_a_number_of_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unsloth still asks for trl 0.24, where an ungraded completion earns what an abstention does."""
+    for version, wanted in (("0.24.0", "trl 1.6 and later"), ("1.5.1", "trl 1.5.1 counts")):
+        monkeypatch.setattr(bridge, "version_of", lambda name, version=version: version)
+        with pytest.raises(ConfigError, match=wanted):
+            to_trl(TRUTHRL)
+    for version in ("1.6.0", "2.0", None):
+        monkeypatch.setattr(bridge, "version_of", lambda name, version=version: version)
+        assert to_trl(TRUTHRL).__name__ == "truthrl"
 
 
 def test_columns_become_the_example() -> None:

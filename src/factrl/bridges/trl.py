@@ -27,18 +27,62 @@ from factrl.errors import ConfigError, nearest
 from factrl.papers import load_paper, paper_names, rewards_of
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
+from factrl.runs.folder import version_of
 from factrl.text import opened
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import run_settings, supplied_reward
 from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
-RewardFunction = Callable[..., list[float | None]]
+_HAS_NONE = (1, 6)  # from this TRL on, trainers leave None out of a group
+
+
+class TRLReward:
+    """A reward as TRL calls it; `to_trl` makes it.
+
+    It can be pickled where its resources can, which TRL's `AsyncGRPOTrainer` asks for.
+    """
+
+    def __init__(self, reward: Reward, prefill: str, columns: Mapping[ColumnName, str] | None) -> None:
+        self.reward, self.prefill, self.columns = reward, prefill, columns
+        self.__name__ = reward.name
+
+    def __call__(
+        self,
+        prompts: Column,
+        completions: Column,
+        completion_ids: Column | None = None,
+        *,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **others: Any,
+    ) -> list[float | None]:
+        """The reward of each completion, None for one that could not be graded."""
+        if len(completions) != len(prompts):
+            raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
+        rows = len(prompts)
+        examples = [_example(n, prompt, others, self.columns, rows) for n, prompt in enumerate(prompts)]
+        self.reward.check_examples(examples)
+        ids = completion_ids if completion_ids is not None else [None] * len(completions)
+        written = [
+            Completion(
+                _said(text, "assistant"), prefill=_opened(prompt) or self.prefill, tokens=_length(tokens)
+            )
+            for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
+        ]
+        results = self.reward.batch(examples, written)
+        if log_metric is not None:
+            for metric, value in reward_metrics(_of_all_processes(results)).items():
+                log_metric(metric, value)
+        if log_extra is not None:
+            for column, values in _beside(results).items():
+                log_extra(f"{self.reward.name}_{column}", values)
+        return [result.value for result in results]
 
 
 def to_trl(
     reward: Reward, *, prefill: str = "", columns: Mapping[ColumnName, str] | None = None
-) -> RewardFunction:
+) -> TRLReward:
     """A reward function for `trl.GRPOTrainer(reward_funcs=...)`; its `__name__` is the reward's.
 
     The columns of the dataset become the example, under the names that `factrl.runs.data` recognises:
@@ -55,46 +99,31 @@ def to_trl(
         columns: our name -> the dataset's column; `""` means that the dataset has none.
 
     Raises:
-        ConfigError: a resource of the reward is missing.
+        ConfigError: a resource of the reward is missing, or the installed TRL would make a number of None.
     """
     if reward.missing:
         raise ConfigError(
             f"reward {reward.name!r} needs {', '.join(reward.missing)}; factrl.supply(reward, judge) makes "
             f"them, or give your own: .with_({reward.missing[0]}=…)"
         )
-
-    def score(
-        prompts: Column,
-        completions: Column,
-        completion_ids: Column | None = None,
-        *,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **others: Any,
-    ) -> list[float | None]:
-        if len(completions) != len(prompts):
-            raise ConfigError(f"{len(completions)} completions for {len(prompts)} prompts")
-        examples = [_example(n, prompt, others, columns, len(prompts)) for n, prompt in enumerate(prompts)]
-        reward.check_examples(examples)
-        ids = completion_ids if completion_ids is not None else [None] * len(completions)
-        written = [
-            Completion(_said(text, "assistant"), prefill=_opened(prompt) or prefill, tokens=_length(tokens))
-            for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
-        ]
-        results = reward.batch(examples, written)
-        if log_metric is not None:
-            for metric, value in reward_metrics(_of_all_processes(results)).items():
-                log_metric(metric, value)
-        if log_extra is not None:
-            for column, values in _beside(results).items():
-                log_extra(f"{reward.name}_{column}", values)
-        return [result.value for result in results]
-
-    score.__name__ = reward.name
-    return score
+    if problem := _old_trl():
+        raise ConfigError(problem)
+    return TRLReward(reward, prefill, columns)
 
 
-def __getattr__(name: str) -> RewardFunction:
+def _old_trl() -> str:
+    """What is wrong with the installed TRL; empty where nothing is, or there is none."""
+    version = version_of("trl")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version or "")[:2])
+    if not version or numbers >= _HAS_NONE:
+        return ""
+    return (
+        f"trl {version} counts a completion that could not be graded as 0, which an abstention earns; "
+        f"trl {'.'.join(map(str, _HAS_NONE))} and later leave it out: pip install -U trl"
+    )
+
+
+def __getattr__(name: str) -> TRLReward:
     if name.startswith("_"):  # what the import system and inspection look for
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     specs = _specs()

@@ -15,14 +15,18 @@ becomes a masked sample here and nowhere else; anything else a reward raises is 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
+import pickle
+import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -60,6 +64,21 @@ class Reward:
     requires: Requirement | None = field(default=None, repr=False)
     unused: Unused | None = field(default=None, repr=False)
     searches: bool = field(default=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process by the name of its function, under which `@reward` has left a reward.
+
+        Raises:
+            PicklingError: no other process can import it.
+        """
+        module, name = self.fn.__module__, self.fn.__qualname__
+        package = module.partition(".")[0]
+        if module != "__main__" and not any(finder.find_spec(package, None) for finder in sys.meta_path):
+            raise pickle.PicklingError(
+                f"reward {self.name!r} is in a file that is not on Python's path, so another process cannot "
+                "import it; put its folder into PYTHONPATH and import the reward from there"
+            )
+        return _rebuilt, (module, name, {**self.knobs, **self.resources})
 
     def __repr__(self) -> str:
         """Its name, its knobs and what it still needs."""
@@ -195,6 +214,11 @@ class Reward:
             raise ConfigError(
                 f"reward {self.name!r} needs the resource {name!r}; supply it with .with_({name}=…)"
             )
+
+
+def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:
+    """The reward that a module has under this name, with these knobs and resources."""
+    return attrgetter(name)(importlib.import_module(module)).with_(**values)
 
 
 @overload
