@@ -91,6 +91,25 @@ def test_verls_loader_takes_the_command(
     assert config.data.max_prompt_length >= 64
 
 
+def test_modules_of_the_users_are_loaded_first(questions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine,factrl.bridges.verl_plugin")
+    told = command(settings(questions, "truthrl"))
+    name = "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"
+    assert told[name] == "mine,factrl.bridges.verl_plugin"
+
+
+def test_the_sampler_that_is_named_is_the_one_that_is_needed(
+    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SGLang was refused for want of vLLM; and flash-attn is not taken for granted."""
+    monkeypatch.setattr("factrl.cli.train_verl._gpus_here", lambda: 1)
+    told = settings(questions, "truthrl", f"run.dir={tmp_path}")
+    with pytest.raises(SetupError, match="sglang"):
+        train_with_verl(told, words=["actor_rollout_ref.rollout.name=sglang"])
+    with pytest.raises(SetupError, match="vllm"):
+        train_with_verl(told)
+
+
 def test_any_text_survives_hydra(verl: Path) -> None:
     for text in ("it's", r"a\b", "a b, c=[d]", "null", "", "ü{x}", "C:\\", "1", "x\\'"):
         words = as_words({"trainer.project_name": text, "trainer.logger": [text]})

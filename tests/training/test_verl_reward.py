@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from factrl.bridges.verl import as_verl, compute_score, from_verl
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, RewardBug
 from factrl.types import Result, Span
 
 QUESTION = {"question": "Capital of France?", "answers": ["Paris"], "id": "1", "topic": ""}
@@ -99,6 +99,16 @@ def test_what_the_agent_loop_knows_reaches_the_reward(own: Path) -> None:
     assert {name: facts[name] for name in written} == written
 
 
+def test_a_bug_is_handed_to_our_trainer_and_raised_for_any_other(own: Path) -> None:
+    own.write_text("from factrl import reward\n@reward\ndef f(e, c):\n    return {'a': 1 / 0}\n", "utf-8")
+    with pytest.raises(RewardBug, match="ZeroDivisionError"):
+        score("x", "", QUESTION, paper=f"{own}:f")
+    told = score("x", "", {**QUESTION, "factrl_written": {}}, paper=f"{own}:f")
+    assert (math.isnan(told["score"]), told["state"]) == (True, "masked")
+    assert "RewardBug" in told["bug"]
+    assert "ZeroDivisionError" in told["bug"]
+
+
 def test_samples_are_scored_side_by_side(own: Path) -> None:
     own.write_text(
         "import threading\nfrom factrl import reward\nall_here = threading.Barrier(64)\n"
@@ -120,5 +130,4 @@ def test_there_and_back() -> None:
         Result("floored", -1.0, {"a": -1.0}, cause="no_box"),
     ]
     back = [from_verl(as_verl(result)) for result in results]
-    kept = [(r.state, r.value, r.terms, r.cause, r.facts) for r in results]
-    assert [(r.state, r.value, r.terms, r.cause, r.facts) for r in back] == kept
+    assert back == results

@@ -374,8 +374,9 @@ def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:
 def _usage(target: Target, output: str, settings: RunSettings) -> list[str]:
     """How the trainer is told about the file."""
     if target == "openrlhf":
-        chat = " --apply_chat_template" if settings.data.chat else ""
-        return [f"--prompt_data {output} --input_key input --label_key label{chat}; the label is JSON"]
+        chat = " --data.apply_chat_template" if settings.data.chat else ""
+        keys = f"--data.input_key input --data.label_key label{chat}"
+        return [f"--data.prompt_dataset {output} {keys}; the label is JSON"]
     if target == "verl":
         return [f"data.train_files={output}; the reward's ground_truth has TruthRL's layout"]
     bridge = "trl grpo --reward_funcs factrl.bridges.trl.PAPER, or to_trl(reward"
