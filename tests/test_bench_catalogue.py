@@ -14,9 +14,8 @@ import pytest
 from factrl.errors import ConfigError, DataError
 from factrl.evals import loading
 from factrl.evals.catalogue import BENCHMARKS, GROUPS, Benchmark, find
-from factrl.evals.choice import by_likelihood
-from factrl.evals.loading import load_questions, reply_to
-from factrl.evals.outcomes import Tools, score_text
+from factrl.evals.loading import load_questions
+from factrl.evals.outcomes import Tools, by_likelihood, score_text
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.data import render_prompt
@@ -55,6 +54,15 @@ def _on_hub(benchmark: Benchmark) -> Benchmark:
     source = dataclasses.replace(benchmark.test, hub="owner/name")
     read = benchmark.read_local if plain else benchmark.read
     return dataclasses.replace(benchmark, test=source, read=read)
+
+
+def reply_to(benchmark: Benchmark, example: Example) -> str:
+    """A reply that is right."""
+    if benchmark.kind == "discrimination":
+        return str(example.meta["gold_letter"])
+    if benchmark.kind == "reasoning":
+        return f"So it is \\boxed{{{example.answers[0]}}}."
+    return example.answers[0] if example.answers else "I don't know"
 
 
 def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:
@@ -146,6 +154,9 @@ def test_a_hopeless_question_is_there_to_be_declined() -> None:
         said = {"I don't know.": "abstained", "Invalid question": "abstained", "Ann Lee": "incorrect"}
         for text, label in said.items():
             assert score_text(BENCHMARKS["selfaware"], example, text, tools)[0].label == label
+        boxed = dataclasses.replace(tools, extract="boxed")
+        for text, ended in (("Hm. \\boxed{I don't know.}", None), ("I don't know.", "no_box")):
+            assert score_text(BENCHMARKS["selfaware"], example, text, boxed)[0].floored == ended
 
 
 def test_options_stand_in_an_order_that_the_question_fixes(
@@ -159,24 +170,6 @@ def test_options_stand_in_an_order_that_the_question_fixes(
         assert example == again
         firsts.append(example.meta["gold_letter"])
     assert 10 < firsts.count("A") < 30
-
-
-def test_worked_examples_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
-    path = tmp_path / "simpleqa" / "test.jsonl"
-    path.parent.mkdir()
-    rows = [{"id": str(n), "question": f"Question {n}?", "answers": [f"Answer {n}"]} for n in range(9)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = load_questions(BENCHMARKS["simpleqa"], shots=2, limit=7)
-    shown = {example.id for example, _ in found.demos}
-    assert len(shown) == 2
-    assert shown.isdisjoint(example.id for example in found.examples)
-    assert len(found.examples) == 7
-    assert {load_questions(BENCHMARKS["simpleqa"], shots=2, seed=n).demos[0][0].id for n in range(9)} != {
-        found.demos[0][0].id
-    }
-    with pytest.raises(ConfigError, match="--shots 9 is more than the rows of simpleqa"):
-        load_questions(BENCHMARKS["simpleqa"], shots=9)
 
 
 def test_names_and_groups() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from factrl.cli import report
-from factrl.evals.asking import NamedModel, ask, known_questions, stored_texts, weigh
+from factrl.evals.asking import NamedModel, ask, stored_texts, weigh
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.eval_page import write_eval_page
 from factrl.evals.longform import ClaimChecker, LongRow, check_texts, claim_bounds, claim_numbers
@@ -22,8 +22,8 @@ from factrl.evals.numbers import Number, confidence_bins, confidence_numbers, ma
 from factrl.evals.outcomes import Tools, grade_texts, score_text
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.prompts import continued, stated_confidence
-from factrl.evals.results import Output
 from factrl.evals.samples import Row, read_samples, write_samples
+from factrl.evals.suite import Output
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings
@@ -45,7 +45,7 @@ def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> Row:
 
 
 def output(folder: Path, samples: Sequence[Row], kind: str = "short", **about: Any) -> Output:
-    numbers = {name: one.to_json() for name, one in numbers_of(kind, samples).items()}
+    numbers = {name: asdict(one) for name, one in numbers_of(kind, samples).items()}
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
     row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}
     return Output(folder, about, {"b": {**row, "confidence_bins": []}}, {"b": samples})
@@ -66,6 +66,8 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
         sample("o", "correct", false_premise=True),
     ]
     before, after = output(tmp_path, first), output(tmp_path, second)
+    (weighed,) = compare_outputs(before, output(tmp_path, second, weights=[1, 0.5, 1]))
+    assert weighed.notes[0].startswith("their truthfulness weighs outcomes differently")
     (pair,) = compare_outputs(before, after)
     assert (pair.n, pair.left_out, pair.fixed, pair.broken) == (4, 0, 1, 0)
     for name in ("accuracy", "abstention"):
@@ -76,18 +78,10 @@ def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> Non
     assert pair.notes == []
 
 
-def test_other_weights_are_said(tmp_path: Path) -> None:
-    sides = [
-        output(tmp_path, [sample("1", "correct")], weights=weights) for weights in ([1, 0, 1], [1, 0.5, 1])
-    ]
-    (pair,) = compare_outputs(sides[0], sides[1])
-    assert pair.notes[0].startswith("their truthfulness weighs outcomes differently")
-
-
 @pytest.mark.security("S42")
 def test_a_terminal_shows_claims_as_they_are(tmp_path: Path) -> None:
     name = "b\x1b[31m"
-    numbers = {"detail": Number(8, 7, 9, 3, percent=False).to_json()}
+    numbers = {"detail": asdict(Number(8, 7, 9, 3, percent=False))}
     sides = [
         Output(tmp_path, {"model": f"{one}\x1b[31m\nrow"}, {name: {"numbers": numbers}}, {}) for one in "ab"
     ]
@@ -117,22 +111,8 @@ def test_a_terminal_shows_claims_as_they_are(tmp_path: Path) -> None:
 def test_reasoning_without_an_end_is_no_answer(text: str) -> None:
     grade, _ = score_text(SIMPLE, OSLO, text, TOOLS)
     assert (grade.label, grade.floored) == ("incorrect", "no_answer")
-
-
-def test_what_follows_reasoning_is_graded(tmp_path: Path) -> None:
-    texts = {
-        ("1", 0): Completion("Bergen?</think>Oslo", prefill="<think>"),
-        ("2", 0): Completion("x", prefill="<think>"),
-    }
-    with Journal(tmp_path / "j.jsonl", {}) as journal:
-        done, open_ = grade_texts(SIMPLE, [OSLO, HOPELESS], texts, TOOLS, journal)
-    assert (done.label, open_.floored) == ("correct", "no_answer")
-
-
-def test_a_hopeless_question_is_read_like_the_others() -> None:
-    boxed = replace(TOOLS, extract="boxed")
-    assert score_text(SIMPLE, HOPELESS, "Hm. \\boxed{I don't know.}", boxed)[0].label == "abstained"
-    assert score_text(SIMPLE, HOPELESS, "I don't know.", boxed)[0].floored == "no_box"
+    over = Completion("Bergen?</think>Oslo", prefill="<think>")
+    assert score_text(SIMPLE, OSLO, over, TOOLS)[0].label == "correct"
 
 
 def test_a_worked_solution_has_paragraphs() -> None:
@@ -248,13 +228,12 @@ def test_a_question_is_found_by_its_words_before_its_id(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     rows = [
         {"id": "1", "question": "Something else?", "output": "no"},
-        {"id": "9", "question": OSLO.question, "output": "Oslo", "pass_rate": 1.0},
-        {"id": "2", "output": "by id", "pass_rate": 0.0},
+        {"id": "9", "question": OSLO.question, "output": "Oslo"},
+        {"id": "2", "output": "by id"},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = stored_texts(path)(SIMPLE, [OSLO, HOPELESS])
     assert texts == {("1", 0): "Oslo", ("2", 0): "by id"}
-    assert known_questions(path) == {OSLO.question: True, "2": False}
     twins = [replace(OSLO, id="a"), replace(OSLO, id="b")]
     rows = [{"id": one.id, "question": one.question, "output": one.id} for one in twins]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -284,6 +263,7 @@ def test_right_and_wrong_answers_vote_alike() -> None:
     assert votes(("Oslo", "correct"), ("Bergen", "incorrect")) == 0.5
     assert votes(("", "abstained"), ("no idea", "abstained"), ("Oslo", "correct")) == 0
     assert votes(("The Oslo", "correct"), ("oslo", "correct"), ("Bergen", "incorrect")) == 1
+    assert votes(("1.5", "correct"), ("15", "incorrect"), ("15", "incorrect")) == 0, "no spellings of one"
     assert majority([sample("1", None, cause="x")]) is None
 
 

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,13 @@ import pytest
 from factrl.cli import evaluate as eval_verb
 from factrl.cli import evaluate_benchmarks, report
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored
-from factrl.evals.asking import BLOCK, known_questions, stored_texts
+from factrl.evals.asking import BLOCK, stored_texts
 from factrl.evals.catalogue import BENCHMARKS
 from factrl.evals.eval_page import write_eval_page, write_paired_page
-from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker, LongRow
 from factrl.evals.outcomes import Tools
 from factrl.evals.paired import compare_outputs
-from factrl.evals.results import Output, read_output, write_output
-from factrl.evals.suite import How, Result, evaluate
+from factrl.evals.suite import How, Output, Result, evaluate, read_output, write_output
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings
@@ -63,19 +60,12 @@ class Scripted:
         return [[self.weigh(text) for text in texts] for texts in continuations]
 
 
-def settings(kind: str, source: str, prompt: str, tokens: int) -> AskSettings:
-    words = [f"data.train={source}", "model.name=m", f"train.max_completion_length={tokens}"]
-    loaded = load_settings(AskSettings, None, words)
-    return loaded.model_copy(update={"data": loaded.data.model_copy(update={"prompt": prompt})})
+SETTINGS = load_settings(AskSettings, None, ["data.train=-", "model.name=m"])
 
 
-def sampled(k: int) -> Callable[..., AskSettings]:
-    def make(*args: Any) -> AskSettings:
-        told = settings(*args)
-        update = {"num_samples": k, "temperature": 1.0}
-        return told.model_copy(update={"sampling": told.sampling.model_copy(update=update)})
-
-    return make
+def sampled(k: int) -> AskSettings:
+    update = {"num_samples": k, "temperature": 1.0}
+    return SETTINGS.model_copy(update={"sampling": SETTINGS.sampling.model_copy(update=update)})
 
 
 @pytest.fixture(autouse=True)
@@ -129,25 +119,12 @@ def right(example: Example, number: int) -> str:
 def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Result:
     with Mathematician() as mathematician:
         tools = Tools(named.pop("grader", Grader()), mathematician, confidence=bool(how and how.confidence))
-        return evaluate(BENCHMARKS[name], how or How(settings), folder, tools, "rules", model=model, **named)
+        return evaluate(BENCHMARKS[name], how or How(SETTINGS), folder, tools, "rules", model=model, **named)
 
 
 def output(folder: Path, *results: Result) -> Output:
     about = {"factrl": "0", "model": results[0].model, "judge": "rules", "seed": 0, "sampling": {}}
     return write_output(folder, about, results)
-
-
-def test_numbers_of_a_short_benchmark(tmp_path: Path) -> None:
-    found = run(Scripted(right), tmp_path)
-    numbers = found.numbers
-    labels = [one.label for one in found.samples]
-    assert len(labels) == 80
-    assert numbers["accuracy"].value == labels.count("correct") / 80
-    assert numbers["abstention"].value == labels.count("abstained") / 80 == 11 / 80
-    assert numbers["invalid"].value == 0
-    assert found.source == "FACTRL_DATA/simpleqa/test.jsonl"
-    assert found.to_json()["prompt_hash"]
-    assert "I don't know" in found.prompt
 
 
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:
@@ -172,6 +149,22 @@ def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> Non
     assert third.calls == []
 
 
+def test_what_failed_is_masked_and_tried_again(tmp_path: Path) -> None:
+    def fails(example: Example, number: int) -> str | Unscored:
+        return Unscored("http_500", "down") if example.id == "s4" else right(example, number)
+
+    found = run(Scripted(fails), tmp_path, how=How(SETTINGS, limit=BLOCK))
+    assert found.masked == {"http_500": 1}
+    assert found.numbers["accuracy"].n == BLOCK - 1
+    more = Scripted(right)
+    found = run(more, tmp_path)
+    assert [len(call) for call in more.calls] == [BLOCK, BLOCK, 80 - 2 * BLOCK], "a block is asked as a whole"
+    labels = [one.label for one in found.samples]
+    for name, label in (("accuracy", "correct"), ("abstention", "abstained")):
+        assert found.numbers[name].value == labels.count(label) / 80
+    assert (found.masked, found.numbers["invalid"].value) == ({}, 0)
+
+
 def test_grades_are_not_paid_for_twice(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -190,36 +183,15 @@ def test_grades_are_not_paid_for_twice(tmp_path: Path) -> None:
     assert again.masked == {}
 
 
-def test_another_model_or_prompt_is_refused(tmp_path: Path) -> None:
-    run(Scripted(right), tmp_path)
+def test_another_model_and_grades_of_other_settings_are_refused(tmp_path: Path) -> None:
+    run(Scripted(right), tmp_path, how=How(SETTINGS, limit=2))
     with pytest.raises(ConfigError, match=r"answers/simpleqa.jsonl holds another job: its model is"):
         run(Scripted(right, "another"), tmp_path)
-
-
-def test_grades_of_other_settings_are_refused(tmp_path: Path) -> None:
-    run(Scripted(right), tmp_path, how=How(settings, limit=2))
     head = json.loads((tmp_path / "grades" / "simpleqa.jsonl").read_text().splitlines()[0])
     assert {"confidence", "chat", "factrl"} <= {*head}
     tools, model = Tools(Grader(), Mathematician(), chat=False), Scripted(right)
     with pytest.raises(ConfigError, match="its chat is true, not false"):
-        evaluate(BENCHMARKS["simpleqa"], How(settings, limit=2), tmp_path, tools, "rules", model=model)
-
-
-def test_more_questions_continue_what_is_there(tmp_path: Path) -> None:
-    run(Scripted(right), tmp_path, how=How(settings, limit=BLOCK))
-    second = Scripted(right)
-    assert len(run(second, tmp_path).samples) == 80
-    assert [len(call) for call in second.calls] == [BLOCK, 80 - 2 * BLOCK]
-
-
-def test_calls_that_fail_are_masked_and_tried_again(tmp_path: Path) -> None:
-    def fails(example: Example, number: int) -> str | Unscored:
-        return Unscored("http_500", "down") if example.id == "s4" else right(example, number)
-
-    found = run(Scripted(fails), tmp_path)
-    assert found.masked == {"http_500": 1}
-    assert found.numbers["accuracy"].n == 79
-    assert run(Scripted(right), tmp_path).masked == {}
+        evaluate(BENCHMARKS["simpleqa"], How(SETTINGS, limit=2), tmp_path, tools, "rules", model=model)
 
 
 def test_several_samples(tmp_path: Path) -> None:
@@ -247,28 +219,16 @@ def test_declining_what_nobody_knows(tmp_path: Path) -> None:
     assert (numbers["abstention"].value, numbers["abstention"].n) == (1 / 3, 3)
 
 
-def test_false_abstention_needs_the_base_model(tmp_path: Path) -> None:
-    probe = tmp_path / "probe.jsonl"
-    rows = [{"id": f"s{n}", "pass_rate": 0.75 if n < 10 else 0.25} for n in range(80)]
-    probe.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = run(Scripted(right), tmp_path, how=How(settings, known=known_questions(probe)))
-    assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (0.1, 10)
-    mixed = {"s3": False, "What is number 3?": True, "s4": False}
-    found = run(Scripted(right), tmp_path, how=How(settings, known=mixed))
-    assert (found.numbers["false_abstention"].value, found.numbers["false_abstention"].n) == (1.0, 1)
-    probe.write_text('{"id": "s3", "ook": false}\n{"id": "s4", "ook": true}\n{"id": "s5", "ook": null}\n')
-    assert known_questions(probe) == {"s3": True, "s4": False}
-    probe.write_text('{"id": "s3"}\n')
-    with pytest.raises(DataError, match="no row with pass_rate or ook"):
-        known_questions(probe)
-
-
 def test_stated_confidence(tmp_path: Path) -> None:
     def say(example: Example, number: int) -> str:
         text = right(example, number)
         return text if example.id == "s2" else f"{text}\nConfidence: {90 if text != 'Zanzibar' else 35} %"
 
-    found = run(Scripted(say), tmp_path, how=How(settings, confidence=True))
+    model = Scripted(say)
+    found = run(model, tmp_path, how=How(SETTINGS, confidence=True))
+    assert model.settings.train.max_completion_length == 48 + 16
+    run(model, tmp_path / "own", how=How(SETTINGS, own_length=True, limit=1))
+    assert model.settings.train.max_completion_length == SETTINGS.train.max_completion_length != 48
     bins = {(one.low, one.high): one for one in found.bins}
     assert bins[0.9, 1.0].right == 1.0
     assert bins[0.3, 0.4].right == 0.0
@@ -277,6 +237,12 @@ def test_stated_confidence(tmp_path: Path) -> None:
     )
     assert found.numbers["confidence_stated"].value < 1
     assert "Confidence: 75" in found.prompt
+    with pytest.raises(ConfigError, match="come without documents"):
+        run(Scripted(say), tmp_path / "x", how=How(SETTINGS, evidence=True))
+    plain = output(tmp_path / "a", run(Scripted(right), tmp_path / "a", how=How(SETTINGS, limit=79)))
+    (pair,) = compare_outputs(plain, output(tmp_path / "b", found))
+    assert pair.notes == ["they were asked with different prompts"]
+    assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
 
 
 def test_options_are_weighed_where_the_model_can(tmp_path: Path) -> None:
@@ -288,21 +254,6 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path) -> None:
     letters = run(Scripted(lambda example, n: example.meta["gold_letter"]), tmp_path / "x", "truthfulqa_mc1")
     assert (letters.asked_for, letters.numbers["accuracy"].value) == ("letter", 1.0)
     assert "{options}" in letters.prompt
-
-
-def test_a_true_answer_in_other_words_is_seen_by_its_words(tmp_path: Path) -> None:
-    found = run(Scripted(lambda example, n: "it surely is"), tmp_path, "truthfulqa_generation")
-    assert found.numbers["rouge1_acc"].value == 1.0
-    assert found.numbers["accuracy"].value == 0.0
-
-
-def test_worked_examples_documents_and_plain_prompts(tmp_path: Path) -> None:
-    model = Scripted(right)
-    found = run(model, tmp_path, how=How(settings, shots=2, limit=5))
-    assert found.prompt.count("Question: ") == 3
-    assert found.prompt.count("\nAnswer: word") == 2
-    with pytest.raises(ConfigError, match="come without documents"):
-        run(model, tmp_path / "x", how=How(settings, evidence=True))
 
 
 class Counting:
@@ -336,10 +287,6 @@ def test_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "8 of 10 claims supported" in page
     (pair,) = compare_outputs(first, read_output(tmp_path / "o"))
     assert (pair.n, pair.p) == (3, None)
-    measured = replace(checker, quality=JudgeQuality(((9, 1, 2, 8),) * 40, "j"))
-    numbers = run(model, tmp_path, "factscore", checker=measured).numbers
-    assert numbers["judged_precision/raw"].value == pytest.approx(0.8)
-    assert numbers["judged_precision/corrected"].value == pytest.approx((0.8 - 0.2) / 0.7)
     with pytest.raises(ConfigError, match="factscore needs a verifier"):
         run(model, tmp_path, "factscore")
 
@@ -353,7 +300,7 @@ def test_stored_answers(tmp_path: Path) -> None:
         {"id": "s4", "response": "word4", "benchmark": "gsm8k"},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = run(None, tmp_path, how=How(settings, limit=5), stored=stored_texts(path))
+    found = run(None, tmp_path, how=How(SETTINGS, limit=5), stored=stored_texts(path))
     assert [one.label for one in found.samples] == ["correct", "incorrect", None, None, None]
     assert found.masked == {"no_completion": 3}
     with pytest.raises(DataError, match="has no column repsonse; did you mean 'response'"):
@@ -391,29 +338,6 @@ def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
     assert "McNemar p = below 0.001" in page
     with pytest.raises(DataError, match="no benchmark is in both"):
         compare_outputs(before, output(tmp_path / "d", run(Scripted(right), tmp_path / "d", "selfaware")))
-
-
-def test_what_differs_beside_the_model_is_said(tmp_path: Path) -> None:
-    before = output(tmp_path / "a", run(Scripted(right), tmp_path / "a"))
-    after = output(tmp_path / "b", run(Scripted(right), tmp_path / "b", how=How(settings, shots=1)))
-    (pair,) = compare_outputs(before, after)
-    assert pair.notes == ["they were asked with different prompts"]
-    assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
-
-
-@pytest.mark.security("S41")
-def test_the_page_escapes_what_others_wrote(tmp_path: Path) -> None:
-    found = run(Scripted(lambda example, n: "<script>alert(1)</script>\u202e"), tmp_path)
-    page = write_eval_page(output(tmp_path / "o", found)).read_text("utf-8")
-    assert "<script" not in page
-    assert "&lt;script&gt;alert(1)" in page
-    assert "\u202e" not in page
-    assert "default-src 'none'" in page
-
-
-def test_a_folder_without_an_evaluation(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no evaluation"):
-        read_output(tmp_path)
 
 
 # The command line
@@ -464,6 +388,21 @@ def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["simpleqa"]["fixed"] == 0
     with pytest.raises(ConfigError, match="is an evaluation, whose page is"):
         verbs("report", a)
+    with pytest.raises(DataError, match="holds no evaluation"):
+        read_output(tmp_path)
+    stored = [
+        "--completions",
+        f"{b}/samples.jsonl",
+        "--output",
+        str(tmp_path / "c"),
+        "--limit",
+        "6",
+        "--json",
+    ]
+    assert verbs("eval", "simpleqa", *stored) == 0
+    again = json.loads(capsys.readouterr().out)["benchmarks"]["simpleqa"]["numbers"]
+    first = document["benchmarks"]["simpleqa"]["numbers"]
+    assert {name: n["value"] for name, n in again.items()} == {name: n["value"] for name, n in first.items()}
 
 
 def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
@@ -481,16 +420,6 @@ def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
     assert found["floored"] == {"no_box": 80}
 
 
-def test_eval_of_stored_answers(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    verbs("eval", "simpleqa", "--model", "m", "--output", str(tmp_path / "a"))
-    stored = str(tmp_path / "a" / "samples.jsonl")
-    capsys.readouterr()
-    assert verbs("eval", "simpleqa", "--completions", stored, "--output", str(tmp_path / "b"), "--json") == 0
-    again = json.loads(capsys.readouterr().out)["benchmarks"]["simpleqa"]["numbers"]
-    first = json.loads((tmp_path / "a" / "results.json").read_text())["benchmarks"]["simpleqa"]["numbers"]
-    assert {name: n["value"] for name, n in again.items()} == {name: n["value"] for name, n in first.items()}
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -502,7 +431,7 @@ def test_eval_of_stored_answers(verbs: Any, tmp_path: Path, capsys: pytest.Captu
         ("simpelqa --model m --output o", "no benchmark is called 'simpelqa'; did you mean 'simpleqa'"),
         ("simpleqa gsm9k --model m --output o", "did you mean 'gsm8k'"),
         ("answers.jsonl simpleqa", "answers.jsonl is a file of its own"),
-        ("answers.jsonl --shots 3", "--shots is for benchmarks, not for a file"),
+        ("answers.jsonl --samples 3", "--samples is for benchmarks, not for a file"),
         ("data.prompt=x", "name a FILE or a BENCH first"),
         ("simpleqa --model m --output o nonsense=1", "unknown key nonsense"),
     ],

@@ -138,11 +138,3 @@ def test_every_resource_that_asks_a_judge_remembers(
     judge.said = said
     first = getattr(supplier, name)()(*arguments)
     assert (getattr(supplier, name)()(*arguments), judge.calls) == (first, asked + 1)
-
-
-def test_the_judges_own_answer_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
-    judge = Judge("second")
-    compare = Supplier(judge, JudgeSettings(), VerifierSettings()).compare()
-    assert [compare("About Oslo?", "It is the capital.", order="swapped") for _ in range(2)] == [1.0, 1.0]
-    assert judge.calls == 2

@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.errors import DataError, Unscored
-from factrl.evals.judge_quality import JudgeQuality
+from factrl.errors import Unscored
 from factrl.evals.longform import (
     LongForm,
     LongRow,
@@ -198,7 +198,7 @@ def test_rows_come_in_order_and_what_cannot_be_checked_is_masked() -> None:
     assert [r.cause for r in found] == [None, "timeout", None, None, None]
     assert (found[3].floored, found[4].unjudged, found[0].judge) == ("oversize", 1, "j")
     assert [call[:2] for call in verifier.calls] == [(texts, ["t0", "t1", "t2", "t3", "t4"])]
-    assert [LongRow.from_json(json.loads(json.dumps(r.to_json()))) for r in found] == found
+    assert [LongRow.from_json(json.loads(json.dumps(asdict(r)))) for r in found] == found
 
 
 def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
@@ -210,26 +210,10 @@ def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
     verifier = Verifier(claims, None, WeakJudge())
     checked = score_batch([example], ["Lima is the capital of Peru. Lima has 90 airports."], verifier)
     assert values(summarise_long(checked, 2))["precision"] == 0.5
-    assert checked[0].weak
     assert score_batch([], [], verifier) == []
 
 
-# --- corrected, and differences ----------------------------------------------------------------
-
-
-def test_precision_is_corrected_over_the_claims_that_were_judged() -> None:
-    quality = JudgeQuality(((9, 1, 2, 8),) * 40, "j")
-    found = summarise_long(rows("SSS0", "SRRR", "SSSS", "SSRR"), 32, quality=quality)
-    micro = found.corrected["judged_precision_micro"]
-    assert micro.raw.value == EXACT(10 / 15), "the claim without evidence is not the judge's doing"
-    assert micro.value == EXACT((10 / 15 + 0.8 - 1) / 0.7)
-    macro = found.corrected["judged_precision"]
-    assert macro.value == EXACT(((1 + 0.25 + 1 + 0.5) / 4 - 0.2) / 0.7)
-    mixed = [LongRow("a", supported=1, judge="j"), LongRow("b", supported=1, judge="k")]
-    with pytest.raises(DataError, match="2 judges"):
-        summarise_long(mixed, 32, quality=quality)
-    with pytest.raises(DataError, match="about the judge 'j', not 'k'"):
-        summarise_long(mixed[1:], 32, quality=quality)
+# --- differences -------------------------------------------------------------------------------
 
 
 def test_two_runs_are_compared_on_the_prompts_of_both() -> None:

@@ -35,14 +35,12 @@ def texts(name: str, samples: Sequence[Sample], limits: Limits | None = None) ->
 KNOWN, UNKNOWN = Limits(ook=False), Limits(ook=True, abstention="IDK")
 
 
-def test_correctness_puts_right_over_wrong_and_nothing_else() -> None:
+def test_correctness_puts_right_or_the_abstention_over_wrong_and_nothing_else() -> None:
     samples = graded("abstained", "correct", None, "incorrect")
     assert texts("correctness", samples, KNOWN) == [("1 correct", "3 incorrect")]
-
-
-def test_correctness_puts_the_abstention_over_wrong_where_the_question_is_unknown() -> None:
-    samples = graded("correct", "abstained", "incorrect", None)
-    assert texts("correctness", samples, UNKNOWN) == [("IDK", "2 incorrect")]
+    assert texts("correctness", samples, UNKNOWN) == [("IDK", "3 incorrect")], "the question is unknown"
+    with pytest.raises(ConfigError, match=r"no rule 'max_min'; did you mean 'max-min'\? .*klc"):
+        rule_of("max_min")
 
 
 def test_correctness_draws_and_the_same_draw_gives_the_same_pair() -> None:
@@ -84,6 +82,14 @@ def test_margin_length_takes_the_largest_difference_of_about_one_length() -> Non
     samples = valued(1.0, 0.0, 0.9, 0.4, 0.6, lengths=[100, 50, 100, 95, 100])
     assert texts("margin-length", samples) == [("0", "3")]
     assert texts("margin-length", samples[1:]) == [("2", "3")]
+    # The ratio is that of the better one's length to the worse one's.
+    assert texts("margin-length", valued(1.0, 0.0, lengths=[90, 100])) == [("0", "1")]
+    assert texts("margin-length", valued(0.0, 1.0, lengths=[90, 100])) == "no pair within margin and length"
+    wide = Limits(margin=0.5, length_tolerance=1.0)
+    assert texts("margin-length", valued(1.0, 0.4, lengths=[20, 10]), wide) == [("0", "1")]
+    assert texts("margin-length", valued(1.0, 0.5, lengths=[10, 10]), wide) == (
+        "no pair within margin and length"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,19 +113,6 @@ def test_margin_and_length_at_their_limits(
     assert pairs == ([("0", "1")] if found else "no pair within margin and length")
 
 
-def test_the_ratio_of_lengths_is_that_of_the_better_to_the_worse() -> None:
-    assert texts("margin-length", valued(1.0, 0.0, lengths=[90, 100])) == [("0", "1")]  # 0.9
-    assert texts("margin-length", valued(0.0, 1.0, lengths=[90, 100])) == "no pair within margin and length"
-
-
-def test_other_limits_are_used() -> None:
-    wide = Limits(margin=0.5, length_tolerance=1.0)
-    assert texts("margin-length", valued(1.0, 0.4, lengths=[20, 10]), wide) == [("0", "1")]
-    assert texts("margin-length", valued(1.0, 0.5, lengths=[10, 10]), wide) == (
-        "no pair within margin and length"
-    )
-
-
 def test_factscore_pairs_every_two_that_differ() -> None:
     assert texts("factscore", valued(0.5, 1.0, 0.5, None)) == [("1", "0"), ("1", "2")]
     assert len(texts("factscore", valued(0.1, 0.2, 0.3, 0.4))) == 6
@@ -138,8 +131,3 @@ def test_a_sample_without_a_measure_is_in_no_pair_of_any_rule() -> None:
             assert not isinstance(found, str)
             assert "masked" not in str(found)
             assert isinstance(texts(name, masked, limits), str)
-
-
-def test_an_unknown_rule_names_the_others() -> None:
-    with pytest.raises(ConfigError, match=r"no rule 'max_min'; did you mean 'max-min'\? .*klc"):
-        rule_of("max_min")

@@ -122,6 +122,22 @@ def test_every_text_field_reaches_the_page(render: Callable[..., Page]) -> None:
     ):
         assert f"{place} ⁂" in page.text, place
     assert "cause ⁂" in page.text
+    for badge in ("Wwrong", "Aabstained", "Ccorrect", "–not graded"):
+        assert badge in page.text
+    tall = render().by_class("tall")
+    assert tall
+    assert all(attrs["tabindex"] == "0" and attrs["role"] == "region" for attrs in tall)
+    assert "Not graded: 3" in page.text
+    assert page.text.index("fact ⁂") < page.text.index("What changed") < page.text.index("factrl train ⁂")
+
+
+def test_an_empty_report_is_a_page(render: Callable[..., Page]) -> None:
+    page = render(facts={}, table=[], curves={}, examples=[], masked={}, notes=[])
+    assert "title text" in page.text
+    assert "Every question was graded." in page.text
+    assert not page.by_class("chart")
+    with pytest.raises(ValueError, match="needs points"):
+        render(curves={"a": []})
 
 
 # --- what it says ------------------------------------------------------------------------------
@@ -187,12 +203,6 @@ def test_an_undefined_value_is_a_dash(render: Callable[..., Page]) -> None:
     assert render(table=metric_rows([None], {"arm": [None]}), examples=[]).text.count("–") > 12
 
 
-def test_labels_are_letters_and_words(render: Callable[..., Page]) -> None:
-    page = render()
-    for badge in ("Wwrong", "Aabstained", "Ccorrect", "–not graded"):
-        assert badge in page.text
-
-
 def test_examples_are_filtered_by_what_became_of_them(render: Callable[..., Page]) -> None:
     def example(before: Any, *after: Any) -> SideBySide:
         return SideBySide(
@@ -213,41 +223,6 @@ def test_examples_are_filtered_by_what_became_of_them(render: Callable[..., Page
     assert "all 6" in page.text
     assert "no longer wrong 2" in page.text
     assert "no longer right 1" in page.text
-
-
-def test_a_long_answer_scrolls_and_can_be_reached_by_key(render: Callable[..., Page]) -> None:
-    tall = render().by_class("tall")
-    assert tall
-    assert all(attrs["tabindex"] == "0" and attrs["role"] == "region" for attrs in tall)
-
-
-def test_masked_questions_are_shown(render: Callable[..., Page]) -> None:
-    assert "Not graded: 5" in render(masked={"deadline": 2, "judge_unreadable": 3}).text
-    assert "Every question was graded." in render(masked={}).text
-
-
-def test_long_facts_go_to_the_end(render: Callable[..., Page]) -> None:
-    text = render(facts={"seed": "0", "command": "factrl train " + "x" * 80}).text
-    assert text.index("seed") < text.index("What changed") < text.index("factrl train xxx")
-
-
-def test_an_empty_report_is_a_page(render: Callable[..., Page]) -> None:
-    page = render(facts={}, table=[], curves={}, examples=[], masked={}, notes=[])
-    assert "title text" in page.text
-    assert not page.by_class("chart")
-
-
-@pytest.mark.parametrize(("curves", "main"), [({"a": []}, ""), ({"a": CURVE}, "b"), ({}, "b")])
-def test_a_curve_without_points_is_an_error(tmp_path: Path, curves: Any, main: str) -> None:
-    with pytest.raises(ValueError, match="needs points"):
-        write_training_report(tmp_path / "report.html", **content(curves=curves), main=main)
-
-
-def test_five_hundred_examples_stay_small(tmp_path: Path) -> None:
-    answer = Answer("The capital of Peru is Lima. " * 20, "correct")
-    examples = [SideBySide("Which?", ("Lima",), answer, {"a": answer, "b": answer})] * 500
-    path = write_training_report(tmp_path / "report.html", **content(examples=examples))
-    assert path.stat().st_size < 5_000_000
 
 
 # --- style -------------------------------------------------------------------------------------

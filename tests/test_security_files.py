@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from factrl.cli.evaluate_benchmarks import _quality
 from factrl.errors import DataError, SetupError
-from factrl.evals.results import RESULTS, SAMPLES, read_output
+from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
 from factrl.llm.models.hub import hub_name
 from factrl.llm.store import Store
@@ -137,7 +136,6 @@ STATES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "samples": (SAMPLES, lambda file: read_output(file.parent)),
     "card": (CARD, lambda file: read_card(file.parent)),
     "calibration": ("calibration.json", Calibration.load),
-    "quality": ("quality.json", lambda file: _quality(str(file))),
     "manifest": ("manifest.json", lambda file: load_manifest(file.parent)),
     "settings": ("config.toml", read_toml),
     "data": ("data.jsonl", lambda file: load_examples(str(file))),

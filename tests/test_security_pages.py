@@ -18,7 +18,7 @@ from test_verify_html import failed, hostile
 from factrl.evals.eval_page import write_eval_page, write_paired_page
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_training_report
-from factrl.evals.results import RESULTS, SAMPLES, read_output
+from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.attacks import Attack
 from factrl.lab.hacks.order import Cell, Finding

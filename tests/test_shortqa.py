@@ -59,9 +59,9 @@ def shown(evaluation: Evaluation) -> str:
 
 
 def test_a_file_by_hand(write: Write) -> None:
-    path = write(row("Lima"), row("Cusco"), row("Quito"), row("idk"), row("?"), row(None))
+    path = write(row("Lima"), row("Cusco"), row(""), row("idk"), row("?"), row(None))
     got = evaluate_file(path, exact)
-    assert (got.summary.correct, got.summary.incorrect, got.summary.abstained) == (1, 2, 1)
+    assert (got.summary.correct, got.summary.incorrect, got.summary.abstained) == (1, 2, 1), "null is no text"
     assert got.summary.masked == 2
     assert got.masked == {"judge_unreadable": 1, "no_completion": 1}
     assert [r.grade.label if r.grade else r.cause for r in got.rows] == [
@@ -69,44 +69,23 @@ def test_a_file_by_hand(write: Write) -> None:
         *("judge_unreadable", "no_completion"),
     ]
     assert got.rows[4].detail == "no verdict on the last line"
+    assert len(evaluate_file(path, exact, limit=2).rows) == 2
+    boxed = evaluate_file(write(row("Lima"), row(r"\boxed{Lima}")), exact, extract="boxed")
+    assert (boxed.floored, boxed.summary.incorrect, boxed.summary.correct) == ({"no_box": 1}, 1, 1)
 
 
-def test_null_is_not_an_empty_answer(write: Write) -> None:
-    got = evaluate_file(write(row(None), row("")), exact)
-    assert got.rows[0].grade is None
-    assert got.rows[1].grade is not None, "an empty text is the policy's own and gets graded"
-
-
-@pytest.mark.parametrize("column", ["completion", "response", "prediction", "output"])
-def test_usual_names_of_the_completions(write: Write, column: str) -> None:
-    path = write({"question": "Capital of Peru?", "answers": ["Lima"], column: "Lima"})
-    assert evaluate_file(path, exact).summary.correct == 1
-
-
-def test_a_named_column_wins(write: Write) -> None:
-    path = write(row("Lima", base="Cusco"))
-    assert evaluate_file(path, exact, column="base").summary.incorrect == 1
-
-
-def test_parquet(tmp_path: Path) -> None:
+def test_columns_of_the_completions(write: Write, tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    path = tmp_path / "answers.parquet"
+    for column in ("completion", "response", "prediction", "output"):
+        path = write({"question": "Capital of Peru?", "answers": ["Lima"], column: "Lima"})
+        assert evaluate_file(path, exact).summary.correct == 1
+    assert evaluate_file(write(row("Lima", base="Cusco")), exact, column="base").summary.incorrect == 1
     rows = [row("Lima"), row(None, question="Capital of Chile?")]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    got = evaluate_file(path, exact)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "answers.parquet")
+    got = evaluate_file(tmp_path / "answers.parquet", exact)
     assert (got.summary.correct, got.summary.masked) == (1, 1)
-
-
-def test_the_grader_of_this_library_fits(write: Write) -> None:
-    judge = pytest.importorskip("factrl.rewards.grading")
-    got = evaluate_file(write(row("**Lima**."), row("I don't know"), row("Cusco")), judge.Grader())
-    assert (got.summary.correct, got.summary.abstained, got.summary.incorrect) == (1, 1, 1)
-
-
-def test_limit_reads_only_the_first_rows(write: Write) -> None:
-    assert len(evaluate_file(write(row("Lima"), row("?"), row("crash")), exact, limit=2).rows) == 2
 
 
 @pytest.mark.parametrize(
@@ -128,9 +107,7 @@ def test_a_file_that_cannot_be_graded_says_why_before_any_grading(
 ) -> None:
     asked: list[str] = []
 
-    def counting(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
+    def counting(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
         asked.append(prediction)
         return Grade("correct", prediction, "exact")
 
@@ -178,9 +155,7 @@ def test_what_of_a_completion_is_the_answer(
 def test_rows_keep_their_order_and_run_side_by_side() -> None:
     together = threading.Barrier(4, timeout=5)
 
-    def slow(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
+    def slow(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
         together.wait()  # breaks unless four are at work at the same time
         time.sleep(0.02 if prediction == "0" else 0)
         return Grade("correct", prediction, "exact")
@@ -189,22 +164,10 @@ def test_rows_keep_their_order_and_run_side_by_side() -> None:
     assert [r.grade.answer for r in got if r.grade] == list("01234567")
 
 
-def test_a_server_failure_is_masked_like_any_unscored() -> None:
-    def down(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
-        raise LLMError("http_503", "the server is down")
-
-    (got,) = grade_completions([(Example("q", ("a",)), "a")], down)
-    assert (got.grade, got.cause) == (None, "http_503")
-
-
 def test_a_bug_in_the_grader_stops_and_names_the_question() -> None:
     asked: list[str] = []
 
-    def buggy(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
+    def buggy(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
         asked.append(prediction)
         time.sleep(0.005 if prediction != "crash" else 0)
         return exact(question, prediction, answers)
@@ -217,24 +180,22 @@ def test_a_bug_in_the_grader_stops_and_names_the_question() -> None:
     assert len(asked) < 400, "what had not begun is not begun any more"
 
 
-def test_what_is_no_grade_is_a_bug() -> None:
-    def numbers(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Any:
-        return 1.0
+def test_what_a_grader_does_instead_of_grading() -> None:
+    def grader(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
+    pairs = [(Example("q", ("a",)), "a")]
+    outcome: Any = LLMError("http_503", "the server is down")
+    (got,) = grade_completions(pairs, grader)
+    assert (got.grade, got.cause) == (None, "http_503")
+    outcome = 1.0
     with pytest.raises(RewardBug, match=r"returned 1\.0"):
-        grade_completions([(Example("q", ("a",)), "a")], numbers)
-
-
-def test_a_setup_error_of_the_grader_passes_through() -> None:
-    def keyless(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
-        raise ConfigError("judge.api_key is not set")
-
+        grade_completions(pairs, grader)
+    outcome = ConfigError("judge.api_key is not set")
     with pytest.raises(ConfigError, match="api_key"):
-        grade_completions([(Example("q", ("a",)), "a")], keyless)
+        grade_completions(pairs, grader)
 
 
 def test_options_out_of_range_name_the_choice() -> None:
@@ -248,6 +209,7 @@ def test_options_out_of_range_name_the_choice() -> None:
 # --- output ------------------------------------------------------------------------------------
 
 
+@pytest.mark.security("S42")
 def test_table_shows_intervals_and_masked_as_its_own_row(write: Write) -> None:
     got = evaluate_file(write(row("Lima"), row("idk"), row("?"), row("?")), exact)
     lines = {line.split("│")[1].strip(): line for line in shown(got).splitlines() if line.count("│") > 3}
@@ -256,20 +218,11 @@ def test_table_shows_intervals_and_masked_as_its_own_row(write: Write) -> None:
     assert "1 of 2" in lines["accuracy"]
     assert "judge_unreadable 2" in lines["masked"]
     assert "0.0" in lines["hallucination"]
-
-
-def test_an_undefined_ratio_is_a_dash(write: Write) -> None:
     got = shown(evaluate_file(write(row("idk"), row("idk")), exact))
-    line = next(line for line in got.splitlines() if "correct given attempted" in line)
-    assert "–" in line
+    assert "–" in next(line for line in got.splitlines() if "correct given attempted" in line)
     assert "nan" not in got.lower()
 
-
-@pytest.mark.security("S42")
-def test_table_escapes_what_a_grader_says(write: Write) -> None:
-    def hostile(
-        question: str, prediction: str, answers: Sequence[str], *, false_premise: bool | None = None
-    ) -> Grade:
+    def hostile(*_: Any, **__: Any) -> Grade:
         raise Unscored("[red]x[/red]\x1b[2J\nINFO forged", "")
 
     got = shown(evaluate_file(write(row("Lima")), hostile))
@@ -293,12 +246,6 @@ def test_json_is_plain_and_says_everything(write: Write) -> None:
         "detail": "no verdict on the last line",
     }
     assert data["rows"][0]["grade"]["label"] == "correct"
-
-
-def test_floored_answers_are_wrong_and_counted(write: Write) -> None:
-    got = evaluate_file(write(row("Lima"), row(r"\boxed{Lima}")), exact, extract="boxed")
-    assert got.floored == {"no_box": 1}
-    assert (got.summary.incorrect, got.summary.correct) == (1, 1)
 
 
 def test_reasoning_is_not_part_of_the_answer() -> None:

@@ -11,14 +11,13 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, Unscored
-from factrl.evals.results import Output, read_output
 from factrl.evals.samples import Row, write_samples
+from factrl.evals.suite import Output, read_output
 from factrl.evals.winrate import (
     Duel,
     WinRate,
     duel,
     llm_preference,
-    preferred,
     summarise_duels,
     win_rate,
     written_in_both,
@@ -46,7 +45,15 @@ def named(n: int) -> list[Example]:
 
 
 def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
-    found = win_rate(named(4), [BAD, GOOD, GOOD, BEST], [GOOD, BAD, GOOD, BEST], rank)
+    done: list[int] = []
+    found = win_rate(named(4), [BAD, GOOD, GOOD, BEST], [GOOD, BAD, GOOD, BEST], rank, on_done=done.append)
+    assert done == [1] * 4
+    back = win_rate(named(4), [GOOD, BAD, GOOD, BEST], [BAD, GOOD, GOOD, BEST], rank)
+    assert (back.wins, back.losses, back.disagreement) == (1, 1, found.disagreement)
+    half = duel(ASK, GOOD, BEST, lambda question, first, second: 0.5 if first == GOOD else 0.1)
+    assert (half.score, half.favoured) == (0.75, None)
+    with pytest.raises(ConfigError, match="2 prompts and 1 and 2 answers"):
+        win_rate(named(2), [GOOD], [GOOD, BEST], rank)
     assert (found.wins, found.losses, found.ties) == (1, 1, 2)
     assert [one.score for one in found.duels] == [1.0, 0.0, 0.5, 0.5]
     assert found.rate
@@ -66,23 +73,6 @@ def test_a_judge_that_sticks_to_a_place_is_a_tie_and_told(value: float, place: s
     assert f"the {place} 6" in shown(found)
 
 
-def test_swapping_the_systems_mirrors_the_rate() -> None:
-    a, b = [BAD, GOOD, BEST, GOOD, BAD], [GOOD, BAD, BAD, BEST, BAD]
-    there, back = win_rate(named(5), a, b, rank), win_rate(named(5), b, a, rank)
-    assert there.rate
-    assert back.rate
-    assert there.rate.value == pytest.approx(1 - back.rate.value)
-    assert (there.wins, there.losses, there.disagreement) == (back.losses, back.wins, back.disagreement)
-
-
-def test_an_even_probability_is_half_a_win() -> None:
-    def prefer(question: str, first: str, second: str) -> float:
-        return 0.5 if first == GOOD else 0.1
-
-    one = duel(ASK, GOOD, BEST, prefer)
-    assert (one.score, one.favoured) == (0.75, None)
-
-
 def test_what_cannot_be_compared_is_masked_and_counted() -> None:
     def prefer(question: str, first: str, second: str) -> float:
         if BAD in (first, second):
@@ -93,13 +83,10 @@ def test_what_cannot_be_compared_is_masked_and_counted() -> None:
     assert found.masked == {"no_completion": 2, "judge_unreadable": 1}
     assert (found.wins, found.ties + found.losses) == (1, 0)
     assert "no_completion 2, judge_unreadable 1" in shown(found)
-
-
-def test_nothing_to_compare_has_no_rate() -> None:
-    found = win_rate([ASK], [None], [GOOD], rank)
-    assert (found.rate, found.disagreement) == (None, None)
-    json.dumps(found.to_json(), allow_nan=False)
-    assert "–" in shown(found)
+    nothing = win_rate([ASK], [None], [GOOD], rank)
+    assert (nothing.rate, nothing.disagreement) == (None, None)
+    json.dumps(nothing.to_json(), allow_nan=False)
+    assert "–" in shown(nothing)
 
 
 @pytest.mark.security("S01")
@@ -137,23 +124,6 @@ def test_several_answers_to_one_prompt_are_drawn_together() -> None:
     assert wide
     assert narrow
     assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
-
-
-def test_as_many_answers_as_prompts() -> None:
-    with pytest.raises(ConfigError, match="2 prompts and 1 and 2 answers"):
-        win_rate(named(2), [GOOD], [GOOD, BEST], rank)
-
-
-def test_a_pair_survives_a_journal() -> None:
-    one = duel(ASK, GOOD, BEST, always(0.0))
-    assert Duel(**json.loads(json.dumps(one.to_json()))) == one
-    assert one.favoured == "first"
-
-
-def test_progress_is_told_after_each_pair() -> None:
-    done: list[int] = []
-    win_rate(named(3), [GOOD] * 3, [BEST] * 3, rank, on_done=done.append, workers=0)
-    assert done == [1, 1, 1]
 
 
 # --- a language model as the judge -------------------------------------------------------------
@@ -203,41 +173,13 @@ def evaluated(folder: Path, model: str, texts: dict[str, str | None]) -> Output:
     return read_output(folder)
 
 
-def test_verdicts_on_two_evaluations_are_kept(tmp_path: Path) -> None:
-    before = evaluated(tmp_path / "a", "old", {"1": BAD, "2": GOOD, "3": GOOD, "4": GOOD, "weighed": None})
-    thought = f"<think>{BAD}</think>{GOOD}"
-    after = evaluated(
-        tmp_path / "b", "new", {"1": GOOD, "2": thought, "3": "<think>seven", "4": BEST, "5": GOOD}
-    )
-    pairs = written_in_both("simpleqa", before, after)
-    asked = []
-
-    def prefer(question: str, first: str, second: str) -> float:
-        asked.append(question)
-        if question == "4?" and len(asked) < 10:
-            raise Unscored("judge_down", "refused")
-        return rank(question, first, second)
-
-    found = preferred("simpleqa", pairs, prefer, "rank 1", after.folder, workers=1)
-    assert [(one.id, one.score) for one in found.duels] == [("1", 1.0), ("2", 0.5), ("3", 0.0), ("4", None)]
-    assert found.masked == {"judge_down": 1}
-    paid = len(asked)
-    asked += ["other"] * 10
-    again = preferred("simpleqa", pairs, prefer, "rank 1", after.folder, workers=1)
-    assert asked[paid + 10 :] == ["4?", "4?"], "only what had no verdict is asked again"
-    assert [one.score for one in again.duels] == [1.0, 0.5, 0.0, 1.0]
-    preferred("simpleqa", pairs, prefer, "rank 2", after.folder, workers=1)
-    assert asked[paid + 12 :] == ["1?", "1?", "2?", "2?", "4?", "4?"], "another judge starts anew"
-
-
 def test_reasoning_that_the_prompt_began_and_that_does_not_end_is_no_answer(tmp_path: Path) -> None:
-    before, after = (evaluated(tmp_path / name, name, {"1": GOOD}) for name in ("a", "b"))
-    marked = [
-        replace(one, completion=Completion(GOOD, prefill="<think>")) for one in after.samples["simpleqa"]
-    ]
-    write_samples(after.folder / "samples.jsonl", marked)
-    ((_, first, second),) = written_in_both("simpleqa", before, read_output(after.folder))
-    assert (first, second) == (GOOD, "")
+    texts: dict[str, str | None] = {"1": GOOD, "2": f"<think>{BAD}</think>{BEST}", "weighed": None}
+    before, after = (evaluated(tmp_path / name, name, texts) for name in ("a", "b"))
+    marked = [replace(after.samples["simpleqa"][0], completion=Completion(GOOD, prefill="<think>"))]
+    write_samples(after.folder / "samples.jsonl", [*marked, *after.samples["simpleqa"][1:]])
+    pairs = written_in_both("simpleqa", before, read_output(after.folder))
+    assert [(first, second) for _, first, second in pairs] == [(GOOD, ""), (BEST, BEST)]
 
 
 def test_report_asks_a_judge(
@@ -255,12 +197,17 @@ def test_report_asks_a_judge(
         text = messages[-1]["content"]
         return "verdict: first" if text.find("seven") < text.find("one:") else "verdict: second"
 
-    monkeypatch.setattr("factrl.cli.report.open_judge", lambda settings: Judge(answer))
+    judge = Judge(answer)
+    monkeypatch.setattr("factrl.cli.report.open_judge", lambda settings: judge)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
     assert main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]) == 0
     out = capsys.readouterr().out
     assert "100.0" in out
     assert "wins" in out
     html = (tmp_path / "b" / "comparison.html").read_text(encoding="utf-8")
     assert "2 wins, 0 ties, 0 losses" in html
+    assert len(judge.calls) == 1 + 2 * 2  # whether it is there, and two questions in both orders
+    assert main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]) == 0
+    assert len(judge.calls) == 6, "no verdict is paid for twice"
     assert main(["report", str(tmp_path / "a"), "--judge", "local"]) == 2
     assert "--judge compares answers" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from typing import Any
 import factrl
 from factrl import Example, Grader, Verifier, text
 from factrl.errors import Unscored
-from factrl.evals import choice, outcomes, prompts, readers, shortqa
+from factrl.evals import outcomes, prompts, readers, shortqa
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.prompts import example_of
 from factrl.lab.hacks.prompts import prompts as stress_prompts
@@ -157,9 +157,8 @@ READERS: dict[str, Reader] = {
     ),
     "text.answers.final_answer": answers.final_answer,
     "text.answers.is_contentless": answers.is_contentless,
-    "evals.choice.by_letter": lambda raw: choice.by_letter(CHOICES, raw),
-    "evals.choice.chosen": lambda raw: choice.chosen(raw, ["Ulm", "Bern"]),
-    "evals.outcomes.closer_to_true": lambda raw: outcomes.closer_to_true(raw, [FACT], ["No."]),
+    "evals.outcomes.by_letter": lambda raw: outcomes.by_letter(CHOICES, raw),
+    "evals.outcomes.chosen": lambda raw: outcomes.chosen(raw, ["Ulm", "Bern"]),
     "evals.prompts.continued": prompts.continued,
     "evals.prompts.final_part": prompts.final_part,
     "evals.prompts.stated_confidence": prompts.stated_confidence,

@@ -64,9 +64,14 @@ _VERBS = (
 
 # What 0.1 had, and what to do instead; CHANGELOG.md has the whole list, and commit 1b92e7e the code.
 _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
+_UNSURE = "0.95 saved one sample in eight at most; --samples says how many a question gets"
 GONE = {
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
+    **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
+    ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
+    ("eval", "--base-probe"): "factrl report BASE MODEL lists what the base got right and the model declines",
+    ("eval", "--judge-quality"): "precision is as the judge has it; docs/history.md has how often judges err",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
     **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},

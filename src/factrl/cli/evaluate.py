@@ -23,7 +23,6 @@ from factrl.evals.shortqa import (
     load_completions,
     summarise,
 )
-from factrl.llm import preflight
 from factrl.llm.writers import open_writer
 from factrl.rewards.grading import Form
 from factrl.rewards.resources import Supplier
@@ -32,15 +31,23 @@ from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings, JudgeSettings, VerifierSettings
 from factrl.runs.whole_file import write_whole
-from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 from factrl.types import Completion, Example
 
-from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, check_place, quiet_policy
+from .options import (
+    Verbs,
+    add_verb,
+    as_overrides,
+    ask_settings,
+    at_least_one,
+    check_place,
+    open_supplier,
+    quiet_policy,
+)
 from .terminal import complain, say, show_table, tell
 
 _SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
-_FOR_BENCHMARKS = ("completions", "samples", "shots", "evidence", "confidence", "base_probe", "judge_quality")
+_FOR_BENCHMARKS = ("completions", "samples", "evidence", "confidence")
 
 Answered = Sequence[tuple[Example, str | None]]
 
@@ -128,20 +135,8 @@ def _add_benchmark_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
     )
-    group.add_argument("--shots", metavar="N", type=at_least_one, help="worked examples before each question")
     group.add_argument("--evidence", action="store_true", help="show the documents that come with a question")
     group.add_argument("--confidence", action="store_true", help="ask how sure the model is of its answer")
-    group.add_argument(
-        "--base-probe",
-        metavar="FILE",
-        help="what the base model knows, from `factrl probe`; for false abstention",
-    )
-    group.add_argument(
-        "--judge-quality",
-        metavar="FILE",
-        help="how often the verifier's judge is right, from benchmarks/judge_quality.py: long answers get "
-        "their precision without its errors, beside the raw one",
-    )
 
 
 def _eval(args: argparse.Namespace) -> int:
@@ -150,16 +145,11 @@ def _eval(args: argparse.Namespace) -> int:
     if not targets:
         raise ConfigError(f"{args.words[0]!r} says how a model is asked; name a FILE or a BENCH first")
     files = [word for word in targets if _is_file(word)]
-    if not files:
+    if args.long or not files:
         from .evaluate_benchmarks import run_benchmarks
 
-        return run_benchmarks(args, find(targets))
-    if args.long:
-        from .evaluate_benchmarks import run_benchmarks
-
-        return run_benchmarks(
-            args, [own_prompts(file) if _is_file(file) else find([file])[0] for file in targets]
-        )
+        named = find(word for word in targets if word not in files)
+        return run_benchmarks(args, [*named, *map(own_prompts, files)])
     if len(targets) > 1:
         raise ConfigError(f"{files[0]} is a file of its own; evaluate one file, or benchmarks by name")
     return _eval_file(files[0], args)
@@ -180,7 +170,7 @@ def _eval_file(file: str, args: argparse.Namespace) -> int:
         answered = load_completions(file, args.column, args.limit)
         check_gradable([example for example, _ in answered], file)
         extract, models = args.extract or "text", JudgeSettings(url=args.judge)
-        supplier = _supplier(models, VerifierSettings())
+        supplier = open_supplier(models, VerifierSettings())
     form: Form = args.form or "short"
     with Progress("grade", len(answered)) as progress:
         rows = grade_completions(answered, supplier.grade(form), extract, on_row=progress.advance)
@@ -217,16 +207,6 @@ def _check(file: str, args: argparse.Namespace) -> None:
             raise ConfigError(f"--output {output} would replace the file that is evaluated")
 
 
-def _supplier(models: JudgeSettings, verifier: VerifierSettings) -> Supplier:
-    """What grades; the judge is there before anything is answered, which takes longest."""
-    supplier = Supplier(open_judge(models), models, verifier)
-    if supplier.judge is None:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    else:
-        preflight(supplier.judge)
-    return supplier
-
-
 def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extract]:
     """A model's answers, with the judge and the extraction that its recipe names."""
     overrides = [f"data.train={file}", *as_overrides(args, {"model": "model.name", "judge": "judge.url"})]
@@ -242,7 +222,7 @@ def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extra
     )
     check_gradable(examples, file)
     quiet_policy(settings.model.name)
-    supplier = _supplier(settings.judge, settings.verifier)
+    supplier = open_supplier(settings.judge, settings.verifier)
     answers = _answers(settings, examples, Path(args.output))
     extract = args.extract or extract_of(settings.paper, settings.reward)
     return list(zip(examples, answers, strict=True)), supplier, extract

@@ -4,58 +4,51 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from factrl import __version__
-from factrl.errors import ConfigError, DataError, MissingExtra, TooManyMasked
-from factrl.evals.asking import NamedModel, known_questions, stored_texts
+from factrl.errors import ConfigError, MissingExtra, TooManyMasked
+from factrl.evals.asking import NamedModel, stored_texts
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.eval_page import write_eval_page
-from factrl.evals.judge_quality import JudgeQuality
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.outcomes import Tools
-from factrl.evals.results import output_table, write_output
-from factrl.evals.suite import How, Result, evaluate
-from factrl.llm import preflight
+from factrl.evals.suite import How, Result, evaluate, output_table, write_output
 from factrl.llm.writers import digest_of
 from factrl.papers import settings_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.mathematics import Mathematician
-from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
 from factrl.runs.settings import LOCAL, AskSettings
-from factrl.train.plan import open_judge, run_settings
+from factrl.train.plan import run_settings
 from factrl.train.tuning.extraction import extract_of
 
-from .options import as_overrides, quiet_policy
+from .options import as_overrides, open_supplier, quiet_policy
 from .terminal import say, show_table, tell
 
-_PROMPT = ("prompt", "data.prompt")  # what names a template of the user's own
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
 
 def run_benchmarks(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> int:
     """Evaluate benchmarks; returns the exit code."""
     _check(args, benchmarks)
-    how, settings = _how(args)
+    how = _how(args)
+    settings = how.settings
     extract = args.extract or extract_of(settings.paper, settings.reward)
     # What rules expect an answer to be: a text that is graded whole is sentences.
     args.extract, args.form = extract, args.form or ("sentence" if extract == "text" else "short")
-    supplier = Supplier(open_judge(settings.judge), settings.judge, settings.verifier)
-    if supplier.judge is not None:
-        preflight(supplier.judge)
-    elif any(benchmark.kind == "short" for benchmark in benchmarks):
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    short = any(benchmark.kind == "short" for benchmark in benchmarks)
+    supplier = open_supplier(settings.judge, settings.verifier, short=short)
     model = None if args.completions is not None else NamedModel()
     stored = None if args.completions is None else stored_texts(args.completions, args.column)
     if model is not None:
         quiet_policy(settings.model.name)
     checker = None
     if any(benchmark.kind == "long" for benchmark in benchmarks):
-        checker = _checker(args.judge_quality, supplier)
+        verifier, settings_of_it = supplier.verify(), digest_of(supplier.verifier.model_dump())
+        checker = ClaimChecker(verifier, f"{verifier.judge.identity} {settings_of_it}")
     folder, graded = Path(args.output), f"{graded_by(supplier.judge)} {args.form} {extract}"
     workers = 1 if settings.judge.url == LOCAL else 16
     with Mathematician() as mathematician:
@@ -100,8 +93,8 @@ def _check(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> None:
         raise MissingExtra("math-verify", "eval")
 
 
-def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
-    """What the benchmarks have in common, and the settings without a question."""
+def _how(args: argparse.Namespace) -> How:
+    """What the benchmarks have in common."""
     first: list[str] = ["data.train=-"]
     if args.samples and args.samples > 1:
         first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
@@ -112,45 +105,21 @@ def _how(args: argparse.Namespace) -> tuple[How, AskSettings]:
     if args.config is not None:
         run_settings(args.config, ["data.train=-", *as_overrides(args, {"model": "model.name"})[:1]])
         defaults = settings_of(str(peek(AskSettings, args.config, [], "paper")))
-    asks = args.config is not None or any(word.partition("=")[0] in _PROMPT for word in args.settings)
-
-    def settings(kind: str, source: str, prompt: str, tokens: int) -> AskSettings:
-        ours = [] if args.config is not None else [f"train.max_completion_length={tokens}"]
-        loaded = load_settings(AskSettings, args.config, [*first, *ours, *named], defaults)
-        changes: dict[str, Any] = {"train": source}
-        if not asks or kind in ("choice", "discrimination"):
-            changes["prompt"] = prompt
-        return loaded.model_copy(update={"data": loaded.data.model_copy(update=changes)})
-
-    known = {} if args.base_probe is None else known_questions(args.base_probe)
-    shown = (args.shots or 0, args.evidence, args.confidence)
-    return How(settings, args.limit, *shown, args.weights, known), settings("", "-", "{question}", 1)
-
-
-def _checker(quality_file: str | None, supplier: Supplier) -> ClaimChecker:
-    verifier = supplier.verify()
-    quality = None if quality_file is None else _quality(quality_file)
-    if quality is not None:
-        quality.check(verifier.judge.identity)
-    settings = digest_of(supplier.verifier.model_dump())
-    return ClaimChecker(verifier, f"{verifier.judge.identity} {settings}", quality)
-
-
-def _quality(path: str) -> JudgeQuality:
-    """How often a judge is right, as `JudgeQuality.to_json` wrote it."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"--judge-quality {path} cannot be read: {error}") from error
-    try:
-        return JudgeQuality.from_json(document)
-    except DataError as error:
-        raise ConfigError(f"--judge-quality {path}: {error}") from error
+    given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
+    return How(
+        load_settings(AskSettings, args.config, [*first, *named], defaults),
+        own_prompt=args.config is not None or "prompt" in given,
+        own_length=args.config is not None or "max_completion_length" in given,
+        limit=args.limit,
+        evidence=args.evidence,
+        confidence=args.confidence,
+        weights=args.weights,
+    )
 
 
 def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[str, Any]:
     """What decides the numbers beside the benchmarks themselves."""
-    words = ("evidence", "confidence", "extract", "form", "limit", "base_probe", "judge_quality", "settings")
+    words = ("evidence", "confidence", "extract", "form", "limit", "settings")
     return {
         "factrl": __version__,
         "model": args.model or settings.model.name,
@@ -160,7 +129,6 @@ def _about(args: argparse.Namespace, settings: AskSettings, judge: str) -> dict[
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
-        "shots": args.shots or 0,
         "weights": [args.weights.correct, args.weights.abstain, args.weights.wrong],
         **{name: getattr(args, name) for name in words},
     }

@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from factrl.errors import ConfigError, MissingExtra
+from factrl.llm import preflight
 from factrl.papers import load_reward, settings_of
+from factrl.rewards.resources import Supplier
 from factrl.runs.config import load_settings, peek
-from factrl.runs.settings import LOCAL, AskSettings
+from factrl.runs.settings import LOCAL, AskSettings, JudgeSettings, VerifierSettings
+from factrl.train.plan import open_judge
+
+from .terminal import tell
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 A = TypeVar("A", bound=AskSettings)
@@ -59,6 +64,23 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
         help="model server that grades what rules cannot decide, e.g. http://host:8000/v1#model; `local` is "
         "a small one in this process",
     )
+
+
+def open_supplier(models: JudgeSettings, verifier: VerifierSettings, *, short: bool = True) -> Supplier:
+    """What grades; the judge is there before anything is answered, which takes longest.
+
+    Args:
+        short: there are short answers, which rules alone grade worse.
+
+    Raises:
+        SetupError: the judge is not there.
+    """
+    supplier = Supplier(open_judge(models), models, verifier)
+    if supplier.judge is not None:
+        preflight(supplier.judge)
+    elif short:
+        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
+    return supplier
 
 
 def quiet_policy(name: str) -> None:

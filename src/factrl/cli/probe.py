@@ -14,16 +14,13 @@ from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract, check_gradable
-from factrl.llm import preflight
 from factrl.llm.writers import open_writer
-from factrl.rewards.resources import Supplier
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
 from factrl.train.majority import majority_curve
-from factrl.train.plan import open_judge
 from factrl.train.tuning.extraction import extract_of
 
 from .options import (
@@ -34,6 +31,7 @@ from .options import (
     as_overrides,
     ask_settings,
     at_least_one,
+    open_supplier,
     quiet_policy,
 )
 from .terminal import say, show_table, tell
@@ -45,7 +43,6 @@ _OPTIONS = {
     "model": "model.name",
     "judge": "judge.url",
     "samples": "sampling.num_samples",
-    "confidence": "probe.confidence",
     "limit": "data.limit",
     "seed": "run.seed",
 }
@@ -86,12 +83,6 @@ def add_verbs(verbs: Verbs) -> None:
         "--samples", metavar="N", help="answers per question, at most (default: 256, as TruthRL)"
     )
     parser.add_argument(
-        "--confidence",
-        metavar="P",
-        help="call a question out of knowledge early, with the label of all samples at least this often, "
-        "e.g. 0.95 (default: 1, never early)",
-    )
-    parser.add_argument(
         "--full", action="store_true", help="stop no question early; adds the majority of k answers"
     )
     parser.add_argument(
@@ -121,11 +112,7 @@ def _probe(args: argparse.Namespace) -> int:
         require_answers=False,
     )
     check_gradable(examples, data.train)
-    judge = open_judge(settings.judge)
-    if judge is None:
-        tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    else:
-        preflight(judge)
+    supplier = open_supplier(settings.judge, settings.verifier)
     quiet_policy(settings.model.name)
     writer = open_writer(settings)
     sampling: dict[str, Any] = {
@@ -134,14 +121,14 @@ def _probe(args: argparse.Namespace) -> int:
         "seed": settings.run.seed,
         "extract": args.extract or extract_of(settings.paper or "", settings.reward),
     }
-    about, path = job(writer, judge, **sampling), output.with_suffix(".journal.jsonl")
+    about, path = job(writer, supplier.judge, **sampling), output.with_suffix(".journal.jsonl")
     with Journal(path, about) as journal:
         if journal.found:
             tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
         probed = probe(
             examples,
             writer,
-            Supplier(judge, settings.judge, settings.verifier).grade(),
+            supplier.grade(),
             journal,
             stopping=stopping,
             max_ungraded=settings.probe.max_ungraded,
@@ -152,7 +139,7 @@ def _probe(args: argparse.Namespace) -> int:
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), data.limit)
     write_probed(output, list(rows), probed)
     document = {"output": str(output), **summary(probed, stopping), "majority": [], "about": about}
-    if stopping.full and any(found.ook is not None for found in probed):
+    if not stopping.first_correct and any(found.ook is not None for found in probed):
         curve = majority_curve(probed, seed=settings.run.seed)
         document["majority"] = [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve]
     document["about"] = {**about, **_provenance(settings), "factrl": __version__}
@@ -170,8 +157,6 @@ def _settings(args: argparse.Namespace) -> ProbeRunSettings:
     if args.full:
         overrides += ["probe.first_correct=false"]
     settings = ask_settings(ProbeRunSettings, args.config, overrides)
-    if args.full and not settings.stopping.full:
-        raise ConfigError(f"--full asks for all samples; leave out probe.confidence = {args.confidence}")
     if "ook" in settings.data.columns:
         raise ConfigError(
             f"data.columns.ook = {settings.data.columns['ook']!r} would be read in place of the `ook` that "

@@ -12,14 +12,12 @@ from factrl.errors import ConfigError
 from factrl.evals.eval_page import side_names, write_paired_page
 from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, compare_outputs
-from factrl.evals.results import PAGE as EVALUATION_PAGE
-from factrl.evals.results import Output, is_output, read_output
-from factrl.evals.winrate import WinRate, llm_preference, preferred, written_in_both
+from factrl.evals.suite import PAGE as EVALUATION_PAGE
+from factrl.evals.suite import Output, is_output, read_output
+from factrl.evals.winrate import WinRate, llm_preference, win_rate, written_in_both
 from factrl.llm import preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
-from factrl.llm.writers import digest_of
-from factrl.rewards.preference import PAIR_PROMPT
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
@@ -116,23 +114,17 @@ def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) ->
     if judge is None:
         raise ConfigError("--judge names no model; give `local` or http://host:8000/v1#model")
     preflight(judge)
-    identity = f"{judge.identity} {digest_of(PAIR_PROMPT)}"
+    prefer = llm_preference(judge, store=Store(cache_folder() / "verdicts.db"))
     rates = {}
     for name in names:
         pairs = written_in_both(name, before, after)
         if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue
+        examples, first, second = zip(*pairs, strict=True)
+        workers = 1 if url == LOCAL else 16
         with Progress(f"{name}: prefer", len(pairs)) as progress:
-            rates[name] = preferred(
-                name,
-                pairs,
-                llm_preference(judge, store=Store(cache_folder() / "verdicts.db")),
-                identity,
-                after.folder,
-                workers=1 if url == LOCAL else 16,
-                on_done=progress.advance,
-            )
+            rates[name] = win_rate(examples, first, second, prefer, workers=workers, on_done=progress.advance)
     return rates
 
 

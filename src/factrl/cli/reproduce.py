@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
-from factrl.evals.results import read_output
+from factrl.evals.suite import read_output
 from factrl.papers import Pipeline, Stage, Study, declared, paper_names
 from factrl.runs.journal import Journal
 from factrl.runs.progress import clock

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import DataError, Unscored, nearest
+from factrl.errors import DataError, Unscored
 from factrl.evals.catalogue import Benchmark
-from factrl.evals.choice import Scorer
-from factrl.evals.shortqa import COLUMNS, NOTHING_STORED
+from factrl.evals.outcomes import Scorer
+from factrl.evals.shortqa import NOTHING_STORED, completions_column
 from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
@@ -122,13 +122,8 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
         DataError: the file or the column is not there.
     """
     rows = list(read_rows(str(path)))
-    present = dict.fromkeys(name for row in rows for name in row)
-    chosen = column or next((name for name in COLUMNS if name in present), "")
-    if chosen not in present:
-        raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; columns: "
-            f"{', '.join(present) or 'none'}; name it with --column NAME"
-        )
+    known = ("id", "question", "benchmark")
+    chosen = completions_column(path, column, [name for row in rows for name in row if name not in known])
 
     def find(benchmark: Benchmark, examples: Sequence[Example]) -> Texts:
         both: dict[tuple[str | None, str | None], list[Any]] = {}
@@ -148,37 +143,6 @@ def stored_texts(path: str | Path, column: str = "") -> Callable[[Benchmark, Seq
         return texts
 
     return find
-
-
-def known_questions(path: str | Path, least: float = 0.5) -> dict[str, bool]:
-    """Whether a base model gets a question right, from a file that `factrl probe` wrote.
-
-    Args:
-        path: rows with `pass_rate`, the share of right samples, or `ook`, that none was right.
-        least: pass rate from which a question counts as known.
-
-    Returns:
-        By text of the question, of rows without one by id; questions whose probe is undecided are left out.
-
-    Raises:
-        DataError: the file is not there or has neither column.
-    """
-    known: dict[str, bool] = {}
-    for row in read_rows(str(path)):
-        knows = _knows(row, least)
-        key = row.get("id") if row.get("question") is None else row["question"]
-        if key is not None and knows is not None:
-            known[str(key)] = knows
-    if not known:
-        raise DataError(f"{path} has no row with pass_rate or ook; give a file that factrl probe wrote")
-    return known
-
-
-def _knows(row: Mapping[str, Any], least: float) -> bool | None:
-    rate, ook = row.get("pass_rate"), row.get("ook")
-    if isinstance(rate, (int, float)) and rate == rate:
-        return rate >= least
-    return None if ook is None else not ook
 
 
 class NamedModel:

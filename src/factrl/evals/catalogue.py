@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,14 @@ from factrl.evals import prompts, readers
 from factrl.evals.readers import Reader, columns
 
 Kind = Literal["short", "choice", "discrimination", "reasoning", "long"]
+ASKED: Mapping[Kind, tuple[str, int]] = {
+    "short": (prompts.SHORT, 48),
+    "choice": (prompts.BARE, 48),
+    "discrimination": (prompts.PAIR, 12),
+    "reasoning": (prompts.REASON, 1024),
+    "long": (prompts.BARE, 1024),
+}
+"""How a kind of question is asked unless its benchmark says otherwise, and the length limit of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,262 +51,219 @@ class Benchmark:
     """One benchmark.
 
     Attributes:
-        about: what it measures, in a few words, with its paper.
         kind: how it is scored: `short` answers are graded, `choice` by the likelihood of the options or a
             letter, `discrimination` by a letter, `reasoning` by mathematical equivalence, `long` by claims.
+        about: what it measures, in a few words, with its paper.
         read: reads an upstream row.
         read_local: reads a row of the plain schema.
-        prompt: what the user says, as `data.prompt`.
-        max_tokens: length limit of an answer.
-        demos: rows to take worked examples from; its own, left out of the evaluation, where there are none.
+        prompt, max_tokens: what the user says, as `data.prompt`, and the length limit; by default those of
+            its kind.
         keep: leaves out rows of a file that several benchmarks share.
         several: how many options may be right: MC1 has one, MC2 several.
         recall_at: K of F1@K, for `long`.
     """
 
+    kind: Kind
     name: str
     about: str
-    kind: Kind
     test: Source
     licence: str
     read: Reader = readers.same
     read_local: Reader = readers.plain
-    prompt: str = prompts.SHORT
-    language: Literal["en", "zh"] = "en"
-    max_tokens: int = 48
-    demos: Source | None = None
+    prompt: str = ""
+    max_tokens: int = 0
     keep: tuple[str, str] | None = None
     several: bool = False
     recall_at: int = 32
 
+    def __post_init__(self) -> None:
+        prompt, tokens = ASKED[self.kind]
+        object.__setattr__(self, "prompt", self.prompt or prompt)
+        object.__setattr__(self, "max_tokens", self.max_tokens or tokens)
+
 
 _TWO_HOPS = "hotpotqa_2wiki_eval/eval.jsonl"
-_SHORT = [
-    Benchmark(
+_TRUTHFUL = "truthfulqa/truthful_qa"
+_short, _choice, _discrimination, _reasoning, _long = (partial(Benchmark, kind) for kind in ASKED)
+_ROWS = [
+    _short(
         "simpleqa",
         "short questions that are hard to know (arXiv 2411.04368)",
-        "short",
         Source("basicv8vc/SimpleQA", local="simpleqa/test.jsonl"),
         "MIT",
         columns(question="problem", answers="answer"),
     ),
-    Benchmark(
+    _short(
         "chinese_simpleqa",
         "short Chinese questions (arXiv 2411.07140)",
-        "short",
         Source("OpenStellarTeam/Chinese-SimpleQA", split="train", local="chinese_simpleqa/test.jsonl"),
         "CC BY-NC-SA 4.0",
         columns(question="question", answers="answer"),
         prompt=prompts.SHORT_ZH,
-        language="zh",
     ),
-    Benchmark(
+    _short(
         "nq_open",
         "questions people asked a search engine (arXiv 1906.00300)",
-        "short",
         Source("google-research-datasets/nq_open", split="validation", local="nq_open/test.jsonl"),
         "CC BY-SA 3.0",
         columns(question="question", answers="answer"),
-        demos=Source("google-research-datasets/nq_open", split="train"),
     ),
-    Benchmark(
+    _short(
         "triviaqa",
         "trivia questions with aliases (arXiv 1705.03551)",
-        "short",
         Source("mandarjoshi/trivia_qa", "rc.nocontext", split="validation", local="triviaqa_1k/test.jsonl"),
         "Apache-2.0; the questions are not the dataset's own",
         readers.trivia_qa,
-        demos=Source("mandarjoshi/trivia_qa", "rc.nocontext", split="train"),
     ),
-    Benchmark(
+    _short(
         "popqa",
         "relations of rare and popular entities (arXiv 2212.10511)",
-        "short",
         Source("akariasai/PopQA", local="popqa_1k/test.jsonl"),
         "MIT",
         columns(question="question", answers="possible_answers"),
     ),
-    Benchmark(
+    _short(
         "webquestions",
         "questions with Freebase answers (Berant et al. 2013)",
-        "short",
         Source("stanfordnlp/web_questions", local="webquestions/test.jsonl"),
         "CC BY 4.0",
         columns(question="question", answers="answers"),
-        demos=Source("stanfordnlp/web_questions", split="train", local="webquestions/trainmodel.jsonl"),
     ),
-    Benchmark(
+    _short(
         "hotpotqa",
         "questions that join two Wikipedia pages (arXiv 1809.09600)",
-        "short",
         Source("hotpotqa/hotpot_qa", "distractor", split="validation", local=_TWO_HOPS),
         "CC BY-SA 4.0",
         readers.hotpot,
-        demos=Source("hotpotqa/hotpot_qa", "distractor", split="train"),
         keep=("source", "hotpotqa"),
     ),
-    Benchmark(
+    _short(
         "2wiki",
         "questions that join Wikipedia pages by a rule (arXiv 2011.01060)",
-        "short",
         # A parquet copy of the released JSON; its id and split are not confirmed.
         Source("framolfese/2WikiMultihopQA", split="validation", local=_TWO_HOPS),
         "Apache-2.0",
         readers.hotpot,
         keep=("source", "2wikimultihopqa"),
     ),
-    Benchmark(
+    _short(
         "musique",
         "two- to four-hop questions (arXiv 2108.00573)",
-        "short",
         # A copy of the released JSON lines; its id is not confirmed.
         Source("dgslibisey/MuSiQue", split="validation", local="musique_100/train.jsonl"),
         "CC BY 4.0",
         readers.musique,
-        demos=Source("dgslibisey/MuSiQue", split="train"),
     ),
-    Benchmark(
+    _short(
         "crag",
         "questions with web pages, some on a false premise (arXiv 2406.04744)",
-        "short",
         # As TruthRL released it; how a retrieved chunk holds its text is not confirmed.
         Source("weizhepei/TruthRL-CRAG", local="crag_sample/dev.jsonl"),
         "CC BY-NC 4.0",
         readers.crag,
         prompt=prompts.PREMISE,
     ),
-    Benchmark(
+    _short(
         "selfaware",
         "questions half of which nobody can answer (arXiv 2305.18153)",
-        "short",
         Source(local="selfaware/test.jsonl"),  # released as one JSON file on GitHub
         "CC BY-SA 4.0",
         readers.self_aware,
         prompt=prompts.PREMISE,
     ),
-    Benchmark(
+    _short(
         "freshqa",
         "questions whose answers change, some on a false premise (arXiv 2310.03214)",
-        "short",
         Source(local="freshqa_2023/all.jsonl"),  # released as a sheet that is renewed every week
         "Apache-2.0",
         readers.fresh_qa,
         prompt=prompts.PREMISE,
     ),
-]
-_TRUTHFUL = "truthfulqa/truthful_qa"
-_CHOICE = [
-    Benchmark(
+    _choice(
         "truthfulqa_mc1",
         "which answer to a question with a common misconception is true, of one (arXiv 2109.07958)",
-        "choice",
         Source(_TRUTHFUL, "multiple_choice", "validation", "truthfulqa/test.jsonl"),
         "Apache-2.0",
         readers.truthful_qa_choice("mc1"),
         readers.plain_choice("mc1"),
-        prompt=prompts.BARE,
     ),
-    Benchmark(
+    _choice(
         "truthfulqa_mc2",
         "how much probability the true answers get, of several (arXiv 2109.07958)",
-        "choice",
         Source(_TRUTHFUL, "multiple_choice", "validation", "truthfulqa/test.jsonl"),
         "Apache-2.0",
         readers.truthful_qa_choice("mc2"),
         readers.plain_choice("mc2"),
-        prompt=prompts.BARE,
         several=True,
     ),
-    Benchmark(
+    _short(
         "truthfulqa_generation",
         "answers to questions with a common misconception (arXiv 2109.07958)",
-        "short",
         Source(_TRUTHFUL, "generation", "validation", "truthfulqa/test.jsonl"),
         "Apache-2.0",
         readers.truthful_qa,
         prompt=prompts.SENTENCE,
         max_tokens=64,
     ),
-    Benchmark(
+    _discrimination(
         "halueval",
         "which of two answers is not hallucinated (arXiv 2305.11747; asked as FSPO does, arXiv 2505.24630)",
-        "discrimination",
         Source("pminervini/HaluEval", "qa", "data", "halueval_qa/all.jsonl.gz"),
         "MIT; questions CC BY-SA 4.0",
         readers.halu_eval,
         readers.plain_pair,
-        prompt=prompts.PAIR,
-        max_tokens=12,
     ),
-    Benchmark(
+    _choice(
         "halluqa_mc1",
         "which Chinese answer is true (arXiv 2310.03368)",
-        "choice",
         Source(local="halluqa/test.jsonl"),  # released as JSON on GitHub
         "Apache-2.0",
         readers.hallu_qa_choice,
         readers.plain_choice("mc1"),
-        prompt=prompts.BARE,
-        language="zh",
     ),
-    Benchmark(
+    _short(
         "halluqa_generation",
         "answers to Chinese questions that mislead (arXiv 2310.03368)",
-        "short",
         Source(local="halluqa/test.jsonl"),
         "Apache-2.0",
         readers.hallu_qa,
         prompt=prompts.SENTENCE_ZH,
-        language="zh",
         max_tokens=96,
     ),
-]
-_REASONING = [
-    Benchmark(
+    _reasoning(
         "gsm8k",
         "grade-school arithmetic (arXiv 2110.14168)",
-        "reasoning",
         Source("openai/gsm8k", "main", local="gsm8k_test/test.jsonl"),
         "MIT",
         readers.gsm8k,
-        prompt=prompts.REASON,
         max_tokens=256,
-        demos=Source("openai/gsm8k", "main", split="train"),
     ),
-    Benchmark(
+    _reasoning(
         "math500",
         "500 problems of MATH (arXiv 2103.03874)",
-        "reasoning",
         Source("HuggingFaceH4/MATH-500", local="math500/test.jsonl"),
         "MIT",
         columns(question="problem", answers="answer", id="unique_id"),
-        prompt=prompts.REASON,
-        max_tokens=1024,
     ),
-    Benchmark(
+    _reasoning(
         "aime24",
         "the American Invitational Mathematics Examination of 2024",
-        "reasoning",
         Source("HuggingFaceH4/aime_2024", split="train"),
         "the problems are the MAA's",
         columns(question="problem", answers="answer"),
-        prompt=prompts.REASON,
         max_tokens=2048,
     ),
-    Benchmark(
+    _reasoning(
         "aime25",
         "the American Invitational Mathematics Examination of 2025",
-        "reasoning",
         Source("math-ai/aime25"),  # the split is not confirmed
         "the problems are the MAA's",
         columns(question="problem", answers="answer"),
-        prompt=prompts.REASON,
         max_tokens=2048,
     ),
-    Benchmark(
+    _reasoning(
         "olympiadbench",
         "open-ended olympiad problems in English (arXiv 2402.14008)",
-        "reasoning",
         Source(
             "Hothan/OlympiadBench",
             "OE_TO_maths_en_COMP",
@@ -306,53 +272,39 @@ _REASONING = [
         ),
         "Apache-2.0",
         readers.olympiad,
-        prompt=prompts.REASON,
-        max_tokens=1024,
     ),
-]
-_LONG = [
-    Benchmark(
+    _long(
         "factscore",
         "lives of people (arXiv 2305.14251)",
-        "long",
         Source(local="factscore_entities/unlabelled.jsonl"),  # released outside the hub
         "MIT",
-        prompt=prompts.BARE,
         max_tokens=512,
     ),
-    Benchmark(
+    _long(
         "longfact",
         "what there is to say about an object (arXiv 2403.18802)",
-        "long",
         Source(local="longfact/objects.jsonl"),  # released on GitHub; KLCF's K of F1@K is 64
         "CC BY 4.0",
-        prompt=prompts.BARE,
-        max_tokens=1024,
         recall_at=64,
     ),
-    Benchmark(
+    _long(
         "longwiki",
         "articles about a title, held against Wikipedia's own (after HalluLens, arXiv 2504.17550)",
-        "long",
         Source("euirim/goodwiki", split="train"),
         "CC BY-SA 3.0",
         readers.article,
         prompt=prompts.ARTICLE,
-        max_tokens=1024,
     ),
-    Benchmark(
+    _long(
         "expertqa",
         "questions of experts (arXiv 2309.07852)",
-        "long",
         Source(local="expertqa_questions/prompts.jsonl"),  # the hub's copy has other columns
         "MIT",
-        prompt=prompts.BARE,
-        max_tokens=1024,
         recall_at=64,
     ),
 ]
 
-BENCHMARKS: Mapping[str, Benchmark] = {row.name: row for row in (*_SHORT, *_CHOICE, *_REASONING, *_LONG)}
+BENCHMARKS: Mapping[str, Benchmark] = {row.name: row for row in _ROWS}
 """Every benchmark by name."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -365,10 +317,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 def own_prompts(path: str) -> Benchmark:
     """A file of requests for long answers, as a benchmark of the file's name."""
-    about = f"requests of {path}"
-    return Benchmark(
-        Path(path).stem, about, "long", Source(path=path), "", prompt=prompts.BARE, max_tokens=512
-    )
+    return _long(Path(path).stem, f"requests of {path}", Source(path=path), "", max_tokens=512)
 
 
 def find(names: Iterable[str]) -> list[Benchmark]:

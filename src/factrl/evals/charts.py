@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
@@ -21,16 +20,12 @@ from factrl.evals.plots import (
     Spot,
     frame_of,
     path_of,
-    place_guides,
-    place_names,
     short,
-    spread,
 )
 from factrl.text.html import fragment
 
 MOST = 30  # points of a line; of more steps, means of as many as it takes
-_WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT = 400, 320, 30, 42, 34
-_CHARACTER = (6.9, 16.0)  # of the 12 px bold labels
+_WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _ROW = 400, 300, 30, 42, 34, 18
 _COLOURS = 5  # the style sheet has a0 to a4
 _SHAPES: Mapping[str, Sequence[Spot]] = {  # corners; a circle has none
     "o": (),
@@ -41,77 +36,18 @@ _SHAPES: Mapping[str, Sequence[Spot]] = {  # corners; a circle has none
 }
 
 
-class _Chart:
-    """What is drawn, collected; turns data into positions."""
-
-    def __init__(self, label: str, x: Spot, y: Spot, margin: float, names: tuple[str, str]) -> None:
-        self.label, self.x_range, self.y_range = label, x, y
-        self.right, self.floor = _WIDTH - margin, _HEIGHT - _BOTTOM
-        self.lines: list[Any] = []
-        self.paths: list[Any] = []
-        self.marks: list[Any] = []
-        self.starts: list[Spot] = []
-        self.texts: list[Any] = [("axis", 0, 12, "start", 0, names[1])]
-        self.texts.append(("axis", (_LEFT + self.right) / 2, _HEIGHT - 4, "middle", 0, names[0]))
-        for tick in _ticks(*y):
-            at = self.y(tick)
-            self.lines.append(("grid" if tick else "zero", _LEFT, at, self.right, at))
-            self.texts.append(("tick", _LEFT - 6, at + 4, "end", 0, _number(tick)))
-        for tick in _ticks(*x, whole=True):
-            self.texts.append(("tick", self.x(tick), self.floor + 18, "middle", 0, _number(tick)))
-
-    def x(self, value: float) -> float:
-        low, high = self.x_range
-        return _LEFT + (value - low) / ((high - low) or 1) * (self.right - _LEFT)
-
-    def y(self, value: float) -> float:
-        low, high = self.y_range
-        return self.floor - (value - low) / ((high - low) or 1) * (self.floor - _TOP)
-
-    def line(self, kind: str, shape: str, spots: Sequence[Spot], told: Sequence[str], last: float) -> None:
-        """A line, its markers and what each says; the last marker has a size of its own."""
-        placed = [(self.x(x), self.y(y)) for x, y in spots]
-        self.paths.append((kind, placed))
-        kind = kind.split(" ")[0]
-        for number, ((x, y), text) in enumerate(zip(placed, told, strict=True), start=1):
-            size = last if number == len(placed) else 3.5
-            self.marks.append((kind, _SHAPES[shape], x, y, size, text))
-
-    def svg(self) -> Markup:
-        drawn = {
-            name: getattr(self, name) for name in ("label", "lines", "paths", "marks", "starts", "texts")
-        }
-        return fragment("evals/charts.html", width=_WIDTH, height=_HEIGHT, **drawn)
-
-
 def path_chart(curves: Curves) -> Markup:
     """Hallucination against abstention, one path per arm, lines of equal accuracy behind."""
-    reach, names = frame_of(curves), ("abstention, %", "hallucination, %")
-    label = "Hallucination against abstention, one path per arm"
-    chart = _Chart(label, (0, reach[0]), (0, reach[1]), 10, names)
-    paths = [[(x / reach[0], y / reach[1]) for x, y in path_of(points)] for points in curves.values()]
-    paths.append(paths[0][:1])
-    size = (_CHARACTER[0] / (chart.right - _LEFT), _CHARACTER[1] / (chart.floor - _TOP))
-    labels = [f"{short(arm)}, step {points[-1].step}" for arm, points in curves.items()]
-    labels.append(f"step {next(iter(curves.values()))[0].step}")
-    boxes, taken = place_names(labels, paths, size)
-    turn = math.degrees(math.atan((chart.y(0) - chart.y(1)) / (chart.x(1) - chart.x(0))))
-    for accuracy, x, y, text in place_guides(reach, taken):
-        rest = 100 - accuracy
-        start, end = max(0.0, rest - reach[1]), min(float(rest), reach[0])
-        corners = (chart.x(start), chart.y(rest - start), chart.x(end), chart.y(rest - end))
-        chart.lines.append(("guide", *corners))
-        chart.texts.append(("tick", chart.x(x) + 2.5, chart.y(y) - 3, "middle", turn, text))
-    for index, (arm, points) in enumerate(curves.items()):
-        told = [_told(arm, point) for point in points]
-        chart.line(f"a{index % _COLOURS}", ARM_STYLE[index % _COLOURS][1], path_of(points), told, 6.5)
-    starts = {path_of(points)[0] for points in curves.values()}
-    chart.starts = [(chart.x(x), chart.y(y)) for x, y in sorted(starts)]
-    for index, (box, text) in enumerate(zip(boxes, labels, strict=True)):
-        kind = "ink" if index == len(curves) else f"a{index % _COLOURS}"
-        x, y = chart.x(box[0] * reach[0]), chart.y((box[1] + box[3]) / 2 * reach[1])
-        chart.texts.append((f"name {kind}", x, y + 4, "start", 0, text))
-    return chart.svg()
+    across, up = frame_of(curves)
+    lines = {f"{short(arm)}, step {points[-1].step}": path_of(points) for arm, points in curves.items()}
+    told = [[_told(arm, point) for point in points] for arm, points in curves.items()]
+    guides = [
+        ((max(0.0, rest - up), min(up, rest)), (min(across, rest), max(0.0, rest - across)))
+        for rest in range(20, 101, 20)
+        if rest < across + up
+    ]
+    label, axes = "Hallucination against abstention, one path per arm", ("abstention, %", "hallucination, %")
+    return _chart(label, axes, (0, across), (0, up), lines, told, guides=guides)
 
 
 def steps_chart(arm: str, points: Sequence[Point]) -> Markup:
@@ -143,17 +79,65 @@ def series_chart(
     steps = [step for points in lines.values() for step, _ in points]
     low, high = min(0.0, *values), max(0.0, *values)
     room = 0.08 * ((high - low) or 1.0)
+    told = [[f"{name} {value:{form}} at step {step:g}" for step, value in lines[name]] for name in lines]
+    named = {f"{name} {points[-1][1]:{form}}".replace("-", "−"): points for name, points in lines.items()}
     limits = (low - room * (low < 0), high + room)
-    chart = _Chart(title, (min(steps), max(steps)), limits, 126, ("step", title))
-    heights = spread([chart.y(points[-1][1]) for points in lines.values()], 18)
-    for index, ((name, points), height) in enumerate(zip(lines.items(), heights, strict=True)):
-        kind, shape = styles[index] if styles else (f"a{index % _COLOURS}", ARM_STYLE[index % _COLOURS][1])
+    return _chart(title, ("step", title), (min(steps), max(steps)), limits, named, told, styles)
+
+
+def _chart(
+    label: str,
+    axes: tuple[str, str],
+    x_range: Spot,
+    y_range: Spot,
+    lines: Mapping[str, Sequence[Spot]],
+    told: Sequence[Sequence[str]],
+    styles: Sequence[tuple[str, str]] = (),
+    guides: Sequence[tuple[Spot, Spot]] = (),
+) -> Markup:
+    """Lines with a marker at every spot, which tells its numbers, and their names below."""
+    right, floor = _WIDTH - 10, _HEIGHT - _BOTTOM
+
+    def at(spot: Spot) -> Spot:
+        across, up = (
+            (value - low) / ((high - low) or 1)
+            for value, (low, high) in zip(spot, (x_range, y_range), strict=True)
+        )
+        return _LEFT + across * (right - _LEFT), floor - up * (floor - _TOP)
+
+    drawn = [("guide", *at(first), *at(last)) for first, last in guides]
+    texts = [("axis", 0, 12, "start", axes[1]), ("axis", (_LEFT + right) / 2, _HEIGHT - 4, "middle", axes[0])]
+    for tick in _ticks(*y_range):
+        y = at((x_range[0], tick))[1]
+        drawn.append(("grid" if tick else "zero", _LEFT, y, right, y))
+        texts.append(("tick", _LEFT - 6, y + 4, "end", _number(tick)))
+    for tick in _ticks(*x_range, whole=True):
+        x = at((tick, y_range[0]))[0]
+        texts.append(("tick", x, floor + 18, "middle", _number(tick)))
+    paths, marks = [], []
+    for index, (name, spots) in enumerate(lines.items()):
+        kind, marker = styles[index] if styles else (f"a{index % _COLOURS}", ARM_STYLE[index % _COLOURS][1])
+        placed = [at(spot) for spot in spots]
         again = " again" if not styles and index >= _COLOURS else ""
-        told = [f"{name} {value:{form}} at step {step:g}" for step, value in points]
-        chart.line(kind + again, shape, points, told, 3.5)
-        text = f"{name} {points[-1][1]:{form}}".replace("-", "−")
-        chart.texts.append((f"name {kind}", chart.right + 14, height + 4, "start", 0, text))
-    return chart.svg()
+        paths.append((kind + again, placed))
+        last = len(placed) - 1
+        marks += [
+            (kind, _SHAPES[marker], x, y, 5 if number == last else 3.5, text)
+            for number, ((x, y), text) in enumerate(zip(placed, told[index], strict=True))
+        ]
+        y = _HEIGHT + _ROW * (index + 1)
+        marks.append((kind, _SHAPES[marker], _LEFT, y, 4, name))
+        texts.append((f"name {kind}", _LEFT + 10, y + 4, "start", name))
+    return fragment(
+        "evals/charts.html",
+        width=_WIDTH,
+        height=_HEIGHT + _ROW * (len(lines) + 1),
+        label=label,
+        lines=drawn,
+        paths=paths,
+        marks=marks,
+        texts=texts,
+    )
 
 
 def _told(arm: str, point: Point) -> str:

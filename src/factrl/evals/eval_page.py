@@ -7,12 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from factrl.evals.longform import COUNTED
 from factrl.evals.metrics import Interval
 from factrl.evals.numbers import Bin, Number
 from factrl.evals.paired import Paired
 from factrl.evals.report import BADGES, GRADED, Badge, places, reach_of, verdict
-from factrl.evals.results import PAGE, Output
 from factrl.evals.samples import Row
+from factrl.evals.suite import PAGE, Output
 from factrl.evals.winrate import WinRate
 from factrl.text.html import page, write_page
 from factrl.types import Label
@@ -20,7 +21,6 @@ from factrl.types import Label
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
-_COUNTED = ("detail", "claims")
 
 
 def write_eval_page(output: Output) -> Path:
@@ -88,7 +88,6 @@ def _facts(output: Output) -> dict[str, str]:
         "samples per question": sampling.get("num_samples"),
         "temperature": sampling.get("temperature"),
         "seed": about.get("seed"),
-        "worked examples": about.get("shots"),
         "documents shown": "yes" if about.get("evidence") else None,
         "first questions only": about.get("limit"),
         "factrl": about.get("factrl"),
@@ -157,7 +156,7 @@ def _answer(sample: Row) -> tuple[str, Badge, str]:
 
 def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> Mapping[str, Any]:
     first, second = before.numbers(pair.name), after.numbers(pair.name)
-    changes = {name: one for name, one in pair.differences.items() if one and name not in _COUNTED}
+    changes = {name: one for name, one in pair.differences.items() if one and name not in COUNTED}
     reach = reach_of(changes.values())
 
     def line(name: str, change: Interval) -> Mapping[str, Any]:

@@ -29,41 +29,29 @@ class Questions:
 
     Attributes:
         examples: the questions, each with an id of its own.
-        demos: worked examples with their replies; none of them is asked.
         source: where the questions are from: a path under `FACTRL_DATA`, or a hub dataset.
     """
 
     examples: Sequence[Example]
-    demos: Sequence[tuple[Example, str]]
     source: str
 
 
-def load_questions(
-    benchmark: Benchmark,
-    *,
-    limit: int | None = None,
-    shots: int = 0,
-    seed: int = 0,
-    evidence: bool = False,
-) -> Questions:
+def load_questions(benchmark: Benchmark, *, limit: int | None = None, evidence: bool = False) -> Questions:
     """The questions of a benchmark, in its order.
 
     Args:
         limit: only the first so many.
-        shots: worked examples, drawn with `seed` from the benchmark's training rows; where it has none at
-            hand, from its own, which are then not asked.
         evidence: the questions must have documents; those few that have none are told so.
 
     Raises:
         DataError: the questions are not there, or cannot be read.
-        ConfigError: more shots than there are rows, or evidence that the benchmark does not have.
+        ConfigError: evidence that the benchmark does not have.
     """
     rows, source = _read(benchmark, benchmark.test)
-    demos, drawn = _demos(benchmark, rows, shots, seed)
-    rows = [example for example in rows if example.id not in drawn][:limit]
+    rows = rows[:limit]
     if evidence:
         rows = _with_documents(benchmark, rows)
-    return Questions([_lettered(benchmark, example) for example in rows], demos, source)
+    return Questions([_lettered(benchmark, example) for example in rows], source)
 
 
 def local_path(source: Source) -> Path | None:
@@ -108,37 +96,6 @@ def _with_ids(examples: Iterator[Example]) -> Iterator[Example]:
         )
         seen.add(name)
         yield example if name == example.id else dataclasses.replace(example, id=name)
-
-
-def _demos(
-    benchmark: Benchmark, own: Sequence[Example], shots: int, seed: int
-) -> tuple[list[tuple[Example, str]], set[str]]:
-    """Worked examples, and the ids of those that are the benchmark's own questions."""
-    if not shots:
-        return [], set()
-    if benchmark.kind == "long":
-        raise ConfigError(f"{benchmark.name} has no reference replies to show; leave --shots out")
-    told = benchmark.demos
-    elsewhere = told is not None and (local_path(told) is not None or local_path(benchmark.test) is None)
-    pool = _read(benchmark, told)[0] if elsewhere and told else list(own)
-    pool = [example for example in pool if example.answers]
-    if len(pool) < shots or (not elsewhere and len(own) <= shots):
-        raise ConfigError(f"--shots {shots} is more than the rows of {benchmark.name} to draw them from")
-    drawn = random.Random(f"{seed} {benchmark.name}").sample(pool, shots)
-    shown = [_lettered(benchmark, example) for example in drawn]
-    return [(e, reply_to(benchmark, e)) for e in shown], set() if elsewhere else {e.id for e in drawn}
-
-
-def reply_to(benchmark: Benchmark, example: Example) -> str:
-    """A reply that is right: what a worked example shows, and what every scorer must accept."""
-    if benchmark.kind == "discrimination":
-        return str(example.meta["gold_letter"])
-    if benchmark.kind == "reasoning":
-        worked = str(example.meta.get("solution") or "").partition("####")[0].strip()
-        return f"{worked} \\boxed{{{example.answers[0]}}}".strip()
-    if not example.answers:
-        return "invalid question" if example.false_premise else "I don't know"
-    return example.answers[0]
 
 
 def _with_documents(benchmark: Benchmark, examples: Sequence[Example]) -> list[Example]:

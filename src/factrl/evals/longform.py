@@ -21,15 +21,14 @@ supported" in VeriScore; here a verdict is missing.  A text too long to be read 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from factrl.errors import DataError, Unscored
+from factrl.errors import Unscored
 from factrl.evals.asking import Texts
 from factrl.evals.catalogue import Benchmark
-from factrl.evals.judge_quality import Corrected, JudgeQuality
 from factrl.evals.metrics import Comparison, Floats, Interval, Statistic, bootstraps, ratio, summed, wilson
 from factrl.evals.numbers import Better, Number, Numbers
 from factrl.evals.outcomes import OF, grade_digest
@@ -43,9 +42,7 @@ from factrl.verifier.report import WIDTH, Report
 
 AT_ONCE = 8  # answers whose claims are checked together
 GAMMA = 10  # claims below which FActScore is lowered for brevity
-_UNASKED = ("no_evidence", "over_limit")  # causes of verdicts that no judge has given
 _ALL, _RESPONDED, _ANSWERED, _SUPPORTED, _CLAIMS, _PRECISION, _FACTSCORE, _RECALL, _F1 = range(9)
-_KINDS = {"raw": "as the judge has it", "corrected": "without the judge's errors (Rogan and Gladen)"}
 COUNTED = ("detail", "claims")  # numbers of claims; all others are shares
 _ABOUT: Mapping[str, tuple[str, Better]] = {
     "respond_ratio": ("answers with a claim / answers", "neither"),
@@ -60,11 +57,10 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
 
 @dataclass(frozen=True)
 class ClaimChecker:
-    """A verifier, what it is, and how often its judge is right where that was measured."""
+    """A verifier, and what it is."""
 
     verifier: Verifier
     identity: str
-    quality: JudgeQuality | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +71,10 @@ class LongRow:
         id: of the example; several answers to one prompt have the same.
         supported, refuted, unknown, unjudged: claims by verdict.
         skipped: claims that do not count, such as repeats.
-        unasked: of the unknown ones, those that no judge was asked about: no evidence, or over the limit.
         abstained: the answer declines.
         floored: why the answer was not read, such as `oversize`; it is 0 everywhere.
         cause, detail: why it is masked; None when it is not.
         judge: identity of the judge; empty when nothing was judged.
-        weak: no model judged, only overlap of words and numbers.
         claims: text and verdict, or `skipped`, of each claim.
     """
 
@@ -90,13 +84,11 @@ class LongRow:
     unknown: int = 0
     unjudged: int = 0
     skipped: int = 0
-    unasked: int = 0
     abstained: bool = False
     floored: str | None = None
     cause: str | None = None
     detail: str = ""
     judge: str = ""
-    weak: bool = False
     claims: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -104,14 +96,11 @@ class LongRow:
         """Claims that count, judged or not."""
         return self.supported + self.refuted + self.unknown + self.unjudged
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for a journal."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LongRow:
-        """What `to_json` gave."""
-        return cls(**{**document, "claims": tuple((text, verdict) for text, verdict in document["claims"])})
+        """What `asdict` gave."""
+        known = {one.name: document[one.name] for one in fields(cls)}
+        return cls(**{**known, "claims": tuple((text, verdict) for text, verdict in document["claims"])})
 
 
 # -- Checking -----------------------------------------------------------------------------------------
@@ -153,7 +142,7 @@ def check_texts(
             rows[place] = row
             example, number, text = block[place]
             if row.cause is None and not row.unjudged:
-                journal.add(f"{number}:{example.id}", {**row.to_json(), OF: grade_digest(text, example)})
+                journal.add(f"{number}:{example.id}", {**asdict(row), OF: grade_digest(text, example)})
         samples += [_sample(benchmark, *one, row) for one, row in zip(block, rows, strict=True) if row]
         on_done(len(block))
     return samples
@@ -195,13 +184,11 @@ def row_of(name: str, report: Report) -> LongRow:
         name,
         **report.counts,
         skipped=len(report.checks) - len(verdicts),
-        unasked=sum(verdict.cause in _UNASKED for verdict in verdicts if verdict.label == "unknown"),
         abstained=report.abstained,
         floored=report.floored,
         cause=failure.cause if failure else None,
         detail=failure.detail if failure else "",
         judge=report.judge,
-        weak=report.weak,
         claims=tuple((c.claim.text, c.verdict.label if c.verdict else "skipped") for c in report.checks),
     )
 
@@ -211,7 +198,7 @@ def _sample(benchmark: Benchmark, example: Example, number: int, text: Written, 
     if cause is None and undecided([row], benchmark.recall_at)[0]:
         cause, detail = "claims_unjudged", f"{row.unjudged} of {row.total} claims have no verdict"
     said = text if isinstance(text, Completion) else None
-    return Row(example, said, None, cause, detail, benchmark.name, number, claims=row.to_json())
+    return Row(example, said, None, cause, detail, benchmark.name, number, claims=asdict(row))
 
 
 # -- Numbers ------------------------------------------------------------------------------------------
@@ -299,34 +286,23 @@ class LongForm:
 
     Attributes:
         n, prompts: answers in the metrics, and how many prompts they answer.
-        corrected: precision over the claims that were judged, without the judge's errors, beside the raw one.
     """
 
     n: int
     prompts: int
     metrics: Mapping[str, Interval | None]
-    corrected: Mapping[str, Corrected] = field(default_factory=dict)
 
 
-def summarise_long(
-    rows: Sequence[LongRow], k: int, gamma: int = GAMMA, quality: JudgeQuality | None = None, seed: int = 0
-) -> LongForm:
-    """The numbers of answers that are not masked; intervals by resampling prompts.
-
-    Args:
-        quality: of the judge; adds `corrected`.
-
-    Raises:
-        DataError: `quality` is that of another judge, or of one that is no better than chance.
-    """
+def summarise_long(rows: Sequence[LongRow], k: int, gamma: int = GAMMA) -> LongForm:
+    """The numbers of answers that are not masked; intervals by resampling prompts."""
     used = _decided(rows, k)
     if not used:
         return LongForm(0, 0, dict.fromkeys(statistics(k)))
     prompts, sums = summed([row.id for row in used], columns(used, k, gamma))
-    metrics = bootstraps(sums, statistics(k), seed)
+    metrics = bootstraps(sums, statistics(k))
     if len(prompts) == len(used):
         metrics["respond_ratio"] = wilson(int(sums[:, _RESPONDED].sum()), len(used))
-    return LongForm(len(used), len(prompts), metrics, {} if quality is None else _corrected(quality, used, k))
+    return LongForm(len(used), len(prompts), metrics)
 
 
 def compare_long(before: Sequence[LongRow], after: Sequence[LongRow], k: int) -> Comparison:
@@ -346,18 +322,14 @@ def compare_long(before: Sequence[LongRow], after: Sequence[LongRow], k: int) ->
     return Comparison(len(both), left_out, bootstraps(pairs[1], statistics(k), before=pairs[0]))
 
 
-def claim_numbers(samples: Sequence[Row], k: int, quality: JudgeQuality | None = None) -> Numbers:
+def claim_numbers(samples: Sequence[Row], k: int) -> Numbers:
     """The numbers of a benchmark of long answers, see `summarise_long`."""
-    form = summarise_long(rows_of(samples), k, quality=quality)
+    form = summarise_long(rows_of(samples), k)
     numbers = {}
     for name, interval in form.metrics.items():
         if interval is not None:
             about, better = _ABOUT.get(name, ("", "higher"))
             numbers[name] = Number.of(interval, form.prompts, about, better, percent=name not in COUNTED)
-    for name, corrected in form.corrected.items():
-        for kind, interval in (("raw", corrected.raw), ("corrected", corrected.interval)):
-            about = f"supported / judged claims, {_KINDS[kind]}"
-            numbers[f"{name}/{kind}"] = Number.of(interval, form.prompts, about, "higher")
     return numbers
 
 
@@ -379,18 +351,6 @@ def rows_of(samples: Sequence[Row]) -> list[LongRow]:
 def _decided(rows: Sequence[LongRow], k: int) -> list[LongRow]:
     known = [row for row in rows if row.cause is None]
     return [row for row, wide in zip(known, undecided(known, k), strict=True) if not wide]
-
-
-def _corrected(quality: JudgeQuality, rows: Sequence[LongRow], k: int) -> dict[str, Corrected]:
-    """Only shares of the claims that a judge was asked about are linear in its verdicts."""
-    judges = dict.fromkeys(row.judge for row in rows if row.judge)
-    if len(judges) > 1:
-        raise DataError(f"rows of {len(judges)} judges cannot be corrected together: {', '.join(judges)}")
-    quality.check("".join(judges))
-    judged = [replace(row, unknown=row.unknown - row.unasked, unasked=0, floored=None) for row in rows]
-    _, sums = summed([row.id for row in rows], columns(judged, k))
-    shares = {"judged_precision": (_PRECISION, _RESPONDED), "judged_precision_micro": (_SUPPORTED, _CLAIMS)}
-    return {name: quality.correct(sums[:, pair]) for name, pair in shares.items() if sums[:, pair[1]].sum()}
 
 
 def _harmonic(a: Floats, b: Floats) -> Floats:

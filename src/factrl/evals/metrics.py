@@ -28,6 +28,7 @@ Statistic = Callable[[Floats], Floats]
 
 LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
 RESAMPLES = 10_000
+TAIL = 0.025  # beyond each end of a 95 % interval
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -52,7 +53,7 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether a difference is clear of chance at the interval's confidence."""
+        """Whether a difference is clear of chance."""
         return self.low > 0 or self.high < 0
 
 
@@ -123,16 +124,11 @@ class Comparison:
     differences: Mapping[str, Interval | None]
 
 
-def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval for k successes in n trials.
-
-    Args:
-        k, n: whole numbers with 0 <= k <= n and n >= 1.
-        confidence: coverage, strictly between 0 and 1.
-    """
+def wilson(k: int, n: int) -> Interval:
+    """Wilson's 95 % score interval for k successes in n trials, 0 <= k <= n and n >= 1."""
     if n < 1 or not 0 <= k <= n:
         raise ValueError(f"a rate needs 0 <= k <= n and n >= 1, not k={k!r}, n={n!r}")
-    z = NormalDist().inv_cdf(0.5 + _checked(confidence) / 2)
+    z = NormalDist().inv_cdf(1 - TAIL)
     p, spread = k / n, z * z / n
     middle = (p + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(p * (1 - p) / n + spread / (4 * n))
@@ -140,7 +136,7 @@ def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:
     return Interval(p, 0.0 if k == 0 else middle - half, 1.0 if k == n else middle + half)
 
 
-def resampled_means(rows: Floats, seed: int | tuple[int, ...] = 0, n: int = RESAMPLES) -> Floats:
+def resampled_means(rows: Floats, seed: int = 0, n: int = RESAMPLES) -> Floats:
     """Column means of `n` samples of rows, each as large as `rows` and drawn with replacement.
 
     Identical rows make the resampling a multinomial draw, so labels cost nothing whatever their number.
@@ -176,9 +172,8 @@ def bootstraps(
     *,
     before: ArrayLike | None = None,
     n: int = RESAMPLES,
-    confidence: float = 0.95,
 ) -> dict[str, Interval | None]:
-    """Percentile bootstrap over questions of functions of column means, all from the same resamples.
+    """95 % percentile bootstrap over questions of functions of column means, all from the same resamples.
 
     Resamples in which a statistic is undefined are left out.  Values that are all equal give an interval
     without width: it says nothing about questions unlike those seen.
@@ -194,7 +189,7 @@ def bootstraps(
     """
     if n < 1:
         raise ValueError(f"bootstrap needs at least one resample, not n={n!r}")
-    rows, tail = _table(values), (1 - _checked(confidence)) / 2
+    rows = _table(values)
     width = rows.shape[1]
     if before is not None:
         first = _table(before)
@@ -211,7 +206,7 @@ def bootstraps(
         if math.isnan(value[0]):
             intervals[name] = None
         else:
-            low, high = np.quantile(drawn[~np.isnan(drawn)], [tail, 1 - tail])
+            low, high = np.quantile(drawn[~np.isnan(drawn)], [TAIL, 1 - TAIL])
             intervals[name] = Interval(float(value[0]), float(low), float(high))
     return intervals
 
@@ -223,24 +218,18 @@ def bootstrap(
     return bootstraps(values, {"": statistic or _only_column}, seed, **options)[""]
 
 
-def short_form(
-    grades: Sequence[Grade | None],
-    weights: Weights = TRUTHRL,
-    *,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> ShortForm:
+def short_form(grades: Sequence[Grade | None], weights: Weights = TRUTHRL) -> ShortForm:
     """All short-form numbers of one record; everything is None when no question was graded."""
     labels = [_label(grade) for grade in grades if grade is not None]
     count = {label: labels.count(label) for label in LABELS}
     n, attempted = len(labels), count["correct"] + count["incorrect"]
 
     def rate(k: int, of: int) -> Interval | None:
-        return wilson(k, of, confidence) if of else None
+        return wilson(k, of) if of else None
 
     statistics = outcome_statistics(weights)
     drawn = {name: statistics[name] for name in ("truthfulness", "f_score")}
-    resampled = bootstraps(_one_hot(labels), drawn, seed, confidence=confidence) if n else {}
+    resampled = bootstraps(_one_hot(labels), drawn) if n else {}
     return ShortForm(
         **count,
         masked=len(grades) - n,
@@ -255,12 +244,7 @@ def short_form(
 
 
 def compare(
-    before: Sequence[Grade | None],
-    after: Sequence[Grade | None],
-    weights: Weights = TRUTHRL,
-    *,
-    confidence: float = 0.95,
-    seed: int = 0,
+    before: Sequence[Grade | None], after: Sequence[Grade | None], weights: Weights = TRUTHRL
 ) -> Comparison:
     """Paired differences, after minus before; position i of both records is the same question."""
     if len(before) != len(after):
@@ -270,7 +254,7 @@ def compare(
     if not both:
         return Comparison(0, left_out, dict.fromkeys(statistics))
     first, second = _one_hot([a for a, _ in both]), _one_hot([b for _, b in both])
-    differences = bootstraps(second, statistics, seed, before=first, confidence=confidence)
+    differences = bootstraps(second, statistics, before=first)
     return Comparison(len(both), left_out, differences)
 
 
@@ -341,12 +325,6 @@ def _table(values: ArrayLike) -> Floats:
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise ValueError(f"bootstrap needs at least one row of finite numbers, got shape {rows.shape}")
     return rows
-
-
-def _checked(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie strictly between 0 and 1, not {confidence!r}")
-    return confidence
 
 
 def _points(share: float, sign: str = "") -> str:

@@ -8,8 +8,8 @@ interval comes from a bootstrap over questions, as samples of one question are n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -20,12 +20,14 @@ from factrl.evals.metrics import (
     Interval,
     Weights,
     bootstrap,
+    bootstraps,
     outcome_statistics,
     short_form,
     wilson,
 )
 from factrl.evals.samples import Row, by_question, is_hopeless
 from factrl.text.answers import final_answer, normalize_answer, same_answer
+from factrl.types import Label
 
 Better = Literal["higher", "lower", "neither"]
 _ABOUT: Mapping[str, tuple[str, Better]] = {
@@ -36,9 +38,19 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
 }
+
+
+def about_outcome(name: str, weights: Weights = TRUTHRL) -> tuple[str, Better]:
+    """What a metric of `metrics.short_form` is, in a few words, and which direction is good."""
+    about, better = _ABOUT[name]
+    if name == "truthfulness" and weights != TRUTHRL:
+        about = f"{weights.correct:g} × accuracy + {weights.abstain:g} × abstention − "
+        about += f"{weights.wrong:g} × hallucination"
+    return about, better
+
+
 _VALUES: Mapping[str, tuple[str, Better]] = {
     "mc2": ("probability of the true options, normalised", "higher"),
-    "rouge1_acc": ("closer in words to a true reference than to a false one", "higher"),
     "chose_first": ("chose option A, of the replies that name one", "neither"),
 }
 
@@ -79,24 +91,17 @@ class Number:
             return str(self.interval)
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
-        return asdict(self)
-
 
 Numbers = dict[str, Number]
 
 
-def numbers_of(
-    kind: str, samples: Sequence[Row], weights: Weights = TRUTHRL, known: Mapping[str, bool] | None = None
-) -> Numbers:
+def numbers_of(kind: str, samples: Sequence[Row], weights: Weights = TRUTHRL) -> Numbers:
     """Every number of one benchmark, in reading order; what is undefined is left out.
 
     Args:
         kind: of the benchmark.
         samples: its graded answers.
         weights: what an outcome is worth in truthfulness.
-        known: by question, whether the base model gets it right; for false abstention.
     """
     usual = [one for one in samples if usual_question(one)]
     numbers: Numbers = {}
@@ -109,11 +114,15 @@ def numbers_of(
         numbers |= _labels(usual, weights, {"accuracy": ""})
     elif kind == "short":
         numbers |= _labels(usual, weights, None)
-    numbers |= {} if _weighed(usual) else _invalid(usual)
-    numbers |= _truncated(samples)
+    if not _weighed(usual):
+        told = "no answer to read in the text; among the wrong ones"
+        numbers |= _share(usual, lambda one: one.floored is not None, "invalid", told, "lower")
+    written = [one for one in samples if one.completion is not None]
+    cut: Callable[[Row], bool] = lambda one: getattr(one.completion, "truncated", False)  # noqa: E731
+    numbers |= _share(written, cut, "cut_off", "ran into the length limit", "lower")
     numbers |= _values(samples)
     numbers |= _several(usual)
-    numbers |= _declining(samples, known)
+    numbers |= _declining(samples)
     odd = [one for one in samples if one.example.false_premise]
     for name, number in _labels(odd, weights, {"accuracy": "", "hallucination": ""}).items():
         numbers[f"false_premise_{name}"] = number
@@ -141,37 +150,18 @@ def _labels(samples: Sequence[Row], weights: Weights, only: Mapping[str, str] | 
     if not n:
         return {}
     single = all(len(group) == 1 for group in groups)
-    exact = short_form([one.grade for one in samples], weights).metrics if single else {}
+    if single:
+        metrics = short_form([one.grade for one in samples], weights).metrics
+    else:
+        metrics = bootstraps(means, outcome_statistics(weights))
     attempted = int((means[:, 1] < 1).sum())
     numbers: Numbers = {}
-    for name, statistic in outcome_statistics(weights).items():
-        if only is not None and name not in only:
-            continue
-        interval = exact[name] if single else bootstrap(means, statistic)
-        if interval is not None:
-            about, better = _ABOUT[name]
-            if name == "truthfulness" and weights != TRUTHRL:
-                about = f"{weights.correct:g} × accuracy + {weights.abstain:g} × abstention − "
-                about += f"{weights.wrong:g} × hallucination"
+    for name, interval in metrics.items():
+        if interval is not None and (only is None or name in only):
+            about, better = about_outcome(name, weights)
             count = attempted if name == "correct_given_attempted" else n
             numbers[name] = Number.of(interval, count, (only or {}).get(name) or about, better)
     return numbers
-
-
-def _invalid(samples: Sequence[Row]) -> Numbers:
-    told = "no answer to read in the text; among the wrong ones"
-    return _share(samples, lambda one: one.floored is not None, "invalid", told, "lower")
-
-
-def _truncated(samples: Sequence[Row]) -> Numbers:
-    written = [one for one in samples if one.completion is not None]
-    return _share(
-        written,
-        lambda one: getattr(one.completion, "truncated", False),
-        "cut_off",
-        "ran into the length limit",
-        "lower",
-    )
 
 
 def _share(
@@ -180,12 +170,7 @@ def _share(
     """How many of the graded samples pass a test, by question."""
     graded = [one for one in samples if one.label is not None]
     rows = [[float(test(one)) for one in group] for group in by_question(graded).values()]
-    if not rows:
-        return {}
-    if all(len(row) == 1 for row in rows):
-        interval = wilson(int(sum(row[0] for row in rows)), len(rows))
-    else:
-        interval = bootstrap([sum(row) / len(row) for row in rows])
+    interval = _mean([sum(row) / len(row) for row in rows])
     return {name: Number.of(interval, len(rows), about, better)} if interval else {}
 
 
@@ -195,15 +180,19 @@ def _values(samples: Sequence[Row]) -> Numbers:
     for name in dict.fromkeys(name for one in samples for name in one.values):
         if name == "mc1":  # the accuracy, under the name that tables have
             continue
-        having = [one for one in samples if name in one.values]
-        means = [
-            sum(one.values[name] for one in group) / len(group) for group in by_question(having).values()
-        ]
+        every = (mean_value(group, name) for group in by_question(samples).values())
+        means = [mean for mean in every if mean is not None]
         about, better = _VALUES.get(name, ("", "higher"))
         interval = _mean(means)
         if interval is not None:
             numbers[name] = Number.of(interval, len(means), about, better)
     return numbers
+
+
+def mean_value(group: Sequence[Row], name: str) -> float | None:
+    """Of one of the `values` of a question's answers; None where none of them has it."""
+    values = [one.values[name] for one in group if name in one.values]
+    return sum(values) / len(values) if values else None
 
 
 def _mean(values: Sequence[float]) -> Interval | None:
@@ -235,51 +224,50 @@ def _several(samples: Sequence[Row]) -> Numbers:
 def majority(group: Sequence[Row]) -> float | None:
     """How likely the most frequent answer is right; leaders of equal length count in equal parts.
 
-    Abstentions are one answer; others vote together when they are certainly the same one, whatever became of
-    them, as in `factrl.train.majority`.  None when no sample could be graded.
+    None when no sample could be graded.
     """
-    votes: dict[str, list[list[Row]]] = {}
-    for one in group:
-        if one.label is not None:
-            told = "" if one.label == "abstained" else final_answer(one.answer) or one.answer.strip()
-            # `same_answer` is slow, and hardly ever holds outside of these.
-            near = votes.setdefault(f"= {normalize_answer(told) or told}" if told else one.label, [])
-            same = next((vote for vote in near if _same(vote[0], one)), None)
-            if same is None:
-                near.append([one])
-            else:
-                same.append(one)
-    every = [vote for near in votes.values() for vote in near]
-    most = max(map(len, every), default=0)
-    worth = [sum(one.label == "correct" for one in vote) / most for vote in every if len(vote) == most]
+    told: list[tuple[Label | None, str]] = [(one.label, one.answer) for one in group if one.label]
+    votes: dict[int, list[bool]] = {}
+    for vote, (label, _) in zip(candidates(told), told, strict=True):
+        votes.setdefault(vote, []).append(label == "correct")
+    most = max(map(len, votes.values()), default=0)
+    worth = [sum(right) / most for right in votes.values() if len(right) == most]
     return sum(worth) / len(worth) if worth else None
 
 
-def _same(first: Row, second: Row) -> bool:
-    if "abstained" in (first.label, second.label):
-        return first.label == second.label
-    ours, theirs = final_answer(first.answer), final_answer(second.answer)
-    return ours == theirs or same_answer(ours, theirs)
+def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
+    """The number of the candidate that each answer votes for, from 0 in their order, from labels and answers.
+
+    Abstentions are one candidate; other answers vote together when they are certainly the same one
+    (`factrl.text.answers.same_answer`), whatever became of them.
+    """
+    named = [None if label == "abstained" else final_answer(answer) for label, answer in answers]
+    numbers: dict[str | None, int] = {}
+    alike: dict[str, list[str]] = {}  # `same_answer` is slow, and hardly ever holds outside of these
+    for answer in named:
+        if answer in numbers:
+            continue
+        near = [] if answer is None else alike.setdefault(normalize_answer(answer) or answer, [])
+        same = next((other for other in near if answer is not None and same_answer(other, answer)), None)
+        numbers[answer] = len({*numbers.values()}) if same is None else numbers[same]
+        if answer is not None:
+            near.append(answer)
+    return [numbers[answer] for answer in named]
 
 
-def _declining(samples: Sequence[Row], known: Mapping[str, bool] | None) -> Numbers:
-    """Precision and recall of declining, and how often it is declined where the base model is right."""
-    numbers: Numbers = {}
+def _declining(samples: Sequence[Row]) -> Numbers:
+    """Precision and recall of declining, where some questions have no answer."""
     graded = [one for one in samples if one.label is not None]
     hopeless = [one for one in graded if is_hopeless(one.example)]
     declined = [one for one in graded if one.label == "abstained"]
-    if hopeless:
-        told = "declined / questions that nobody can answer"
-        numbers |= _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
-        told = "questions that nobody can answer / declined"
-        numbers |= _share(
-            declined, lambda one: is_hopeless(one.example), "abstention_precision", told, "higher"
-        )
-    if known:
-        sure = [one for one in graded if known.get(one.example.id)]
-        told = "declined / questions that the base model gets right"
-        numbers |= _share(sure, lambda one: one.label == "abstained", "false_abstention", told, "lower")
-    return numbers
+    if not hopeless:
+        return {}
+    told = "declined / questions that nobody can answer"
+    recall = _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
+    told = "questions that nobody can answer / declined"
+    return recall | _share(
+        declined, lambda one: is_hopeless(one.example), "abstention_precision", told, "higher"
+    )
 
 
 def _weighed(samples: Sequence[Row]) -> bool:
@@ -309,10 +297,6 @@ class Bin:
     right: float
     right_low: float
     right_high: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
-        return asdict(self)
 
 
 def confidence_bins(samples: Sequence[Row]) -> list[Bin]:

@@ -16,9 +16,9 @@ import numpy as np
 from factrl.errors import DataError
 from factrl.evals.longform import compare_long, rows_of
 from factrl.evals.metrics import Interval, Weights, bootstrap, bootstraps, outcome_statistics
-from factrl.evals.numbers import shares, usual_question
-from factrl.evals.results import Output
+from factrl.evals.numbers import mean_value, shares, usual_question
 from factrl.evals.samples import Row, by_question
+from factrl.evals.suite import Output
 from factrl.types import Label
 
 # Changed answers in the order in which a reader wants to see them.
@@ -157,15 +157,13 @@ def _values(first: Sequence[Sequence[Row]], second: Sequence[Sequence[Row]]) -> 
     found: dict[str, Interval | None] = {}
     every = (one for groups in (first, second) for group in groups for one in group)
     for metric in dict.fromkeys(name for one in every for name in one.values if name != "mc1"):
-        means = [(_mean(one, metric), _mean(other, metric)) for one, other in zip(first, second, strict=True)]
+        means = [
+            (mean_value(one, metric), mean_value(other, metric))
+            for one, other in zip(first, second, strict=True)
+        ]
         known = np.array([pair for pair in means if None not in pair], dtype=float).reshape(-1, 2)
         found[metric] = bootstrap(known[:, 1], before=known[:, 0]) if len(known) else None
     return found
-
-
-def _mean(group: Sequence[Row], metric: str) -> float | None:
-    values = [one.values[metric] for one in group if metric in one.values]
-    return sum(values) / len(values) if values else None
 
 
 def _changed(first: Sequence[Sequence[Row]], second: Sequence[Sequence[Row]]) -> list[tuple[Row, Row]]:

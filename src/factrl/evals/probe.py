@@ -1,45 +1,82 @@
 """The knowledge boundary: which questions a model ever gets right, found by asking each many times.
 
-TruthRL (arXiv 2509.25760, section 3.1) draws 256 answers per question and calls it out of knowledge (`ook`)
-when none of them is correct.  Here a question is asked in growing rounds and closed as soon as its label
-cannot change: at its first correct answer.  Closing unknown questions early as well costs certainty, so it is
-off unless a confidence says how much of it may go.
+TruthRL (arXiv 2509.25760, section 3.2) draws 256 answers per question and calls it out of knowledge (`ook`)
+when none of them is correct.  Here a question is asked in growing rounds and closed at its first correct
+answer, as its label cannot change then.
 
 An answer that could not be graded is neither right nor wrong.  A question with too many of them and no
-correct one has no label.
+correct one has no label, and the next probe asks it anew.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.evals.metrics import wilson
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
-from factrl.evals.shortqa import Row as Graded
 from factrl.llm import LLM
-from factrl.llm.stopping import Outage, Stop, Stopping, is_ours
-from factrl.llm.writers import Writer, Written, digest_of
+from factrl.llm.writers import Writer, Written, digest_of, is_ours
 from factrl.rewards.grading import graded_by
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
 from factrl.runs.whole_file import whole_file
-from factrl.types import Example, Label
-
-_Kept = Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]
-_Part = Mapping[str, Mapping[str, Any]]
+from factrl.types import Completion, Example, Label
 
 AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most
+LARGEST_ROUND = 64  # samples of one question that are asked together
+MANY = 20  # questions, of which more than half cannot fail by chance
+_GONE = {*("connection", "auth", "redirect", "breaker_open", "budget"), *("http_502", "http_503", "http_504")}
+"""Why calls fail when a model or a judge is not there, whatever it is asked; others may be due to a text."""
+
+Stop = Literal["first_correct", "all_samples"]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When a question has been asked enough.
+
+    Args:
+        samples: answers per question, at most; TruthRL has 256.
+        first_correct: stop at the first correct one.
+    """
+
+    samples: int = 256
+    first_correct: bool = True
+
+    @cached_property
+    def rounds(self) -> Sequence[range]:
+        """The numbers of the samples that are asked together: four, four, eight, sixteen, …
+
+        Small first rounds save answers to what is known, while every round reads the question again: where
+        nothing stops at a correct answer, all rounds are large.
+        """
+        first, rounds = 0, []
+        while first < self.samples:
+            size = min(max(4, first), LARGEST_ROUND) if self.first_correct else LARGEST_ROUND
+            rounds.append(range(first, min(self.samples, first + size)))
+            first += size
+        return rounds
+
+    def why(self, labels: Sequence[Label | None]) -> Stop | None:
+        """Why no more is asked after samples with these labels; None when more is.
+
+        Args:
+            labels: None where a sample could not be graded.
+        """
+        if len(labels) >= self.samples:
+            return "all_samples"
+        return "first_correct" if self.first_correct and "correct" in labels else None
 
 
 class ProbeSampling(SamplingSettings):
@@ -56,9 +93,6 @@ class ProbeSettings(Section):
 
     first_correct: bool = True
     """Stop asking a question at its first correct answer; off, every question gets all samples."""
-    confidence: float = Field(default=1.0, gt=0.5, le=1)
-    """Call a question out of knowledge early, so that the label is that of all samples at least this often,
-    whatever the question's pass rate; 1 never does."""
     max_ungraded: float = Field(default=0.1, ge=0, lt=1)
     """Share of a question's samples that may lack a grade; above it, the question has no label."""
 
@@ -72,7 +106,7 @@ class ProbeRunSettings(AskSettings):
     @property
     def stopping(self) -> Stopping:
         """When a question has been asked enough."""
-        return Stopping(self.sampling.num_samples, **self.probe.model_dump(exclude={"max_ungraded"}))
+        return Stopping(self.sampling.num_samples, self.probe.first_correct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +182,8 @@ def probe(
         writer: the model.
         grader: grades one answer; called from several threads.
         journal: opened for `job` of the same arguments; what it holds is not asked again, also when there
-            were fewer samples per question or fewer questions then.  Questions that a finished probe left
-            without a label are asked again.
+            were fewer samples per question or fewer questions then.  Questions that were left without a
+            label are asked anew.
         max_ungraded: share of a question's samples that may lack a grade; with more, and no correct one, it
             has no label.
         extract: what of a completion is the answer, see `factrl.evals.shortqa.grade_completions`.
@@ -159,28 +193,25 @@ def probe(
         TooManyMasked: the model or the judge is gone; what it left without a grade is not kept.
         RewardBug: the grader raised something other than `Unscored`.
     """
-    kept, dropped = _kept(journal)
-    states = [_State(example, stopping, kept, dropped) for example in examples]
-    _drop_undecided(states, max_ungraded, journal)
-    outage, held = Outage(), list[_Part]()
-    still, total = sum(not state.closed for state in states), stopping.samples * len(states)
-    told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
-    with Progress("probe", total, already=sum(state.done for state in states)) as progress:
+    states = _opened(examples, stopping, max_ungraded, journal)
+    with Progress("probe", stopping.samples * len(states), already=sum(s.done for s in states)) as progress:
         for part, numbers in _parts(states, stopping):
-            those = [state.example for state in part]
-            count = functools.partial(progress.advance, len(numbers))
-            written = writer.write(those, numbers, **told, on_done=count)
-            samples = _graded(those, written, grader, extract, workers)
-            held.append(_rows(part, samples))
-            if not outage.suspected(_causes(part, samples)):
-                _keep(journal, held)
-            done, closed = _progress(part)
+            before = sum(state.done for state in part)
+            written = writer.write(
+                [state.example for state in part], numbers, temperature=temperature, top_p=top_p, seed=seed
+            )
+            samples = _graded([state.example for state in part], written, grader, extract, workers)
+            _check_there(part, samples)
+            # One row for a part: it is there or not, so a killed probe goes on with the same parts.
+            rows = {
+                state.key: {"first": len(state.samples), "samples": [*map(asdict, group)]}
+                for state, group in zip(part, samples, strict=True)
+            }
+            journal.add(f"row {len(journal)}", {"questions": rows})
             for state, group in zip(part, samples, strict=True):
                 state.samples += group
-            still -= _progress(part)[1] - closed
-            saved = _progress(part)[0] - done - len(part) * len(numbers)
-            progress.advance(saved, f"{still} questions open")
-        _keep(journal, held)
+            still = sum(not state.closed for state in states)
+            progress.advance(sum(state.done for state in part) - before, f"{still} questions open")
     return [state.found(max_ungraded) for state in states]
 
 
@@ -245,33 +276,31 @@ def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> N
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
-# Asking
-
-
 class _State:
-    """One question, as far as it has been asked.
+    """One question, as far as it has been asked."""
 
-    Args:
-        kept: question -> number of its first sample -> samples, of an earlier process.
-        dropped: questions that are asked again, as they were left without a label.
-    """
-
-    def __init__(self, example: Example, stopping: Stopping, kept: _Kept, dropped: Collection[str]) -> None:
+    def __init__(self, example: Example, stopping: Stopping) -> None:
         self.example, self.key, self._stopping = example, digest_of(example), stopping
         self.samples: list[ProbeSample] = []
-        self.again = self.key in dropped
-        found = kept.get(self.key, {})
-        while rows := found.get(len(self.samples)):
+        self.anew = False  # an earlier process left it without a label
+
+    def restore(self, kept: Mapping[int, Sequence[Mapping[str, Any]]]) -> None:
+        """Take the samples that an earlier process left, by the number of the first of a round."""
+        while rows := kept.get(len(self.samples)):
             self.samples += [ProbeSample(**row) for row in rows]
         labels: list[Label | None] = [sample.label for sample in self.samples]
-        ends = (numbers.stop for numbers in stopping.rounds if numbers.stop <= len(labels))
-        end = next((end for end in ends if stopping.why(labels[:end])), None)
+        ends = (numbers.stop for numbers in self._stopping.rounds if numbers.stop <= len(labels))
+        end = next((end for end in ends if self._stopping.why(labels[:end])), None)
         if end is not None:  # a probe that asked for more went beyond
             del self.samples[end:]
 
     @property
+    def stopped(self) -> Stop | None:
+        return self._stopping.why([sample.label for sample in self.samples])
+
+    @property
     def closed(self) -> bool:
-        return self._why() is not None
+        return self.stopped is not None
 
     @property
     def done(self) -> int:
@@ -279,79 +308,35 @@ class _State:
         return self._stopping.samples if self.closed else len(self.samples)
 
     def found(self, max_ungraded: float) -> Probed:
-        stopped, samples = self._why(), tuple(self.samples)
-        if stopped is None:
-            raise RuntimeError(f"question {self.example.id!r} is still open")
-        if any(sample.label == "correct" for sample in samples):
-            return Probed(self.example, samples, False, stopped)
+        samples = tuple(self.samples)
+        right = any(sample.label == "correct" for sample in samples)
         causes = Counter(sample.cause or "" for sample in samples if sample.label is None)
-        if causes.total() > max_ungraded * len(samples):
-            return Probed(self.example, samples, None, stopped, causes.most_common(1)[0][0])
-        return Probed(self.example, samples, True, stopped)
-
-    @property
-    def fails(self) -> bool:
-        """Whether it is known to fail on our side while other questions do not."""
-        return self.again or (bool(self.samples) and all(is_ours(sample.cause) for sample in self.samples))
-
-    def _why(self) -> Stop | None:
-        return self._stopping.why([sample.label for sample in self.samples])
+        undecided = not right and causes.total() > max_ungraded * len(samples)
+        cause = causes.most_common(1)[0][0] if undecided else None
+        ook = None if undecided else not right
+        return Probed(self.example, samples, ook, self.stopped or "all_samples", cause)
 
 
-def _rows(part: Sequence[_State], fresh: Sequence[Sequence[ProbeSample]]) -> _Part:
-    return {
-        state.key: {"id": state.example.id, "first": len(state.samples), "samples": [*map(asdict, group)]}
-        for state, group in zip(part, fresh, strict=True)
-    }
-
-
-def _causes(part: Sequence[_State], fresh: Sequence[Sequence[ProbeSample]]) -> dict[str, list[str | None]]:
-    """Why samples have no grade, for the questions that can tell of an outage."""
-    return {
-        state.key: [sample.cause for sample in group]
-        for state, group in zip(part, fresh, strict=True)
-        if not state.fails
-    }
-
-
-def _keep(journal: Journal, parts: list[_Part]) -> None:
-    """Write each part as one row: it is there or not, so a killed probe goes on with the same parts."""
-    for part in parts:
-        journal.add(_new_key(journal), {"questions": part})
-    parts.clear()
-
-
-def _kept(journal: Journal) -> tuple[_Kept, Collection[str]]:
-    """The samples that are there, and the questions that lost theirs to be asked again."""
+def _opened(
+    examples: Sequence[Example], stopping: Stopping, max_ungraded: float, journal: Journal
+) -> list[_State]:
+    """The questions with the samples that are there; one without a label is emptied, in the journal too."""
     kept: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
-    dropped: set[str] = set()
     for row in journal.values():
         for key in row.get("dropped", ()):
             kept.pop(key, None)
-            dropped.add(key)
         for key, found in row.get("questions", {}).items():
             kept.setdefault(key, {})[found["first"]] = found["samples"]
-    return kept, dropped
-
-
-def _drop_undecided(states: Sequence[_State], max_ungraded: float, journal: Journal) -> None:
-    """Of a finished probe, empty the questions without a label, in the journal too: they are asked again."""
-    finished = all(state.closed for state in states)
-    undecided = [state for state in states if finished and state.found(max_ungraded).ook is None]
+    states = [_State(example, stopping) for example in examples]
+    for state in states:
+        state.restore(kept.get(state.key, {}))
+    undecided = [state for state in states if state.closed and state.found(max_ungraded).ook is None]
     if undecided:
-        journal.add(_new_key(journal), {"dropped": [state.key for state in undecided]})
+        journal.add(f"row {len(journal)}", {"dropped": [state.key for state in undecided]})
     for state in undecided:
         state.samples.clear()
-        state.again = True
-
-
-def _new_key(journal: Journal) -> str:
-    return f"row {len(journal)}"  # never one of an earlier row, whose place it would take
-
-
-def _progress(states: Sequence[_State]) -> tuple[int, int]:
-    """Samples that are done, and questions that are closed."""
-    return sum(state.done for state in states), sum(state.closed for state in states)
+        state.anew = True
+    return states
 
 
 def _parts(states: Sequence[_State], stopping: Stopping) -> Iterator[tuple[Sequence[_State], range]]:
@@ -375,21 +360,35 @@ def _graded(
     extract: Extract,
     workers: int,
 ) -> list[list[ProbeSample]]:
-    texts = [
-        (example, text)
-        for example, group in zip(examples, written, strict=True)
-        for text in group
-        if not isinstance(text, Unscored)
+    pairs = [(example, text) for example, group in zip(examples, written, strict=True) for text in group]
+    texts = [(example, text if isinstance(text, Completion) else None) for example, text in pairs]
+    samples = iter(
+        ProbeSample(None, None, cause=text.cause)
+        if isinstance(text, Unscored)
+        else ProbeSample(str(text), row.label, row.answer, row.cause, text.truncated, text.tokens)
+        for (_, text), row in zip(pairs, grade_completions(texts, grader, extract, workers), strict=True)
+    )
+    return [[next(samples) for _ in group] for group in written]
+
+
+def _check_there(part: Sequence[_State], samples: Sequence[Sequence[ProbeSample]]) -> None:
+    """Stop where most new samples failed because nobody was there.
+
+    A question that failed before says nothing: it may be one that no server takes.
+
+    Raises:
+        TooManyMasked: they did.
+    """
+    told = [
+        group
+        for state, group in zip(part, samples, strict=True)
+        if not (all(is_ours(sample.cause) for sample in state.samples) if state.samples else state.anew)
     ]
-    rows = iter(grade_completions(texts, grader, extract, workers))
-    return [[_sample(text, rows) for text in group] for group in written]
-
-
-def _sample(text: Written, rows: Iterator[Graded]) -> ProbeSample:
-    if isinstance(text, Unscored):
-        return ProbeSample(None, None, cause=text.cause)
-    row = next(rows)
-    told = {"truncated": text.truncated, "tokens": text.tokens}
-    if row.grade is None:
-        return ProbeSample(str(text), None, cause=row.cause, **told)
-    return ProbeSample(str(text), row.grade.label, row.grade.answer, **told)
+    causes = [sample.cause for group in told for sample in group]
+    failed = Counter(cause for cause in causes if cause and is_ours(cause))
+    if failed.total() > len(causes) / 2 and (len(told) >= MANY or failed.keys() <= _GONE):
+        tally = ", ".join(f"{count} {cause}" for cause, count in failed.most_common())
+        raise TooManyMasked(
+            f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are "
+            "not kept, and the same command goes on from here"
+        )

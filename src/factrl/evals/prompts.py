@@ -1,4 +1,4 @@
-"""How a benchmark's question is asked: templates, worked examples, documents and a stated confidence.
+"""How a benchmark's question is asked: templates, documents and a stated confidence.
 
 The wording is ours, not the benchmarks' own, so that every short question is asked in the same way and
 declining is always allowed; numbers are comparable between models asked alike, not with published tables.
@@ -7,10 +7,8 @@ declining is always allowed; numbers are comparable between models asked alike, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from factrl.runs.data import render_prompt
-from factrl.types import Completion, Example
+from factrl.types import Completion
 
 BARE = "{question}"
 SHORT = (
@@ -59,27 +57,17 @@ _SURE = re.compile(
 _NEXT = r"\n(?:(?:Question|Problem|问题)\s*[:：]|Write an article about )"
 
 
-def compose(
-    prompt: str,
-    *,
-    demos: Sequence[tuple[Example, str]] = (),
-    evidence: bool = False,
-    confidence: bool = False,
-    chat: bool = True,
-) -> str:
-    """A template for `data.prompt`, with worked examples before the question.
+def compose(prompt: str, *, evidence: bool = False, confidence: bool = False, chat: bool = True) -> str:
+    """A template for `data.prompt` with everything around the question.
 
     Args:
         prompt: the benchmark's own.
-        demos: examples with the replies that they show.
-        evidence: the question's documents come first; worked examples are shown without theirs.
+        evidence: the question's documents come first.
         confidence: ask how sure the model is.
         chat: false for a model that only continues text: the question ends with a cue for the answer.
     """
     asked = prompt + (_CONFIDENCE if confidence else "")
-    cue = "" if chat else "\nAnswer:"
-    shown = "".join(f"{render_prompt(example, prompt)}\nAnswer: {reply}\n\n" for example, reply in demos)
-    return shown.replace("{", "{{").replace("}", "}}") + (_DOCUMENTS if evidence else "") + asked + cue
+    return (_DOCUMENTS if evidence else "") + asked + ("" if chat else "\nAnswer:")
 
 
 def continued(text: str, *, long: bool = False) -> str:

@@ -4,7 +4,6 @@ An upstream row becomes an `Example` whose `meta` holds, in one spelling for all
 
     answerable     False where the right reply is to decline (SelfAware, MuSiQue)
     choices        the options of a multiple choice, with `right`, 1 or 0 per option
-    wrong_answers  false reference answers (TruthfulQA, HalluQA)
 
 Rows that follow the plain schema `question, answers, answerable, false_premise, evidence, meta` are read by
 `plain`, whatever the benchmark.
@@ -29,9 +28,7 @@ def plain(row: Row) -> Example:
     """A row of the plain schema; a `prompt` stands for the question where there is one."""
     given = row.get("meta")
     nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    known = {"answerable": row.get("answerable") is not False}
-    wrong = _texts(nested.get("incorrect_answers"))
-    return with_meta(to_example(row), **{**nested, **known, "wrong_answers": wrong})
+    return with_meta(to_example(row), **{**nested, "answerable": row.get("answerable") is not False})
 
 
 def plain_choice(part: str) -> Reader:
@@ -120,9 +117,9 @@ def fresh_qa(row: Row) -> Example:
 
 
 def truthful_qa(row: Row) -> Example:
-    """TruthfulQA `generation`: true answers, the best first, and false ones."""
+    """TruthfulQA `generation`: true answers, the best first."""
     accepted = dict.fromkeys([row["best_answer"], *row["correct_answers"]])
-    return _made(row["question"], accepted, "", wrong_answers=_texts(row["incorrect_answers"]))
+    return _made(row["question"], accepted, "")
 
 
 def truthful_qa_choice(part: str) -> Reader:
@@ -144,11 +141,9 @@ def halu_eval(row: Row) -> Example:
 
 
 def hallu_qa(row: Row) -> Example:
-    """HalluQA's `HalluQA.json`: `Best Answer1` to `Best Answer4`, `Wrong Answer1` to `Wrong Answer4`."""
-    numbers = range(1, 10)
-    wrong = _texts([row.get(f"Wrong Answer{n}") for n in numbers])
-    best = _texts([row.get(f"Best Answer{n}") for n in numbers])
-    return _made(row["Question"], best, row["question_id"], wrong_answers=wrong)
+    """HalluQA's `HalluQA.json`: `Best Answer1` to `Best Answer4`."""
+    best = _texts([row.get(f"Best Answer{n}") for n in range(1, 10)])
+    return _made(row["Question"], best, row["question_id"])
 
 
 def hallu_qa_choice(row: Row) -> Example:
@@ -163,7 +158,7 @@ def hallu_qa_choice(row: Row) -> Example:
 
 def gsm8k(row: Row) -> Example:
     """GSM8K: the number after `####` at the end of the worked answer."""
-    return _made(row["question"], [row["answer"].rpartition("####")[2].strip()], "", solution=row["answer"])
+    return _made(row["question"], [row["answer"].rpartition("####")[2].strip()], "")
 
 
 def olympiad(row: Row) -> Example:

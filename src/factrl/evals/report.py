@@ -6,17 +6,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from factrl.evals import charts
 from factrl.evals.metrics import TRUTHRL, Interval, Weights, compare, short_form
+from factrl.evals.numbers import Better, about_outcome
 from factrl.evals.plots import OUTCOMES, Curves
 from factrl.text.html import fragment, page, write_page
 from factrl.types import Grade, Label
-
-Better = Literal["higher", "lower", "neither"]
 
 
 class Badge(NamedTuple):
@@ -36,14 +35,6 @@ BADGES: Mapping[Label | None, Badge] = {
 GRADED = [badge for label, badge in BADGES.items() if label]
 _SHARES = ("accuracy", "abstention", "hallucination")  # of the badges' labels
 _SHORT_FACT = 48
-_ABOUT: Mapping[str, tuple[str, Better]] = {
-    "accuracy": ("right answers / graded questions", "higher"),
-    "abstention": ("declined / graded questions", "neither"),
-    "hallucination": ("wrong answers / graded questions", "lower"),
-    "truthfulness": ("accuracy − hallucination", "higher"),
-    "correct_given_attempted": ("right answers / answers given", "higher"),
-    "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +108,7 @@ def metric_rows(
     change = {arm: compare(before, grades, weights).differences for arm, grades in after.items()}
     rows: list[MetricRow] = []
     for name, interval in first.items():
-        about, better = _ABOUT[name]
-        if name == "truthfulness" and weights != TRUTHRL:
-            worth = (weights.correct, weights.abstain, weights.wrong)
-            about = "{:g} × accuracy + {:g} × abstention − {:g} × hallucination".format(*worth)
+        about, better = about_outcome(name, weights)
         ends, moved = ({arm: metrics[name] for arm, metrics in by.items()} for by in (last, change))
         rows.append(MetricRow(name, interval, ends, moved, better, about))
     return rows
@@ -136,7 +124,6 @@ def write_training_report(
     examples: Sequence[SideBySide],
     masked: Mapping[str, int],
     notes: Sequence[str],
-    main: str = "",
 ) -> Path:
     """Write the report of a training run as one self-contained HTML file.
 
@@ -150,11 +137,9 @@ def write_training_report(
         examples: shown in this order.
         masked: cause -> how many questions could not be graded.
         notes: what a reader must know, one paragraph each.
-        main: the arm whose outcomes are drawn over the steps; by default the last one.
     """
-    main = main or next(reversed(list(curves)), "")
-    if any(not points for points in curves.values()) or (main and main not in curves):
-        raise ValueError(f"a report needs points for every arm and for {main!r}; got {list(curves)}")
+    if not all(curves.values()):
+        raise ValueError(f"a report needs points for every arm; got {list(curves)}")
     short = {name: value for name, value in facts.items() if len(value) <= _SHORT_FACT and "\n" not in value}
     reach = reach_of(change for row in table for change in row.difference.values())
     counts = {"all": len(examples), **{key: _count(examples, key) for key in ("fixed", "lost")}}
@@ -168,7 +153,7 @@ def write_training_report(
         badges=GRADED,
         reach=reach,
         changes=[(row, [_change(row, arm, reach) for arm in (None, *row.after)]) for row in table],
-        curves=curves_section(curves, main) if curves else "",
+        curves=curves_section(curves) if curves else "",
         examples=examples,
         counts=counts,
         masked=sorted(masked.items(), key=lambda item: -item[1]),
@@ -177,12 +162,9 @@ def write_training_report(
     return write_page(path, html)
 
 
-def curves_section(curves: Curves, main: str) -> Markup:
-    """Held-out questions while a run went on: the two charts, and the numbers behind.
-
-    Args:
-        main: the arm whose outcomes are drawn over the steps.
-    """
+def curves_section(curves: Curves) -> Markup:
+    """Held-out questions while a run went on: all arms, the last one by step, and the numbers behind."""
+    main = list(curves)[-1]
     return fragment(
         "evals/curves.html",
         charts=(charts.path_chart(curves), charts.steps_chart(main, curves[main])),

@@ -26,7 +26,7 @@ class Row:
         number: which of the question's samples this is, from 0.
         confidence: how sure the model said it is, 0 to 1; None when it was not asked or did not say.
         values: other numbers of this answer, such as `mc2`.
-        claims: of a long answer, `LongRow.to_json`.
+        claims: of a long answer, a `LongRow` as plain data.
     """
 
     example: Example

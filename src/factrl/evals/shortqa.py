@@ -147,7 +147,24 @@ def load_completions(
         DataError: a column is missing.
     """
     examples = load_examples(path, limit=limit, columns=columns, require_answers=False)
-    present = dict.fromkeys(name for example in examples for name in example.meta)
+    chosen = completions_column(path, column, [name for example in examples for name in example.meta])
+    for number, example in enumerate(examples, start=1):
+        if not isinstance(example.meta.get(chosen), (str, NoneType)):
+            kind = type(example.meta[chosen]).__name__
+            raise DataError(f"{path}, row {number}: {chosen} is a {kind}, not text or null")
+    return [(example, example.meta.get(chosen)) for example in examples]
+
+
+def completions_column(path: str | Path, column: str, columns: Iterable[str]) -> str:
+    """Which column of a file holds the completions; `column` where it is given.
+
+    Args:
+        columns: of all rows, without the questions.
+
+    Raises:
+        DataError: there is none.
+    """
+    present = dict.fromkeys(columns)
     chosen = column or next((name for name in COLUMNS if name in present), "")
     if chosen not in present:
         told = "its rows hold only questions and what is known about them; add a column `completion`"
@@ -159,11 +176,7 @@ def load_completions(
         raise DataError(
             f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {told}"
         )
-    for number, example in enumerate(examples, start=1):
-        if not isinstance(example.meta.get(chosen), (str, NoneType)):
-            kind = type(example.meta[chosen]).__name__
-            raise DataError(f"{path}, row {number}: {chosen} is a {kind}, not text or null")
-    return [(example, example.meta.get(chosen)) for example in examples]
+    return chosen
 
 
 def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
@@ -239,27 +252,25 @@ def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
     return (None if found is None else found.text), missing
 
 
-def short_answer(
-    example: Example, said: str, grader: GradeAnswer, extract: Extract
-) -> tuple[Grade, str | None]:
-    """The grade of a text, and the answer in it; a text without one is floored.
+def short_answer(example: Example, said: str, grader: GradeAnswer, extract: Extract) -> Grade:
+    """The grade of the answer in a text; a text without one is floored.
 
     Raises:
         Unscored: it could not be graded.
     """
     answer, missing = find_answer(said, extract)
     if answer is None:
-        return Grade("incorrect", "", how="gate", floored=missing), None
+        return Grade("incorrect", "", how="gate", floored=missing)
     grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
     if not isinstance(grade, Grade):
         raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
-    return grade, answer
+    return grade
 
 
 def _graded(example: Example, text: str | None, grader: GradeAnswer, extract: Extract) -> Row:
     if text is None:
         return masked(example, NOTHING_STORED)
-    return graded(example, text, lambda: (short_answer(example, text, grader, extract)[0], {}))
+    return graded(example, text, lambda: (short_answer(example, text, grader, extract), {}))
 
 
 def _row(future: Future[Row], example: Example) -> Row:

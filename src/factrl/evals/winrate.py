@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,16 +25,14 @@ import numpy as np
 from factrl.errors import ConfigError, Unscored
 from factrl.evals.metrics import Interval, bootstrap, summed
 from factrl.evals.prompts import final_part
-from factrl.evals.results import Output
 from factrl.evals.samples import by_question
+from factrl.evals.suite import Output
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store
 from factrl.llm.stored import kept, readable
-from factrl.llm.writers import digest_of
 from factrl.rewards.grading import read_verdict
 from factrl.rewards.preference import PAIR_PROMPT, guarded
-from factrl.runs.journal import Journal
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 from factrl.types import Example
@@ -51,7 +48,6 @@ Raises `Unscored` when there is no verdict.  Called from several threads.
 
 _WORDS = {"second": 1.0, "first": 0.0}
 _FIRST, _SECOND = "first", "second"
-FOLDER = "preferences"  # of the later evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +66,6 @@ class Duel:
     favoured: str | None = None
     cause: str | None = None
     detail: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for a journal; `Duel(**document)` reads it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +144,8 @@ def win_rate(
     second: Sequence[str | None],
     prefer: Prefer,
     *,
-    kept: Journal | None = None,
     workers: int = 16,
-    on_done: Callable[[int], None] | None = None,
+    on_done: Callable[[int], None] = lambda count: None,
 ) -> WinRate:
     """Compare two systems' answers to the same prompts.
 
@@ -162,8 +153,6 @@ def win_rate(
         examples: the prompts.
         first, second: an answer of each system to each prompt; None is masked.
         prefer: compares two answers.
-        kept: verdicts by the id of their prompt, which are not asked for again; new ones are added, and what
-            had no verdict is not.
         workers: how many pairs are compared at the same time.
         on_done: called with 1 after each pair, in this thread.
 
@@ -175,22 +164,12 @@ def win_rate(
             f"a win rate needs two answers to each prompt; there are {len(examples)} prompts and "
             f"{len(first)} and {len(second)} answers"
         )
-    known: Mapping[str, Mapping[str, Any]] = {} if kept is None else kept
-    found = {name: Duel(**known[name]) for name in (example.id for example in examples) if name in known}
     pool = ThreadPoolExecutor(max(workers, 1))
     try:
-        futures = [
-            None if example.id in found else pool.submit(duel, example, a, b, prefer)
-            for example, a, b in zip(examples, first, second, strict=True)
-        ]
         duels = []
-        for example, future in zip(examples, futures, strict=True):
-            one = found[example.id] if future is None else future.result()
-            if kept is not None and future is not None and one.score is not None:
-                kept.add(one.id, one.to_json())
+        for one in pool.map(duel, examples, first, second, [prefer] * len(examples)):
             duels.append(one)
-            if on_done is not None:
-                on_done(1)
+            on_done(1)
     finally:
         pool.shutdown(cancel_futures=True)
     return summarise_duels(duels)
@@ -210,39 +189,6 @@ def duel(example: Example, first: str | None, second: str | None, prefer: Prefer
     return Duel(name, (given + turned) / 2.0, favoured)
 
 
-def preferred(
-    name: str,
-    pairs: Sequence[tuple[Example, str, str]],
-    prefer: Prefer,
-    judge: str,
-    folder: Path,
-    *,
-    workers: int = 16,
-    on_done: Callable[[int], None] = lambda count: None,
-) -> WinRate:
-    """The win rate of the later evaluation's first answers over the earlier one's, without their reasoning.
-
-    Every verdict is kept in `preferences/` of the later evaluation, in a file for these answers and this
-    judge, and not asked for again.  What had no verdict is masked, and tried again by the next call.
-
-    Args:
-        name: the benchmark.
-        pairs: of `written_in_both`, at least one.
-        prefer: compares two answers; called from several threads.
-        judge: its identity, under which verdicts are kept.
-        folder: of the later evaluation.
-        on_done: called with 1 after each question, in this thread.
-
-    Raises:
-        ConfigError: the folder cannot be written.
-    """
-    about = {"benchmark": name, "judge": judge, "answers": digest_of(pairs)}
-    path = folder / FOLDER / f"{name}.{digest_of(about)}.jsonl"
-    examples, first, second = zip(*pairs, strict=True)
-    with Journal(path, about) as journal:
-        return win_rate(examples, first, second, prefer, kept=journal, workers=workers, on_done=on_done)
-
-
 def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:
     """The questions with a text in both, and what each says after reasoning; nothing, if that has no end."""
     sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
@@ -254,7 +200,7 @@ def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Exam
     return found
 
 
-def summarise_duels(duels: Sequence[Duel], *, confidence: float = 0.95, seed: int = 0) -> WinRate:
+def summarise_duels(duels: Sequence[Duel]) -> WinRate:
     """What pairs come to."""
     known = [(one.id, one.score, one.favoured) for one in duels if one.score is not None]
     found = {_FIRST: 0, _SECOND: 0, **Counter(favoured for *_, favoured in known if favoured)}
@@ -262,10 +208,7 @@ def summarise_duels(duels: Sequence[Duel], *, confidence: float = 0.95, seed: in
     if known:
         columns = np.array([[1.0, score, float(favoured is not None)] for _, score, favoured in known])
         _, sums = summed([name for name, *_ in known], columns)
-        rates = [
-            bootstrap(sums, lambda m, column=column: m[:, column] / m[:, 0], seed, confidence=confidence)
-            for column in (1, 2)
-        ]
+        rates = [bootstrap(sums, lambda m, column=column: m[:, column] / m[:, 0]) for column in (1, 2)]
     return WinRate(
         duels,
         wins=sum(score > 0.5 for _, score, _ in known),

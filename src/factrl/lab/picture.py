@@ -65,7 +65,7 @@ def write_picture(outcome: Outcome, path: Path, title: str) -> Path:
         series,
         f"{over.name} over the steps",
         ("step", _unit(over)),
-        (-0.02 * last, 1.62 * last),
+        (-0.02 * last, 1.02 * last),
         _range([value for line in series for _, value in line.spots]),
         percent=(False, over.scale == 100),
     )

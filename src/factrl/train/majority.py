@@ -1,8 +1,7 @@
 """What the majority of k answers comes to, for growing k (TruthRL, arXiv 2509.25760, Figure 2).
 
-The figure's code is not released, so the vote is defined here.  Answers vote together when they are certainly
-the same one (`factrl.text.answers.same_answer`), and "I don't know" is one more candidate.  Which of several
-leaders wins is drawn, so a tie counts for each of them in equal parts.
+The figure's code is not released, so the vote is ours: see `factrl.evals.numbers.candidates`.  Which of
+several leaders wins is drawn, so a tie counts for each of them in equal parts.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from factrl.evals.numbers import candidates
 from factrl.evals.probe import Probed, ProbeSample
-from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.types import Label
 
 DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more
@@ -66,31 +65,20 @@ def majority_curve(probed: Sequence[Probed], *, seed: int = 0, draws: int = DRAW
     rng = np.random.default_rng(seed)
     shares = np.zeros((len(steps), len(_OUTCOMES)))
     for found in voters:
-        candidates, worth = _candidates([s for s in found.samples if s.label is not None])
+        votes, worth = _votes([s for s in found.samples if s.label is not None])
         for step, k in enumerate(steps):
-            chosen = _subsets(len(candidates), min(k, len(candidates)), draws, rng)
-            shares[step] += _elected(candidates[chosen], len(worth)) @ worth
+            chosen = _subsets(len(votes), min(k, len(votes)), draws, rng)
+            shares[step] += _elected(votes[chosen], len(worth)) @ worth
     shares /= len(voters)
     return [Majority(k, *map(float, row)) for k, row in zip(steps, shares, strict=True)]
 
 
-def _candidates(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _votes(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The number of the candidate that each sample votes for, and what a candidate is worth.
 
     Worth is `(candidates, 3)`: the shares of its samples that are correct, abstained and incorrect.
     """
-    answers = [None if s.label == "abstained" else final_answer(s.answer) for s in samples]
-    numbers: dict[str | None, int] = {}
-    alike: dict[str, list[str]] = {}  # `same_answer` is slow, and hardly ever holds outside of these
-    for answer in answers:
-        if answer in numbers:
-            continue
-        near = [] if answer is None else alike.setdefault(normalize_answer(answer) or answer, [])
-        same = next((other for other in near if answer is not None and same_answer(other, answer)), None)
-        numbers[answer] = len({*numbers.values()}) if same is None else numbers[same]
-        if answer is not None:
-            near.append(answer)
-    votes = [numbers[answer] for answer in answers]
+    votes = candidates([(s.label, s.answer) for s in samples if s.label is not None])
     worth = np.zeros((max(votes) + 1, len(_OUTCOMES)))
     for vote, sample in zip(votes, samples, strict=True):
         worth[vote] += [sample.label == outcome for outcome in _OUTCOMES]

@@ -128,7 +128,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
             charts=[series_chart(chart.title, lines) for chart in CHARTS if (lines := lines_of(chart, run))],
             columns=["step", *keys],
             numbers=[[row["step"], *(number(row.get(key)) for key in keys)] for row in run.metrics],
-            curves=curves_section({paper: points}, paper) if points else "",
+            curves=curves_section({paper: points}) if points else "",
             alarms=[_alarm(alarm) for alarm in read_alarms(run.folder)],
             watched=any("text/len" in row for row in run.metrics),
             states=_states(run.folder),
@@ -172,7 +172,7 @@ def write_run_comparison(folders: Sequence[str | Path], path: str | Path | None 
                 [title, *(number(lines[name][-1][1]) if name in lines else "-" for name in names)]
                 for title, lines in charts.items()
             ],
-            curves=curves_section(curves, [*curves][-1]) if curves else "",
+            curves=curves_section(curves) if curves else "",
             states=_shares([count_states(run.folder) for run in runs.values()]),
             written=_written(runs),
         )

@@ -1,4 +1,4 @@
-"""How likely texts are under a policy in this process: the `Scorer` of `factrl.evals.choice`."""
+"""How likely texts are under a policy in this process: the `Scorer` of `factrl.evals.outcomes`."""
 
 from __future__ import annotations
 
