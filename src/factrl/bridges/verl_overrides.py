@@ -144,6 +144,7 @@ def overrides(
         "trainer.experiment_name": files.run.name,
         "trainer.default_local_dir": str(files.run / "checkpoints"),
         "trainer.resume_mode": "auto",
+        "hydra.run.dir": str(files.run / "hydra"),  # else `outputs` where the command was given
         "trainer.n_gpus_per_node": gpus,
         "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": modules(),
     }
