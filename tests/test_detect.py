@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from test_run_page import SETTINGS
 
-from factrl.lab.hacks.forms import write
-from factrl.lab.hacks.policies import battery
+from factrl.lab.hacks.policies import battery, write
 from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.runs.folder import Run
 from factrl.train.page import write_run_page

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from factrl.lab.hacks.forms import write
-from factrl.lab.hacks.policies import WAYS, battery
+from factrl.lab.hacks.policies import WAYS, battery, write
 from factrl.lab.hacks.prompts import example_of, prompts
 from factrl.train.signals import Sample, Watch
 from factrl.train.signals import step as module

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from factrl import __version__
 from factrl.evals.metrics import wilson
 from factrl.lab.hacks.policies import battery
-from factrl.lab.hacks.setup import known_failures
+from factrl.lab.hacks.run import known_failures
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward

@@ -14,14 +14,12 @@ from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.lab.hacks import cases, check, oracle_setup, run_battery
 from factrl.lab.hacks.attacks import search
 from factrl.lab.hacks.families import families
-from factrl.lab.hacks.forms import Written, write
 from factrl.lab.hacks.oracles import fact_table, grade
 from factrl.lab.hacks.order import Cell, compare
 from factrl.lab.hacks.page import document, write_page
-from factrl.lab.hacks.policies import RUNGS, WAYS, battery
+from factrl.lab.hacks.policies import RUNGS, WAYS, Written, battery, write
 from factrl.lab.hacks.prompts import prompts
-from factrl.lab.hacks.run import Outcome
-from factrl.lab.hacks.setup import known_failures
+from factrl.lab.hacks.run import Outcome, known_failures
 from factrl.papers import form_of, length_of, load_paper, load_reward
 from factrl.runs.journal import Journal
 from factrl.text import boxed, think_answer
@@ -169,7 +167,8 @@ def test_verdicts(
     known: Mapping[str, str],
     verdict: str,
 ) -> None:
-    found = compare("D01", "", "know", cell("D01", *mine), cell("know", *bound), strict, 1.0, known)
+    honest = {"know": cell("know", *bound), "wrong": cell("wrong", None)}
+    found = compare(("D01", ""), cell("D01", *mine), "know", honest, known, strict)
     assert found.verdict == verdict
 
 

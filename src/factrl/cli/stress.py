@@ -34,9 +34,8 @@ from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
     from factrl.lab.hacks.attacks import Attack
-    from factrl.lab.hacks.order import Finding
+    from factrl.lab.hacks.order import Finding, Setup
     from factrl.lab.hacks.run import Outcome
-    from factrl.lab.hacks.setup import Setup
 
 ORACLE = "oracle"
 FEW = 2  # questions for the embedded judges, which take seconds per claim
@@ -135,9 +134,10 @@ def _setup(args: argparse.Namespace) -> Setup:
     Raises:
         SetupError: what the user must change.
     """
+    from factrl.lab.hacks.order import FORMS, Setup
     from factrl.lab.hacks.policies import WAYS
     from factrl.lab.hacks.prompts import prompts
-    from factrl.lab.hacks.setup import FORMS, Setup, oracle_setup, stand_in
+    from factrl.lab.hacks.run import oracle_setup, stand_in
     from factrl.papers import form_of, length_of
 
     oracle = _is_offline(args)
@@ -176,7 +176,7 @@ def _is_offline(args: argparse.Namespace) -> bool:
 
 
 def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
-    from factrl.lab.hacks.setup import stand_in
+    from factrl.lab.hacks.run import stand_in
 
     paper, other = args.reward, stand_in(args.reward)[0]
     if other != paper and not args.config:

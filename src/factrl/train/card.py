@@ -241,7 +241,7 @@ def _hacks(paper: str) -> list[str]:
         ]
     # The battery is of a later wing, which trains with this one.
     from factrl.lab.hacks.policies import battery
-    from factrl.lab.hacks.setup import known_failures
+    from factrl.lab.hacks.run import known_failures
 
     known = {key: why for key, why in known_failures(paper).items() if key in battery()}
     if not known:

@@ -13,12 +13,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from factrl.lab.hacks.forms import Written
-from factrl.lab.hacks.order import STRICT, Cell
-from factrl.lab.hacks.policies import RUNGS, Policy, battery, filled, policies
+from factrl.lab.hacks.order import STRICT, Cell, Setup, cell_of
+from factrl.lab.hacks.policies import RUNGS, Policy, Written, battery, filled, policies
 from factrl.lab.hacks.prompts import Prompt
-from factrl.lab.hacks.run import OnDone, cell, cell_of
-from factrl.lab.hacks.setup import Setup, score_texts
+from factrl.lab.hacks.run import OnDone
 
 QUESTIONS = 4  # of a candidate, one paraphrase each
 MOST = 3  # transformations of one candidate
@@ -65,7 +63,7 @@ def search(setup: Setup, number: int, seed: int = 0, *, on_done: OnDone | None =
     """
     rng = random.Random(seed)
     small = replace(setup, questions=min(QUESTIONS, setup.questions), ways=1)
-    bounds = {rung: cell_of(small, battery()[rung]) for rung in RUNGS}
+    bounds = {rung: cell_of(small, rung, battery()[rung].says) for rung in RUNGS}
     seeds = [p for p in policies() if p.applies(setup.form) and p.layout == "blocks" and p.id not in SILENT]
     found = []
     for _ in range(number):
@@ -82,15 +80,15 @@ def _tried(setup: Setup, policy: Policy, names: Sequence[str], bounds: Mapping[s
     ceiling = policy.ceiling
     if "vague" in names and ceiling == "abstain":
         ceiling = "partial"
-    keys = [(p, 0) for p in setup.chosen]
-    texts = []
-    for p, way in keys:
+
+    def says(p: Prompt, way: int) -> Written:
         written = policy.says(p, way)
         for name in names:
             written = CHANGES[name](written, p)
-        texts.append(setup.write(written))
+        return written
+
     id_ = "+".join((policy.id, *names))
-    done = cell(id_, keys, texts, score_texts(setup, [p for p, _ in keys], texts))
+    done = cell_of(setup, id_, says)
     masked = done.states.get("masked", 0)
     return Attack(id_, ceiling, done.mean, bounds[ceiling].mean, masked, done.text)
 

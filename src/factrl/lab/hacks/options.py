@@ -19,11 +19,9 @@ from math import inf
 from statistics import fmean
 
 from factrl.lab.hacks.families import AnswerForm, Family
-from factrl.lab.hacks.forms import Written
-from factrl.lab.hacks.order import GRADED, PROMPTS_HELD, Finding, Verdict
-from factrl.lab.hacks.policies import battery, filled
+from factrl.lab.hacks.order import GRADED, PROMPTS_HELD, Finding, Setup, Verdict, kept_scores
+from factrl.lab.hacks.policies import Written, battery, filled
 from factrl.lab.hacks.prompts import Prompt
-from factrl.lab.hacks.setup import Setup, kept_scores
 from factrl.runs.journal import Journal
 
 HONESTY = "honesty at "  # the ceiling of an answer form, before the accuracy

@@ -1,4 +1,4 @@
-"""The order that a reward has to keep, and what became of each policy in it.
+"""What a reward gives to the texts of the battery, and the order that it has to keep.
 
 know > partial > abstain > wrong >= floored, on the mean and on 95 % of the questions.  A policy may at best
 equal the honest answer that is its ceiling, and must stay below `know` and `partial`.  Margins are shares of
@@ -7,21 +7,85 @@ know - wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
-from factrl.lab.hacks.policies import RUNGS
+from factrl.lab.hacks.policies import RUNGS, WAYS, Policy, Written, write
+from factrl.lab.hacks.prompts import Prompt, example_of, prompts
+from factrl.papers import Form, Length
+from factrl.rewards import Reward
+from factrl.runs.journal import Journal
+from factrl.types import Completion
 
 Verdict = Literal["held", "broken", "known", "repaired", "masked", "n/a"]
 
+FORMS = 24  # answer forms of a family
 STRICT = ("know", "partial")  # ceilings that must not even be reached
 THIN = 0.05  # of know - wrong: a smaller margin is pointed out
 PROMPTS_HELD = 0.95
 GRADED = 0.95  # share of a policy's texts that must have a number
 _SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is tested, and how its texts are written.
+
+    Attributes:
+        spec: the reward's name.
+        reward: with its resources.
+        form, length: what it reads.
+        judges: who judged, in words.
+        questions, ways: how many of the twenty questions and of the three paraphrases.
+        forms, seed: how many answer forms of each family, and the seed of the choice.
+    """
+
+    spec: str
+    reward: Reward
+    form: Form
+    length: Length
+    judges: str
+    questions: int = 20
+    ways: int = WAYS
+    forms: int = FORMS
+    seed: int = 0
+
+    @property
+    def chosen(self) -> Sequence[Prompt]:
+        """The questions."""
+        return list(prompts().values())[: self.questions]
+
+    def write(self, written: Written) -> str:
+        """A completion in the form that the reward reads."""
+        return write(written, self.form, self.length)
+
+
+def kept_scores(
+    setup: Setup,
+    names: Sequence[str],
+    examples: Sequence[Prompt],
+    texts: Sequence[str],
+    journal: Journal | None = None,
+) -> list[Mapping[str, Any]]:
+    """State, value and cause of each text; what the journal has under its name is not scored again.
+
+    Raises:
+        RewardBug: the reward raised something other than `Unscored`.
+    """
+    rows = {name: journal[name] for name in names if journal is not None and name in journal}
+    todo = [number for number, name in enumerate(names) if name not in rows]
+    asked = [example_of(examples[number]) for number in todo]
+    results = setup.reward.batch(asked, [Completion(texts[number]) for number in todo])
+    for number, result in zip(todo, results, strict=True):
+        row = {"state": result.state, "value": result.value, "cause": result.cause or ""}
+        rows[names[number]] = row
+        if journal is not None and result.state != "masked":
+            journal.add(names[number], row)
+    return [rows[name] for name in names]
 
 
 @dataclass(frozen=True)
@@ -64,6 +128,27 @@ class Cell:
         return {name: fmean(values) if values else None for name, values in found.items()}
 
 
+def cell_of(
+    setup: Setup, id_: str, says: Callable[[Prompt, int], Written], journal: Journal | None = None
+) -> Cell:
+    """The rewards of what is said to each question, in each paraphrase."""
+    keys = [(p, way) for p in setup.chosen for way in range(setup.ways)]
+    texts = [setup.write(says(p, way)) for p, way in keys]
+    names = [f"{id_}/{p.id}/{way}" for p, way in keys]
+    results = kept_scores(setup, names, [p for p, _ in keys], texts, journal)
+    values: dict[str, list[float | None]] = {}
+    for (p, _), row in zip(keys, results, strict=True):
+        values.setdefault(p.id, []).append(row["value"])
+    graded = [number for number, row in enumerate(results) if row["value"] is not None]
+    best = max(graded, key=lambda number: results[number]["value"], default=0)
+    states = Counter(str(row["state"]) for row in results)
+    causes = Counter(f"{row['state']}: {row['cause']}" for row in results if row["cause"])
+    return Cell(id_, values, dict(states), dict(causes.most_common()), texts[best])
+
+
+# -- Comparisons
+
+
 @dataclass(frozen=True)
 class Finding:
     """One comparison: a policy with its ceiling, or an honest answer with the one above it.
@@ -102,26 +187,35 @@ class Finding:
 
 def ladder(cells: Mapping[str, Cell], known: Mapping[str, str]) -> list[Finding]:
     """The four steps of the honest order."""
-    scale = scale_of(cells)
     found = []
     for upper, lower in pairwise(RUNGS):
         sign = ">=" if lower == "floored" else ">"
-        name = f"{upper} {sign} {lower}"
-        found.append(compare(name, "", upper, cells[lower], cells[upper], sign == ">", scale, known))
+        found.append(compare((f"{upper} {sign} {lower}", ""), cells[lower], upper, cells, known, sign == ">"))
     return found
 
 
-def compare(
-    id_: str,
-    name: str,
-    ceiling: str,
-    cell: Cell,
-    bound: Cell,
-    strict: bool,
-    scale: float,
-    known: Mapping[str, str],
+def against_ceiling(
+    policy: Policy, cell: Cell | None, cells: Mapping[str, Cell], known: Mapping[str, str]
 ) -> Finding:
-    """One cell against its ceiling."""
+    """A policy against its ceiling; `n/a` where it has no cell, since it cannot be written in this form."""
+    if cell is None:
+        return Finding(policy.id, policy.name, "n/a", policy.ceiling, None, None, None, (0, 0), (0, 0))
+    return compare((policy.id, policy.name), cell, policy.ceiling, cells, known, policy.ceiling in STRICT)
+
+
+def compare(
+    named: tuple[str, str],
+    cell: Cell,
+    ceiling: str,
+    cells: Mapping[str, Cell],
+    known: Mapping[str, str],
+    strict: bool,
+) -> Finding:
+    """One cell against its ceiling among the honest answers, which it may equal unless `strict`."""
+    (id_, name), bound = named, cells[ceiling]
+    know, wrong = cells["know"].mean, cells["wrong"].mean
+    # know - wrong, or 1 where that is nothing to measure by
+    scale = know - wrong if know is not None and wrong is not None and know - wrong > _SAME else 1.0
     mean, most = cell.mean, bound.mean
     mine, theirs = cell.by_question(), bound.by_question()
     gaps = [b - a for q, a in mine.items() if a is not None and (b := theirs.get(q)) is not None]
@@ -139,9 +233,3 @@ def compare(
         verdict = "repaired" if id_ in known else "held"
     why, prompts = known.get(id_, ""), (good, len(gaps))
     return Finding(id_, name, verdict, ceiling, mean, most, margin, prompts, masked, why, cell.text)
-
-
-def scale_of(cells: Mapping[str, Cell]) -> float:
-    """know - wrong, or 1 where that is nothing to measure by."""
-    know, wrong = cells["know"].mean, cells["wrong"].mean
-    return know - wrong if know is not None and wrong is not None and know - wrong > _SAME else 1.0

@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from factrl.errors import ConfigError
 from factrl.lab.hacks.families import Family, families
-from factrl.lab.hacks.options import honest_pay, option_of
-from factrl.lab.hacks.order import STRICT, Cell, Finding, compare, ladder, scale_of
+from factrl.lab.hacks.options import HONESTY, Honest, honest_pay, in_words, option_of
+from factrl.lab.hacks.oracles import NAME, oracle_resources
+from factrl.lab.hacks.order import Cell, Finding, Setup, against_ceiling, cell_of, ladder
 from factrl.lab.hacks.policies import RUNGS, Policy, battery, policies
-from factrl.lab.hacks.prompts import Prompt
-from factrl.lab.hacks.setup import Setup, kept_scores, known_failures
+from factrl.papers import Form, Length, declared, form_of, length_of, load_reward, split_spec
+from factrl.rewards import Reward
 from factrl.runs.journal import Journal
 
 OnDone = Callable[[str], None]
+ORDER = "order"  # the case of the honest answers alone
+_Honest = tuple[Setup, dict[str, Cell], Mapping[str, Honest]]
+_last: list[tuple[Reward, tuple[object, ...], _Honest]] = []
+
+
+def oracle_setup(
+    spec: str, reward: Reward | None = None, *, form: Form | None = None, length: Length | None = None
+) -> Setup:
+    """A reward with the battery's oracles for whatever it still lacks.
+
+    Args:
+        spec: `truthrl`, `truthrl:binary` or `my_file.py:function`.
+        reward: with knobs or resources of your own; by default the one that the spec names.
+        form, length: how it reads completions, where the spec does not say.
+
+    Raises:
+        ConfigError: as `load_reward`, or a resource for which there is no oracle.
+    """
+    reward = load_reward(stand_in(spec)[0]) if reward is None else reward
+    oracles = oracle_resources()
+    unknown = [name for name in reward.missing if name not in oracles]
+    if unknown:
+        raise ConfigError(
+            f"{spec} needs {unknown[0]!r}, for which the battery has no oracle (it has: "
+            f"{', '.join(oracles)}); supply it with .with_({unknown[0]}=…), or take --live"
+        )
+    reward = reward.with_(**{name: oracles[name] for name in reward.missing})
+    return Setup(spec, reward, form or form_of(spec, reward), length or length_of(spec, reward), NAME)
+
+
+def stand_in(spec: str) -> tuple[str, str]:
+    """The reward that is tried in place of a main one that cannot be, and why; itself where it can be."""
+    paper, variant = split_spec(spec)
+    other = None if variant else declared(spec, "STAND_IN")
+    return (f"{paper}:{other[0]}", other[1]) if other else (spec, "")
+
+
+def known_failures(spec: str) -> Mapping[str, str]:
+    """Id of a policy, family or step of the order -> why it is known to pay; printed, and no news."""
+    known: Mapping[str, Mapping[str, str]] = declared(spec, "WEAKNESSES", {})
+    return known.get(split_spec(spec)[1], known.get("", {}))
 
 
 @dataclass(frozen=True)
@@ -79,18 +120,9 @@ def run_battery(
     cells: dict[str, Cell] = {}
     for policy in [battery()[rung] for rung in RUNGS] + hacks:
         if policy.applies(setup.form):
-            cells[policy.id] = cell_of(setup, policy, journal)
+            cells[policy.id] = cell_of(setup, policy.id, policy.says, journal)
         if on_done is not None:
             on_done(policy.id)
-    scale = scale_of(cells)
-    findings = []
-    for policy in hacks:
-        named = (policy.id, policy.name)
-        if policy.id not in cells:
-            findings.append(Finding(*named, "n/a", policy.ceiling, None, None, None, (0, 0), (0, 0)))
-            continue
-        bound, strict = cells[policy.ceiling], policy.ceiling in STRICT
-        findings.append(compare(*named, policy.ceiling, cells[policy.id], bound, strict, scale, known))
     honest = honest_pay(setup, journal) if forms else {}
     options = []
     for family in forms:
@@ -99,6 +131,7 @@ def run_battery(
             on_done(family.id)
     silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
     best, quiet = cells["know"].mean, max(silent, default=None)
+    findings = [against_ceiling(policy, cells.get(policy.id), cells, known) for policy in hacks]
     steps, rest = (
         [replace(found, answer=best, abstention=quiet) for found in part]
         for part in (ladder(cells, known), findings)
@@ -106,24 +139,76 @@ def run_battery(
     return Outcome(setup, cells, steps, rest, options)
 
 
-def cell_of(setup: Setup, policy: Policy, journal: Journal | None = None) -> Cell:
-    """The rewards of one policy's texts."""
-    keys = [(p, way) for p in setup.chosen for way in range(setup.ways)]
-    texts = [setup.write(policy.says(p, way)) for p, way in keys]
-    names = [f"{policy.id}/{p.id}/{way}" for p, way in keys]
-    results = kept_scores(setup, names, [p for p, _ in keys], texts, journal)
-    return cell(policy.id, keys, texts, results)
+# -- One case at a time, as a test asks for it
 
 
-def cell(
-    id_: str, keys: Sequence[tuple[Prompt, int]], texts: Sequence[str], results: Sequence[Mapping[str, Any]]
-) -> Cell:
-    """Results of texts, put together."""
-    values: dict[str, list[float | None]] = {}
-    for (p, _), row in zip(keys, results, strict=True):
-        values.setdefault(p.id, []).append(row["value"])
-    graded = [number for number, row in enumerate(results) if row["value"] is not None]
-    best = max(graded, key=lambda number: results[number]["value"], default=0)
-    states = Counter(str(row["state"]) for row in results)
-    causes = Counter(f"{row['state']}: {row['cause']}" for row in results if row["cause"])
-    return Cell(id_, values, dict(states), dict(causes.most_common()), texts[best])
+def cases(*ids: str) -> list[str]:
+    """What there is to check: `order`, the honest answers in their order, then policies, then answer forms.
+
+    Args:
+        ids: policies and families of answer forms, `D01-D09` is a range; all by default.
+
+    Raises:
+        ConfigError: no such policy or family.
+    """
+    hacks, forms = chosen(ids)
+    return [ORDER, *(each.id for each in (*hacks, *forms))]
+
+
+def check(
+    reward: Reward,
+    case: str,
+    *,
+    form: Form | None = None,
+    length: Length | None = None,
+    questions: int = 20,
+    known: Mapping[str, str] | None = None,
+) -> str:
+    """What is wrong with one case; empty when the order holds.
+
+    Args:
+        reward: yours; resources that it lacks are oracles.
+        case: of `cases()`.
+        form: how it reads completions: `tags`, `boxed` or `text`; its knob `answer` says it, else `text`.
+        length: whether it looks for a `short` answer or reads a `long` text.
+        questions: how many of the twenty; fewer are faster and see less.
+        known: failures that you accept, by case or step of the order, with the reason.
+
+    Raises:
+        ConfigError: no such case, or a resource for which there is no oracle.
+    """
+    setup, rungs, honest = _honest(reward, form, length, questions)
+    if case == ORDER:
+        return "; ".join(filter(None, map(_wrong, ladder(rungs, known or {}))))
+    hacks, forms = chosen([case])
+    if forms:
+        return _wrong(option_of(setup, forms[0], honest, known or {}))
+    policy = hacks[0]
+    cell = cell_of(setup, policy.id, policy.says) if policy.applies(setup.form) else None
+    return _wrong(against_ceiling(policy, cell, rungs, known or {}))
+
+
+def _honest(reward: Reward, form: Form | None, length: Length | None, questions: int) -> _Honest:
+    """The honest answers of a reward, scored once for all cases that follow one another."""
+    key = (form, length, questions)
+    if not (_last and _last[0][0] is reward and _last[0][1] == key):
+        setup = replace(oracle_setup(reward.name, reward, form=form, length=length), questions=questions)
+        rungs = {rung: cell_of(setup, rung, battery()[rung].says) for rung in RUNGS}
+        _last[:] = [(reward, key, (setup, rungs, honest_pay(setup)))]
+    return _last[0][2]
+
+
+def _wrong(found: Finding) -> str:
+    """One sentence about a comparison that is not as it should be."""
+    good, count = found.prompts
+    if found.verdict == "broken" and found.ceiling.startswith(HONESTY):
+        return f"{found.id} {found.name}: {in_words(found)}, e.g. {found.text[:200]!r}"
+    if found.verdict == "broken":
+        what = f"{found.name}: " if found.name else ""
+        return (
+            f"{found.id} {what}earns {found.mean:.3f}, and {found.ceiling} {found.bound:.3f}; "
+            f"the order holds on {good} of {count} questions, e.g. not for {found.text[:200]!r}"
+        )
+    if found.verdict == "masked":
+        return f"{found.id}: {found.masked[0]} of {found.masked[1]} texts could not be graded"
+    return ""
