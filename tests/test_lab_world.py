@@ -9,8 +9,7 @@ from collections import Counter
 import pytest
 
 from factrl.lab.people import _VALUES, TIERS, People
-from factrl.lab.tables import make_world
-from factrl.lab.world import ABSTENTION
+from factrl.lab.world import ABSTENTION, make_world
 from factrl.papers import load_reward
 from factrl.types import Example
 

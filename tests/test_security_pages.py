@@ -25,7 +25,7 @@ from factrl.lab.hacks.order import Cell, Finding
 from factrl.lab.hacks.page import write_page as write_stress_page
 from factrl.lab.hacks.policies import RUNGS
 from factrl.lab.hacks.run import Outcome
-from factrl.lab.page import write_page as write_lab_page
+from factrl.lab.show import write_report as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
@@ -144,11 +144,7 @@ def lab_page(bad: str, folder: Path) -> Path:
     made = lab_outcome(replace(find_table("truthrl"), name=bad, about=f"x{bad}", notes=(bad,)), {bad: [{}]})
     picture = folder / "p.png"
     picture.write_bytes(b"png")
-    rows = [[bad] * len(made.table.columns)] * 2
-    named: dict[str, Any] = {"cells": rows, "signs": rows[:1], "agreements": [bad], "made": {bad: bad}}
-    return write_lab_page(
-        folder / "lab.html", headline=(bad, bad), outcome=made, picture=picture, notes=[bad], **named
-    )
+    return write_lab_page(made, folder / "lab.html", picture)
 
 
 def runs_page(bad: str, folder: Path) -> Path:

@@ -16,6 +16,7 @@ from factrl.lab.loop import LoopSettings, make_batch, sample, update
 from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, _fresh, log_probs, pretrained
 from factrl.lab.people import People
 from factrl.lab.tables import METHODS
+from factrl.lab.world import supplied
 from factrl.papers import form_of
 from factrl.types import Result, Span
 
@@ -241,7 +242,7 @@ def test_your_own_reward(world: People, base: Base, tmp_path: Path) -> None:
         "    return {'right': float(label == 'correct')}\n"
     )
     spec = f"{file}:short"
-    assert form_of(spec, arms.supplied(world, spec)) == "text"
+    assert form_of(spec, supplied(world, spec)) == "text"
     assert arms.run_arm(world, base, spec, 0, 1).name == spec
 
 
@@ -250,7 +251,7 @@ def test_what_a_world_cannot_answer_is_refused(world: People, base: Base, tmp_pa
     file.write_text(
         "import factrl as fx\n\n@fx.reward\ndef f(example, completion, *, stars):\n    return {'a': 0.0}\n"
     )
-    with pytest.raises(ConfigError, match="asks for 'stars', and the world 'people' has no oracle for it"):
+    with pytest.raises(ConfigError, match="the world 'people' has no 'stars', which "):
         arms.run_arm(world, base, str(file), 0, 1)
     with pytest.raises(ConfigError, match="unknown paper"):
         arms.run_arm(world, base, "no-such-arm", 0, 1)
@@ -267,4 +268,4 @@ def test_what_a_world_cannot_answer_is_refused(world: People, base: Base, tmp_pa
     ],
 )
 def test_forms(world: People, spec: str, form: str) -> None:
-    assert form_of(spec, arms.supplied(world, spec)) == form
+    assert form_of(spec, supplied(world, spec)) == form

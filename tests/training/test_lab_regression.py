@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from factrl.cli import main
-from factrl.lab import loop, outcome
+from factrl.lab import arms, loop
 from factrl.lab.arms import run_arm
 from factrl.lab.model import Base, pretrained
 from factrl.lab.people import People
@@ -189,7 +189,7 @@ def test_lab_runs_from_the_command_line(
         assert name == "people"
         return People(seed=seed, per_tier=12, known=8, half=4)
 
-    monkeypatch.setattr(outcome, "make_world", small)
+    monkeypatch.setattr(arms, "make_world", small)
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
     words = ["truthrl:ternary", "sft", "--seeds", "2", "--steps", "2", "--output", str(tmp_path / "out")]
     for made in (2, 0):  # the second time the pretrained models are there

@@ -15,7 +15,7 @@ from .options import Verbs, add_verb, at_least_one, needs_extra
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
-    from factrl.lab.outcome import Outcome
+    from factrl.lab.tables import Outcome
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -56,11 +56,9 @@ def _lab(args: argparse.Namespace) -> int:
     table = table_of(args.arms, name) if args.arms else find_table(name or "default")
     folder = _folder(Path(args.output))
     needs_extra("train.quiet", "train").quiet_libraries()
-    needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
-    needs_extra("lab.picture", "train").needs_matplotlib()
-    outcome = needs_extra("lab.outcome", "train").run_table(
-        table, range(args.seeds or table.seeds), args.steps
-    )
+    arms = needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
+    needs_extra("lab.show", "train").needs_matplotlib()
+    outcome = arms.run_table(table, range(args.seeds or table.seeds), args.steps)
     folder.mkdir(parents=True)
     _show(outcome, folder, as_json=args.json)
     return 0

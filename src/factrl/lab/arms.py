@@ -27,14 +27,15 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from factrl.errors import ConfigError
-from factrl.papers import form_of, load_reward, settings_of
+from factrl.papers import form_of, settings_of
 from factrl.rewards import Reward
+from factrl.runs.progress import Progress
 from factrl.types import Example
 
 from .loop import LoopSettings, Optimizer, greedy, optimise, sample
-from .model import Base, Decoder, Tokenizer, answer_loss, log_probs
-from .tables import BASE, METHODS
-from .world import ABSTENTION, World
+from .model import Base, Decoder, Tokenizer, answer_loss, log_probs, pretrained
+from .tables import BASE, METHODS, ArmRuns, Outcome, Row, Table
+from .world import ABSTENTION, World, make_world, supplied
 
 PROBES = 8  # samples of the pretrained model that tell what it knows
 EVALUATIONS = 6  # points of a curve after the first
@@ -128,6 +129,46 @@ def run_arm(
     return ArmResult(arm, seed, curve, curve[-1].metrics, seconds, _shown(world, texts))
 
 
+def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> Outcome:
+    """Run every arm of a table on every seed, with a progress bar for each arm.
+
+    Args:
+        steps: optimizer steps of each arm; by default the table's.
+    """
+    started, steps = time.monotonic(), steps or table.steps
+    starts = []
+    with Progress("pretrained models, %", 100 * len(seeds)) as progress:
+        for number, seed in enumerate(seeds):
+            world = make_world(table.world, seed)
+            counted = _counter(progress, 100 * number)
+            starts.append((seed, world, pretrained(world, seed, on_step=_percent(counted))))
+            counted(100)
+    pretraining = time.monotonic() - started
+
+    def runs(row: Row) -> ArmRuns:
+        each = 1 if row.arm == BASE else steps
+        with Progress(row.arm, each * len(seeds)) as progress:
+            results = []
+            for number, (seed, world, base) in enumerate(starts):
+                counted = _counter(progress, number * each)
+                results.append(run_arm(world, base, row.arm, seed, steps, on_step=counted))
+                counted(each)
+        return ArmRuns(row, tuple(results))
+
+    base, arms = runs(Row(BASE)), tuple(runs(row) for row in table.rows)
+    made = sum(not base.cached for _, _, base in starts)
+    return Outcome(table, tuple(seeds), steps, base, arms, time.monotonic() - started, pretraining, made)
+
+
+def _counter(progress: Progress, before: int) -> Callable[[int], None]:
+    """Says which step of a seed is done, after `before` steps of earlier seeds."""
+    return lambda step: progress.advance(before + step - progress.done)
+
+
+def _percent(counted: Callable[[int], None]) -> Callable[[int, int], None]:
+    return lambda step, steps: counted(100 * step // steps)
+
+
 # -- Rewards --------------------------------------------------------------------------------------------
 
 
@@ -152,22 +193,6 @@ def reinforced(
         reference=base.model,
         seed=seed,
     )
-
-
-def supplied(world: World, spec: str) -> Reward:
-    """The reward of a spec with the world's oracles as its resources.
-
-    Raises:
-        ConfigError: as `load_reward`, or it asks for something that this world has no oracle for.
-    """
-    reward, oracles = load_reward(spec), world.resources()
-    for name in reward.missing:
-        if name not in oracles:
-            raise ConfigError(
-                f"{spec} asks for {name!r}, and the world {world.name!r} has no oracle for it "
-                f"(it has: {', '.join(oracles)})"
-            )
-    return reward.with_(**{name: oracles[name] for name in reward.missing})
 
 
 def paper_settings(spec: str) -> LoopSettings:

@@ -3,11 +3,15 @@
 A paper's `STUDY` says its arms and its published changes, each against the model that the paper starts from;
 a change smaller than the column's `least` is called none, as ours are.  Where a paper shows a result only as
 a curve, there is no number and so no direction.
+
+Each seed has a world and a pretrained model of its own.  An effect here is the change against the pretrained
+model of the same seed: `up` or `down` when its mean is at least as large as the column asks and it has the
+same sign in every seed, otherwise `none`.
 """
 
 from __future__ import annotations
 
-import importlib
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -15,8 +19,10 @@ from typing import TYPE_CHECKING, Literal
 from factrl.errors import ConfigError, nearest
 from factrl.papers import Study, declared, load_paper, load_reward, paper_names, rewards_of, split_spec
 
+from .world import make_world, supplied
+
 if TYPE_CHECKING:
-    from .world import World
+    from .arms import ArmResult
 
 Direction = Literal["up", "down", "none"]
 DEFAULT = "default"
@@ -66,7 +72,7 @@ class Row:
         return None if change is None else direction_of(change, column.least)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """What `factrl lab --table NAME` runs and shows.
 
@@ -81,12 +87,12 @@ class Table:
         seeds: how many, by default.
     """
 
-    name: str
+    name: str = ""
     world: str
     about: str
-    source: str
+    source: str = ""
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     picture: tuple[str, str, str]
     steps: int = 48
     order: str = ""
@@ -101,25 +107,106 @@ def direction_of(change: float, least: float) -> Direction:
     return "up" if change > 0 else "down"
 
 
-def make_world(name: str, seed: int) -> World:
-    """A world of the tables' size."""
-    return getattr(importlib.import_module(f"factrl.lab.{name}"), name.capitalize())(seed=seed)
+# What was measured
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRuns:
+    """One arm on every seed, in the order of the seeds."""
+
+    row: Row
+    runs: tuple[ArmResult, ...]
+
+    def values(self, column: Column) -> list[float]:
+        """The metric after training, by seed, in the column's units."""
+        return [column.scale * run.metrics[column.metric] for run in self.runs]
+
+    def mean(self, column: Column) -> float:
+        """Over the seeds."""
+        return statistics.fmean(self.values(column))
+
+    def deviation(self, column: Column) -> float | None:
+        """Sample standard deviation over the seeds; None for one seed."""
+        values = self.values(column)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    def path(self, metric: str) -> list[tuple[int, float]]:
+        """Step and mean over the seeds, for the steps that every seed has."""
+        curves = [{point.step: point.metrics[metric] for point in run.curve} for run in self.runs]
+        steps = sorted(set.intersection(*(set(curve) for curve in curves)))
+        return [(step, statistics.fmean(curve[step] for curve in curves)) for step in steps]
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all seeds together."""
+        return sum(run.cpu_seconds for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that a table measured.
+
+    Attributes:
+        steps: optimizer steps of each arm.
+        seconds: wall time, pretraining included.
+        pretraining: the part of it that made or loaded the pretrained models.
+        made: how many of those were made now, not loaded.
+    """
+
+    table: Table
+    seeds: tuple[int, ...]
+    steps: int
+    base: ArmRuns
+    arms: tuple[ArmRuns, ...]
+    seconds: float
+    pretraining: float
+    made: int
+
+    @property
+    def every(self) -> tuple[ArmRuns, ...]:
+        """The pretrained model, then the arms."""
+        return (self.base, *self.arms)
+
+    @property
+    def judged(self) -> tuple[Column, ...]:
+        """The columns that are held against the papers."""
+        return tuple(column for column in self.table.columns if column.judged)
+
+    def effect(self, arm: ArmRuns, column: Column) -> Direction:
+        """Which way the arm moved the metric; see the head of this module."""
+        before = self.base.values(column)
+        changes = [after - first for first, after in zip(before, arm.values(column), strict=True)]
+        same = all(change > 0 for change in changes) or all(change < 0 for change in changes)
+        return direction_of(statistics.fmean(changes), column.least) if same else "none"
+
+    def agreement(self, arm: ArmRuns) -> tuple[int, int]:
+        """How many of the paper's directions were found here, of how many."""
+        told = [(arm.row.reported(column), self.effect(arm, column)) for column in self.judged]
+        known = [(paper, here) for paper, here in told if paper is not None]
+        return sum(paper == here for paper, here in known), len(known)
+
+    def ranking(self) -> tuple[list[str], list[str]] | None:
+        """Arms from the lowest to the highest by the table's `order`: the paper's and ours."""
+        column = next((column for column in self.table.columns if column.metric == self.table.order), None)
+        if column is None:
+            return None
+        ranked = [arm for arm in self.arms if column.metric in arm.row.paper]
+        paper = sorted(ranked, key=lambda arm: arm.row.paper[column.metric])
+        here = sorted(ranked, key=lambda arm: arm.mean(column))
+        return [arm.row.arm for arm in paper], [arm.row.arm for arm in here]
 
 
 # What each world shows
 
 _WORLDS = {
     "people": Table(
-        name="people",
         world="people",
         about="does it learn to abstain where it does not know, and only there?",
-        source="",
         columns=(
             *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
             *(Column(name) for name in ("known/accuracy", "unknown/abstention")),
             Column("unknown/hallucination", title="unknown: halluc."),
         ),
-        rows=(),
         picture=("abstention", "hallucination", "truthfulness"),
         notes=(
             "Abstention starts at a few percent, by design without a hint when, so it has next to no room to "
@@ -129,10 +216,8 @@ _WORLDS = {
         ),
     ),
     "steps": Table(
-        name="steps",
         world="steps",
         about="do the steps become right, or the answer alone?",
-        source="",
         columns=(
             Column("accuracy"),
             Column("contradicted", title="steps contradicted"),
@@ -140,7 +225,6 @@ _WORLDS = {
             Column("sound", title="all steps right"),
             Column("lucky", title="right answers with a wrong step"),
         ),
-        rows=(),
         picture=("contradicted", "entailed", "sound"),
         steps=60,
         notes=(
@@ -152,16 +236,13 @@ _WORLDS = {
         ),
     ),
     "longform": Table(
-        name="longform",
         world="longform",
         about="does it say more of what is true, or only less, or only what is safe?",
-        source="",
         columns=(
             *(Column(name) for name in ("recall", "precision", "verified")),
             Column("detail", title="detail (facts)", scale=1.0, least=0.2),
             *(Column(name) for name in ("preferred", "padding", "vague", "silence")),
         ),
-        rows=(),
         picture=("detail", "verified", "recall"),
         steps=60,
         notes=(
@@ -201,22 +282,7 @@ def find_table(name: str) -> Table:
     raise ConfigError(f"unknown table {name!r}{nearest(name, names)} (there are: {', '.join(names)})")
 
 
-def home_of(spec: str) -> str:
-    """The table in whose world an arm is shown; that of the first page where its file does not say."""
-    world = _study_of(spec).world
-    return DEFAULT if world == "people" else world
-
-
-def row_of(spec: str, world: str) -> Row:
-    """An arm with what is published of it, which says nothing in another world than the paper's own."""
-    if spec in METHODS:
-        return next((row for row in find_table(world).rows if row.arm == spec), Row(spec))
-    study, (name, variant) = _study_of(spec), split_spec(spec)
-    arm = variant or next(iter(rewards_of(load_paper(name))))
-    return Row(spec, study.arms.get(arm, {}) if study.world == world else {})
-
-
-def judged(columns: Iterable[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
+def _judged(columns: Iterable[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
     """The columns, those judged for which any row has a number."""
     return tuple(replace(c, judged=c.judged or any(c.metric in row.paper for row in rows)) for c in columns)
 
@@ -247,7 +313,7 @@ def _table(name: str, world: str, studies: Mapping[str, Study], *, first: bool =
         shown,
         name=name,
         rows=rows,
-        columns=judged(shown.columns, rows),
+        columns=_judged(shown.columns, rows),
         source=". ".join(study.source for study in here.values()),
         notes=(*(note for study in here.values() for note in study.notes), *shown.notes),
         about=(alone.about if alone else "") or shown.about,
@@ -269,29 +335,35 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
         ConfigError: an arm does not exist or is given twice, or the arms are shown in different worlds.
     """
     for number, spec in enumerate(specs):
-        check_arm(spec)
+        _check_arm(spec)
         if spec in specs[:number]:
             raise ConfigError(f"the arm {spec!r} is given twice")
-    homes = {home_of(spec): spec for spec in specs if spec not in METHODS}
+    worlds = {_study_of(spec).world: spec for spec in specs if spec not in METHODS}
+    homes = {DEFAULT if world == "people" else world: spec for world, spec in worlds.items()}
     if name is None and len(homes) > 1:
         raise ConfigError(
             f"{' and '.join(homes.values())} are shown in different worlds; choose one with "
             f"--table {' or --table '.join(homes)}"
         )
     table = find_table(name or next(iter(homes), DEFAULT))
-    rows = tuple(row_of(spec, table.world) for spec in specs)
+    rows = tuple(_row(spec, table.world) for spec in specs)
     for row in rows:
         _check_fit(row.arm, table)
-    columns = judged(table.columns, rows)
+    columns = _judged(table.columns, rows)
     return replace(table, name=f"own choice of arms ({table.name})", rows=rows, columns=columns, order="")
 
 
-def check_arm(spec: str) -> None:
-    """Refuse what is no arm, before torch is loaded.
+def _row(spec: str, world: str) -> Row:
+    """An arm with what is published of it, which says nothing in another world than the paper's own."""
+    if spec in METHODS:
+        return next((row for row in find_table(world).rows if row.arm == spec), Row(spec))
+    study, (name, variant) = _study_of(spec), split_spec(spec)
+    arm = variant or next(iter(rewards_of(load_paper(name))))
+    return Row(spec, study.arms.get(arm, {}) if study.world == world else {})
 
-    Raises:
-        ConfigError: no such method, paper, variant or file.
-    """
+
+def _check_arm(spec: str) -> None:
+    """Refuse what is no method, paper, variant or file."""
     if spec == BASE:
         raise ConfigError(f"{BASE!r} is what every arm starts from and is in every table; leave it out")
     if spec in METHODS:
@@ -316,10 +388,7 @@ def _check_fit(spec: str, table: Table) -> None:
             )
         return
     world = make_world(table.world, 0)
-    reward = load_reward(spec)
-    missing = [name for name in reward.missing if name not in world.resources()]
-    if missing:
-        raise ConfigError(f"the world {table.world!r} has no {missing[0]!r}, which {spec} asks for")
+    reward = supplied(world, spec)
     probed = replace(world.train[0], ook=True)  # an arm that needs to know asks the model itself
     problem = reward.requires(probed, reward.knobs) if reward.requires else None
     if problem:

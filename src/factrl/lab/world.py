@@ -7,13 +7,16 @@ worlds' verifiers have in common; the plainest world is `factrl.lab.people`.
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from factrl.papers import Form
+from factrl.errors import ConfigError
+from factrl.papers import Form, load_reward
+from factrl.rewards import Reward
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Verdict
@@ -112,6 +115,27 @@ def exact_report(text: str, question: str, finding: Callable[[str], Finding | No
         claim = Claim(sentence, place.start, place.end, number, "unverifiable" if label is None else None)
         checks.append(Check(claim, (), None if label is None else Verdict(label, ORACLE)))
     return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text, question))
+
+
+def make_world(name: str, seed: int) -> World:
+    """The world `people`, `steps` or `longform` with this seed, of the tables' size."""
+    return getattr(importlib.import_module(f"factrl.lab.{name}"), name.capitalize())(seed=seed)
+
+
+def supplied(world: World, spec: str) -> Reward:
+    """The reward of a spec with the world's oracles as its resources.
+
+    Raises:
+        ConfigError: as `load_reward`, or it asks for something that this world has no oracle for.
+    """
+    reward, oracles = load_reward(spec), world.resources()
+    for name in reward.missing:
+        if name not in oracles:
+            raise ConfigError(
+                f"the world {world.name!r} has no {name!r}, which {spec} asks for (it has: "
+                f"{', '.join(oracles)})"
+            )
+    return reward.with_(**{name: oracles[name] for name in reward.missing})
 
 
 def word_starts(words: str, start: int) -> tuple[int, ...]:
