@@ -64,7 +64,7 @@ def of_trl(world: People, base: Base, folder: str) -> Times:
             ends.append(time.process_time())
             return super().training_step(*args, **kwargs)
 
-    rows = [{"prompt": world.prompt(example), "key": name} for name, example in examples.items()]
+    rows = [{"prompt": example.question, "key": name} for name, example in examples.items()]
     trainer = Timed(
         model=_llama(base),
         reward_funcs=score,

@@ -38,7 +38,7 @@ def test_a_world_is_its_seed_and_says_only_what_its_model_can_write(name: str) -
     assert one.settings == same.settings != other.settings
     assert {e.topic for e in one.train}.isdisjoint(e.topic for e in one.test)
     said = {word for pair in told for text in pair for word in text.split()}
-    asked = {word for e in (*one.train, *one.test) for word in one.prompt(e).split()}
+    asked = {word for e in (*one.train, *one.test) for word in e.question.split()}
     assert said | asked <= {*one.words}
     assert len(one.words) == len({*one.words})
     assert max(len(text.split()) for _, text in told) < one.max_new_tokens

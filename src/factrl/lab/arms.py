@@ -231,7 +231,7 @@ def _answers(
 ) -> Probe:
     groups: list[list[str]] = []
     for start in range(0, len(examples), 4 * BATCH):
-        prompts = tokenizer.prompts([world.prompt(e) for e in examples[start : start + 4 * BATCH]])
+        prompts = tokenizer.prompts([e.question for e in examples[start : start + 4 * BATCH]])
         rows = sample(model, prompts, PROBES, world.max_new_tokens, 1.0, draw).tolist()
         texts = [tokenizer.decode(row) for row in rows]
         groups += [texts[i : i + PROBES] for i in range(0, len(texts), PROBES)]
@@ -253,14 +253,14 @@ def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int, step
     if arm == "iterative-dpo":
         return _iterative(world, base, model, seed, steps)
     if arm == "sft":
-        given = [(world.prompt(example), example.answers[0]) for example in world.train]
+        given = [(example.question, example.answers[0]) for example in world.train]
         return _imitation(model, base.tokenizer, given, seed)
     found = probe(world, base, world.train, seed)
     unknown = out_of_knowledge(world, found)
     grade = _grader(world)
     given, pairs = [], []
     for example, texts, ook in zip(world.train, found, unknown, strict=True):
-        prompt = world.prompt(example)
+        prompt = example.question
         labels = {text: grade(example, text) for text in texts}
         wanted = "abstained" if ook else "correct"
         chosen = next((text for text in texts if labels[text] == wanted), None)
@@ -314,7 +314,7 @@ def _iterative(world: World, base: Base, model: Decoder, seed: int, steps: int) 
         ):
             ranked = sorted(texts, key=lambda text, example=example: worth[grade(example, text)])
             if grade(example, ranked[0]) != grade(example, ranked[-1]):
-                pairs.append((world.prompt(example), ranked[-1], ranked[0]))
+                pairs.append((example.question, ranked[-1], ranked[0]))
         # When all samples of a question are alike, there is nothing left to learn from it.
         learning = _preference(model, reference, base.tokenizer, pairs, seed) if pairs else repeat(None)
         for _ in range(steps * number // ROUNDS, steps * (number + 1) // ROUNDS):

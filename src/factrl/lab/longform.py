@@ -133,9 +133,6 @@ class Longform:
     def test(self) -> Sequence[Example]:
         return self._examples[: self.people // 3]
 
-    def prompt(self, example: Example) -> str:
-        return example.question
-
     def pretraining(self) -> Iterable[tuple[str, str]]:
         rng = random.Random(f"text {self.seed}")
         told = [person for person, tier in self._people.items() if tier != "unknown"] * self.exposure

@@ -109,7 +109,7 @@ def optimise(
     draw = torch.Generator().manual_seed(seed)
     optimizer = Optimizer(model, settings)
     for asked in _turns(examples, settings.prompts_per_step, seed):
-        prompts = tokenizer.prompts([world.prompt(example) for example in asked])
+        prompts = tokenizer.prompts([example.question for example in asked])
         n = settings.num_generations
         completions = sample(model, prompts, n, world.max_new_tokens, settings.temperature, draw)
         repeated = [example for example in asked for _ in range(n)]
@@ -251,7 +251,7 @@ def greedy(model: Decoder, tokenizer: Tokenizer, world: World, examples: Sequenc
     texts: list[str] = []
     for start in range(0, len(examples), EVALUATED_AT_ONCE):
         part = examples[start : start + EVALUATED_AT_ONCE]
-        prompts = tokenizer.prompts([world.prompt(example) for example in part])
+        prompts = tokenizer.prompts([example.question for example in part])
         rows = sample(model, prompts, 1, world.max_new_tokens, temperature=0.0)
         texts += [tokenizer.decode(row) for row in rows.tolist()]
     return texts

@@ -122,10 +122,6 @@ class People:
         )
         self._grade = Grader()
 
-    def prompt(self, example: Example) -> str:
-        """The question."""
-        return example.question
-
     def pretraining(self) -> list[tuple[str, str]]:
         """Questions and answers as often as the tiers say, shuffled."""
         draw = random.Random(f"pretraining {self._seed}")

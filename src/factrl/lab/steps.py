@@ -98,7 +98,7 @@ class Steps:
     @cached_property
     def words(self) -> Sequence[str]:
         names = [word for person in self._works_at for word in person.split()]
-        asked = self.prompt(Example(_question("someone"))).split()
+        asked = _question("someone").split()
         said = f"works at is in . {SO}".split()
         words = (*asked, *said, *names, *(word for kind in self._places for word in kind))
         return [*dict.fromkeys(word for word in words if word != "someone")]
@@ -125,15 +125,12 @@ class Steps:
             _question(person), (country,), person, person, evidence=(evidence,), meta={"tier": tier}
         )
 
-    def prompt(self, example: Example) -> str:
-        return example.question
-
     def pretraining(self) -> Iterable[tuple[str, str]]:
         rng = random.Random(f"text {self.seed}")
         told = [example for example in self._examples for _ in range(self.exposure)]
         rng.shuffle(told)
         for example in told:
-            yield self.prompt(example), self._telling(example, rng)
+            yield example.question, self._telling(example, rng)
 
     def _telling(self, example: Example, rng: random.Random) -> str:
         """What the pretraining text says once: each hop is right for the name before it or the famous one."""

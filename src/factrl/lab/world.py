@@ -67,12 +67,8 @@ class World(Protocol):
         """Everything that the pretraining text depends on, as JSON values: it names the cached model."""
         ...
 
-    def prompt(self, example: Example) -> str:
-        """The text before the completion."""
-        ...
-
     def pretraining(self) -> Iterable[tuple[str, str]]:
-        """Prompts and completions of one epoch, shuffled; the same ones each time."""
+        """Questions and completions of one epoch, shuffled; the same ones each time."""
         ...
 
     def resources(self) -> Mapping[str, Any]:

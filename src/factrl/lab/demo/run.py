@@ -9,12 +9,19 @@ entities appear nowhere in training.  What is made of the numbers is `factrl.lab
 from __future__ import annotations
 
 import copy
+import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.evals.metrics import known_mask
 from factrl.evals.plots import Point
@@ -22,7 +29,6 @@ from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
 from factrl.lab.demo.questions import Splits, build_questions
 from factrl.lab.demo.settings import DemoSettings
-from factrl.lab.demo.warm import warm_start
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
@@ -34,9 +40,11 @@ from factrl.runs.settings import RunSettings
 from factrl.train.answering import answer, evaluator, greedy, rates
 from factrl.train.model import embedded_policy, is_embedded, load_policy, uses_bf16
 from factrl.train.online import optimise
+from factrl.train.packed import restore_forward, use_packed_logprobs
 from factrl.train.prompts import render_prompts
 from factrl.types import Grade
 
+ABSTENTION = "I don't know."
 KNOWN_TEMPERATURE = 1.0  # the model's own distribution says what it knows
 
 
@@ -112,6 +120,16 @@ def _arms(settings: DemoSettings) -> list[tuple[str, int]]:
     return arms
 
 
+class _OnStep(TrainerCallback):
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        self.call()
+
+
 class _Stage:
     """The stages of one demo on one model, whose weights they change in place."""
 
@@ -124,19 +142,50 @@ class _Stage:
         self.grader = Grader()  # by rules alone: every question has its accepted answers
 
     def warm(self) -> None:
-        told = self.settings.warm
+        """A few supervised steps that teach the form of an answer, and that declining is one.
+
+        The untouched model rambles and never declines, so there is nothing for a reward to strengthen.  The
+        gold answers that are replaced by abstention are drawn at random, so they carry no hint about which
+        questions to decline.
+        """
+        told, seed, on_cpu = self.settings.warm, self.settings.run.seed, not torch.cuda.is_available()
+        examples = self.questions.warm
+        prompts = render_prompts(examples, self.tokenizer, self.settings.data)
+        count = round(told.abstain_share * len(examples))
+        declined = set(random.Random(seed).sample(range(len(examples)), count))
+        targets = [ABSTENTION if i in declined else example.answers[0] for i, example in enumerate(examples)]
+        rows = {"prompt": prompts, "completion": [text + self.tokenizer.eos_token for text in targets]}
+        config = SFTConfig(
+            output_dir=str(self.run.path / "warm"),
+            max_steps=told.steps,
+            per_device_train_batch_size=told.batch_size,
+            learning_rate=told.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=told.steps // 10,
+            optim="adamw_torch_fused",
+            weight_decay=0.0,
+            completion_only_loss=True,
+            gradient_checkpointing=False,
+            bf16=uses_bf16(self.settings.train),
+            use_cpu=on_cpu,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            seed=seed,
+        )
         with Progress("warm start", told.steps) as progress:
-            warm_start(
+            trainer = SFTTrainer(
                 self.model,
-                self.tokenizer,
-                self.questions.warm,
-                render_prompts(self.questions.warm, self.tokenizer, self.settings.data),
-                self.run.path / "warm",
-                settings=told,
-                bf16=uses_bf16(self.settings.train),
-                seed=self.settings.run.seed,
-                on_step=progress.advance,
+                args=config,
+                train_dataset=Dataset.from_dict(rows),
+                processing_class=self.tokenizer,
+                callbacks=[_OnStep(progress.advance)],
             )
+            trainer.remove_callback(PrinterCallback)
+            if on_cpu:
+                use_packed_logprobs(self.model)
+            trainer.train()
+            restore_forward(self.model)
 
     def before(self) -> tuple[Arm, list[bool | None]]:
         """The warm-started model's answers, and which questions it knows."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Any
@@ -146,43 +146,29 @@ def _found(text: str, question: str, topic: str) -> tuple[Claim, ...]:
 
 
 class OracleJudge:
-    """A judge of claims that looks them up; see `factrl.verifier.judges.Judge`.
-
-    Attributes:
-        strangers: claims that the table does not have, which are unknown.
-    """
+    """A judge of claims that looks them up; see `factrl.verifier.judges.Judge`."""
 
     identity, weak, per_call = NAME, False, 1_000
-
-    def __init__(self) -> None:
-        self.strangers: set[str] = set()
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; the passages are not read."""
         labels: list[Finding] = [fact_table().label(claim.text) for claim, _ in pairs]
-        self.strangers |= {c.text for (c, _), label in zip(pairs, labels, strict=True) if label == "unknown"}
         return [Verdict(label, NAME, p=_P.get(label)) for label in labels]
 
 
 _P = {"supported": 0.97, "refuted": 0.03, "unknown": 0.5}
 
 
-@dataclass
 class OracleLLM:
-    """Answers the prompts of factrl's own judges from the table, in the form that each of them reads.
+    """Answers the prompts of factrl's own judges from the table, in the form that each of them reads."""
 
-    Attributes:
-        calls: how often it was asked.
-    """
-
-    calls: int = 0
-    _known: dict[str, str] = field(default_factory=dict, repr=False)
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
 
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
     ) -> Reply:
         """The reply to one prompt of `quoted_message`; anything else gets a sentence without a verdict."""
-        self.calls += 1
         asked = str(messages[-1]["content"])
         if asked not in self._known:
             self._known[asked] = self._answer(asked)
