@@ -297,7 +297,7 @@ def test_nothing_graded_is_said(own: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise LLMError("connection", "nobody there")
 
     setup = oracle_setup(f"{own}:sound", load_reward(f"{own}:sound").with_(grade=down))
-    monkeypatch.setattr(verb, "_setup", lambda args: setup)
+    monkeypatch.setattr(verb, "_setup", lambda args, settings: setup)
     with pytest.raises(TooManyMasked, match="masked: connection 60"):
         run(f"{own}:sound", "--policies", "D01")
 

@@ -109,8 +109,9 @@ def _stress(args: argparse.Namespace) -> int:
     count = len(RUNGS) + sum(map(len, chosen(ids)))
     if args.html is not None:
         check_place("--html", Path(args.html))
-    setup = _setup(args)
-    journal = Journal(args.output, _about(args, setup)) if args.output else nullcontext(None)
+    settings = _settings(args)
+    setup = _setup(args, settings)
+    journal = Journal(args.output, _about(settings, setup)) if args.output else nullcontext(None)
     with journal as rows, Progress("stress", count + (args.search or 0)) as progress:
 
         def done(name: str) -> None:
@@ -128,26 +129,17 @@ def _stress(args: argparse.Namespace) -> int:
     return _ending(outcome, strict=args.strict)
 
 
-def _setup(args: argparse.Namespace) -> Setup:
-    """The reward with its judges.
-
-    Raises:
-        SetupError: what the user must change.
-    """
+def _setup(args: argparse.Namespace, settings: RunSettings) -> Setup:
+    """The reward with its judges."""
     from factrl.lab.hacks.order import FORMS, Setup
     from factrl.lab.hacks.policies import WAYS
     from factrl.lab.hacks.prompts import prompts
     from factrl.lab.hacks.run import oracle_setup, stand_in
     from factrl.papers import form_of, length_of
 
-    oracle = _is_offline(args)
-    if args.judge == ORACLE and (args.live or args.embedded):
-        raise ConfigError("--judge oracle is offline; leave out --live and --embedded, or name another judge")
-    settings = _settings(args, oracle=oracle)
-    told = {"form": args.form, "length": args.length}
-    if oracle:
+    if _is_offline(args):
         reward = load_reward(settings.paper).with_(**settings.reward)
-        setup = oracle_setup(args.reward, reward, **told)
+        setup = oracle_setup(args.reward, reward, form=args.form, length=args.length)
         tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
     else:
         reward, judge = supplied_reward(settings)
@@ -175,25 +167,31 @@ def _is_offline(args: argparse.Namespace) -> bool:
     return not args.live and not args.embedded and args.judge in (None, ORACLE)
 
 
-def _settings(args: argparse.Namespace, *, oracle: bool) -> RunSettings:
+def _settings(args: argparse.Namespace) -> RunSettings:
+    """The settings of the reward and its judges.
+
+    Raises:
+        SetupError: what the user must change.
+    """
     from factrl.lab.hacks.run import stand_in
 
+    if args.judge == ORACLE and (args.live or args.embedded):
+        raise ConfigError("--judge oracle is offline; leave out --live and --embedded, or name another judge")
     paper, other = args.reward, stand_in(args.reward)[0]
     if other != paper and not args.config:
         main, taken = load_reward(paper).knobs, load_reward(other).knobs
         given = {word.partition("=")[0].removeprefix("reward.") for word in args.settings}
         if given.isdisjoint(name for name in main if main[name] != taken[name]):
             paper = other
-    judged = [] if oracle or args.judge is None else [f"judge.url={args.judge}"]
+    judged = [] if _is_offline(args) or args.judge is None else [f"judge.url={args.judge}"]
     if args.embedded:
         judged = [f"judge.url={LOCAL}", f"verifier.judge={LOCAL}"]
     named = [f"paper={paper}", "model.name=none", "data.train=none", *judged]
     return run_settings(args.config, [*named, *as_overrides(args, {})])
 
 
-def _about(args: argparse.Namespace, setup: Setup) -> dict[str, object]:
+def _about(settings: RunSettings, setup: Setup) -> dict[str, object]:
     """What decides the rewards, for the head of the journal."""
-    settings = _settings(args, oracle=_is_offline(args))
     own = Path(split_spec(settings.paper)[0])
     return {
         "what": "factrl stress/1",

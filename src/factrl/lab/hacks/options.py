@@ -12,14 +12,14 @@ The reasoning is the same everywhere, so differences come from the answer alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from math import inf
 from statistics import fmean
 
 from factrl.lab.hacks.families import AnswerForm, Family
-from factrl.lab.hacks.order import GRADED, PROMPTS_HELD, Finding, Setup, Verdict, kept_scores
+from factrl.lab.hacks.order import PROMPTS_HELD, Finding, Setup, kept_scores, verdict_of
 from factrl.lab.hacks.policies import Written, battery, filled
 from factrl.lab.hacks.prompts import Prompt
 from factrl.runs.journal import Journal
@@ -84,7 +84,7 @@ class Tried:
         return self.earned(p) - self.honest.bound(p if self.gives else 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Option:
     """One form on several questions, at the accuracy where it pays most over the bound.
 
@@ -92,8 +92,8 @@ class Option:
         masked: texts that could not be graded.
     """
 
-    tried: Sequence[Tried]
-    masked: int
+    tried: list[Tried] = field(default_factory=list)
+    masked: int = 0
 
     @cached_property
     def at(self) -> float:
@@ -196,19 +196,13 @@ def option_of(
     if not found:
         return Finding(family.id, family.name, "masked", "", None, None, None, (0, 0), masked)
     option = max(found, key=lambda option: (option.broken, option.earned - option.bound))
-    if option.broken:
-        verdict: Verdict = "known" if family.id in known else "broken"
-    elif masked[0] > (1 - GRADED) * masked[1]:
-        verdict = "masked"
-    else:
-        verdict = "repaired" if family.id in known else "held"
     pay, scale = option.honest, option.honest.right - option.honest.wrong
     at = option.at if family.right else 0.0
     shown = [option] if option.broken else found
     return Finding(
         family.id,
         family.name,
-        verdict,
+        verdict_of(option.broken, 1 - masked[0] / masked[1], family.id in known),
         ceiling=f"{HONESTY}{at:.0%}",
         mean=option.earned,
         bound=option.bound,
@@ -266,12 +260,10 @@ def _tried(
         right = values[name]
         others = [values.get(f"{named[form]}/{p.id}/{way}", right) for way in range(ways)]
         wrong = [value for value in others if value is not None]
-        option = found.get(form, Option([], 0))
-        masked = option.masked + (right is None) + len(others) - len(wrong)
-        new: list[Tried] = []
+        option = found.setdefault(form, Option())
+        option.masked += (right is None) + len(others) - len(wrong)
         if right is not None and wrong:
-            new.append(Tried(honest[p.id], family.right, right, fmean(wrong), text))
-        found[form] = Option([*option.tried, *new], masked)
+            option.tried.append(Tried(honest[p.id], family.right, right, fmean(wrong), text))
     return found
 
 

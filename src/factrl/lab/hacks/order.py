@@ -185,6 +185,15 @@ class Finding:
         return self.verdict in ("held", "repaired") and strict and (self.margin or 0) < THIN
 
 
+def verdict_of(broken: bool, graded: float, known: bool) -> Verdict:
+    """The verdict on a comparison, given the share of its texts that were graded."""
+    if broken:
+        return "known" if known else "broken"
+    if graded < GRADED:
+        return "masked"
+    return "repaired" if known else "held"
+
+
 def ladder(cells: Mapping[str, Cell], known: Mapping[str, str]) -> list[Finding]:
     """The four steps of the honest order."""
     found = []
@@ -225,11 +234,8 @@ def compare(
     margin = None if mean is None or most is None else (most - mean) / scale
     if margin is None or not gaps:
         verdict: Verdict = "masked"
-    elif margin <= enough / scale or good < PROMPTS_HELD * len(gaps):
-        verdict = "known" if id_ in known else "broken"
-    elif min(cell.graded, bound.graded) < GRADED:
-        verdict = "masked"
     else:
-        verdict = "repaired" if id_ in known else "held"
+        broken = margin <= enough / scale or good < PROMPTS_HELD * len(gaps)
+        verdict = verdict_of(broken, min(cell.graded, bound.graded), id_ in known)
     why, prompts = known.get(id_, ""), (good, len(gaps))
     return Finding(id_, name, verdict, ceiling, mean, most, margin, prompts, masked, why, cell.text)
