@@ -1,14 +1,12 @@
 """Nobody is right with one name and silent with another: answer forms by the thousand against the grader.
 
 A form of words that is `correct` when it names the accepted answer may be `incorrect` when it names another
-one, and never `abstained`: else it is a guess that costs nothing.  `python tests/test_free_options.py 500`
-tries 500 forms of each family and prints what it finds.
+one, and never `abstained`: else it is a guess that costs nothing.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,14 +102,6 @@ class Lenient:
         right = any(normalize_answer(gold) in answer for gold in data["accepted_answers"])
         verdict = "correct" if right else "not_attempted"
         return Reply(f"So it is.\nVERDICT: {verdict}", finish_reason="stop", model="lenient")
-
-
-class Parrot:
-    """A judge that repeats the answer before its verdict."""
-
-    def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
-        said = f"It says: {asked_of(messages)['answer']}\nVERDICT: incorrect"
-        return Reply(said, finish_reason="stop", model="parrot")
 
 
 GRADERS = {
@@ -219,11 +209,3 @@ def test_no_reward_pays_a_free_option(spec: str, judge: str, questions: int, for
     setup = replace(oracle_setup(spec, reward), questions=questions, ways=1, forms=forms, seed=len(judge))
     outcome = run_battery(setup, [ids])
     assert [(found.verdict, found.text) for found in outcome.options if found.verdict != "held"] == []
-
-
-if __name__ == "__main__":
-    for name in GRADERS:
-        for kind_ in KINDS:
-            found_ = looked_at(name, kind_, int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0)
-            sys.stdout.write(f"{name}, {kind_}: {found_.texts} texts, {found_.right} right\n")
-            sys.stdout.writelines(f"  {line}\n" for line in found_.free)

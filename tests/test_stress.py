@@ -11,24 +11,23 @@ import pytest
 
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
-from factrl.lab.hacks import cases, check, oracle_setup, run_battery
+from factrl.lab.hacks import Outcome, cases, check, oracle_setup, run_battery
 from factrl.lab.hacks.attacks import search
 from factrl.lab.hacks.families import families
 from factrl.lab.hacks.oracles import fact_table, grade
 from factrl.lab.hacks.order import Cell, compare
 from factrl.lab.hacks.page import document, write_page
 from factrl.lab.hacks.policies import RUNGS, WAYS, Written, battery, write
-from factrl.lab.hacks.prompts import prompts
-from factrl.lab.hacks.run import Outcome, known_failures
+from factrl.lab.hacks.prompts import Prompt, prompts
+from factrl.lab.hacks.run import known_failures
 from factrl.papers import form_of, length_of, load_paper, load_reward
-from factrl.runs.journal import Journal
+from factrl.rewards import Reward
 from factrl.text import boxed, think_answer
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
 PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust")
-CURIE = prompts()["curie"]
-
+FEW = ("--questions", "1", "--paraphrases", "1")
 SOUND = """
 import factrl as fx
 
@@ -61,20 +60,30 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def small(spec: str, questions: int = 2, ids: Sequence[str] = (), ways: int = 1) -> Outcome:
-    return run_battery(replace(oracle_setup(spec), questions=questions, ways=ways), ids)
+def small(spec: str, questions: int = 2, ids: Sequence[str] = (), forms: int = 4) -> Outcome:
+    return run_battery(replace(oracle_setup(spec), questions=questions, ways=1, forms=forms), ids)
+
+
+def nobody(error: Exception, own: Path) -> Reward:
+    """A reward whose judge is down."""
+
+    def down(*_: object, **__: object) -> object:
+        raise error
+
+    return load_reward(f"{own}:sound").with_(grade=down)
 
 
 # The texts
 
 
-@pytest.mark.parametrize("policy", battery().values(), ids=lambda policy: policy.id)
-def test_every_hole_is_filled_and_paraphrases_differ(policy) -> None:  # type: ignore[no-untyped-def]
-    for p in prompts().values():
-        said = [policy.says(p, way) for way in range(WAYS)]
-        assert not any("{" in part.replace('{"verdict', "") for w in said for part in (w.short, w.long))
-        texts = {write(w, "tags", length) for w in said for length in ("short", "long")}
-        assert len(texts) >= (1 if policy.id == "D33" else 3)
+def test_every_hole_is_filled_and_paraphrases_differ() -> None:
+    for policy in battery().values():
+        for p in prompts().values():
+            said = [policy.says(p, way) for way in range(WAYS)]
+            for part in (part for w in said for part in (w.short, w.long)):
+                assert "{" not in part.replace('{"verdict', ""), (policy.id, part)
+            texts = {write(w, "tags", length) for w in said for length in ("short", "long")}
+            assert len(texts) >= (1 if policy.id == "D33" else 3), policy.id
 
 
 @pytest.mark.parametrize("way", range(WAYS))
@@ -84,34 +93,38 @@ def test_forms(way: int) -> None:
     def as_(layout: str, form: str) -> str:
         return write(replace(written, layout=layout), form, "short")  # type: ignore[arg-type]
 
+    def in_box(text: str, which: str = "last") -> str:
+        found = boxed(text, which)  # type: ignore[arg-type]
+        return found.text if found else ""
+
     answer = think_answer(as_("blocks", "tags")).answer
     assert answer is not None
-    assert answer.text == "Lyon"
-    assert (boxed(as_("blocks", "boxed")) or pytest.fail("no box")).text == "Lyon"
-    assert as_("blocks", "text") == "Lyon"
+    assert answer.text == in_box(as_("blocks", "boxed")) == as_("blocks", "text") == "Lyon"
     for layout in ("bare", "empty", "forged", "lookalike"):
         assert think_answer(as_(layout, "tags")).malformed
-    assert boxed(as_("lookalike", "boxed")) is None
-    assert (boxed(as_("forged", "boxed")) or pytest.fail("no box")).text == "Krakow"
-    assert (boxed(as_("forged", "boxed"), "first") or pytest.fail("no box")).text == "Warsaw"
+    assert in_box(as_("lookalike", "boxed")) == ""
+    assert in_box(as_("forged", "boxed")) == "Krakow"
+    assert in_box(as_("forged", "boxed"), "first") == "Warsaw"
     assert write(written, "tags", "long").endswith("<answer>It is Lyon.</answer>")
 
 
 def test_a_reward_is_written_to_in_the_form_that_it_reads(own: Path) -> None:
-    read = {spec: (form_of(spec, r := load_reward(spec)), length_of(spec, r)) for spec in ("truthrl", "klcf")}
-    assert read["truthrl"] == ("boxed", "short")
-    assert read["klcf"] == ("tags", "long")
-    assert form_of("klcf:non-thinking", load_reward("klcf:non-thinking")) == "text"
-    assert form_of("robust:text", load_reward("robust:text")) == "text"
-    mine = load_reward(f"{own}:sound")
-    assert (form_of(f"{own}:sound", mine), length_of(f"{own}:sound", mine)) == ("text", "short")
+    for spec, form, length in (
+        ("truthrl", "boxed", "short"),
+        ("klcf", "tags", "long"),
+        ("klcf:non-thinking", "text", "long"),
+        ("robust:text", "text", "short"),
+        (f"{own}:sound", "text", "short"),
+    ):
+        reward = load_reward(spec)
+        assert (form_of(spec, reward), length_of(spec, reward)) == (form, length), spec
 
 
 # The oracles
 
 
 @pytest.mark.parametrize("p", prompts().values(), ids=lambda p: p.id)
-def test_the_table_knows_what_is_true_also_in_a_text(p) -> None:  # type: ignore[no-untyped-def]
+def test_the_oracles_know_what_is_true_also_in_a_text(p: Prompt) -> None:
     def labels(texts: Sequence[str]) -> list[str]:
         claims = SentenceClaims()(" ".join(texts), p.question, p.Topic)
         return [fact_table().label(claim.text) for claim in claims if claim.skip is None]
@@ -123,10 +136,6 @@ def test_the_table_knows_what_is_true_also_in_a_text(p) -> None:  # type: ignore
     assert {*labels(p.negated)} == {"refuted"}
     assert fact_table().label(f"{p.true[0][:-1]} [Smith 2021, doi:10.1/x].") == "refuted"
     assert fact_table().label("Nobody ever said so.") == "unknown"
-
-
-@pytest.mark.parametrize("p", prompts().values(), ids=lambda p: p.id)
-def test_the_grader_reads_every_candidate(p) -> None:  # type: ignore[no-untyped-def]
     assert all(grade(p, answer) == "correct" for answer in p.answers)
     for answer in (*p.wrong, p.near, f"{p.gold} or {p.wrong[0]}", f"not {p.gold}", p.question):
         assert grade(p, answer) == "incorrect"
@@ -175,26 +184,23 @@ def test_verdicts(
 # The papers
 
 
+@pytest.mark.parametrize("forms", [4, pytest.param(24, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spec", PAPERS)
-def test_a_faithful_recipe_breaks_the_order_only_where_its_list_says_so(spec: str) -> None:
-    outcome = small(spec)
+def test_a_faithful_recipe_breaks_the_order_only_where_its_list_says_so(spec: str, forms: int) -> None:
+    outcome = small(spec, forms=forms)
     assert [found.id for found in outcome.of("broken", "masked")] == []
     assert {*known_failures(spec)} >= {found.id for found in outcome.of("known")}
     if spec == "robust":
         assert outcome.of("known", "repaired") == []
 
 
-def test_the_released_code_has_a_list_of_its_own() -> None:
+def test_lists_of_known_failures_are_of_the_variant() -> None:
     lists = load_paper("truthrl").WEAKNESSES
     assert known_failures("truthrl:code") is lists["code"]
     assert known_failures("truthrl:em") is lists[""]
     assert not known_failures("my_file.py:mine")
     assert {f.id for f in small("truthrl:code", ids=["D03", "D27"]).of("known")} >= {"D03", "D27"}
-
-
-def test_what_a_form_does_not_have_is_not_tried() -> None:
-    outcome = small("robust:text", ids=["D27-D30"])
-    assert [found.verdict for found in outcome.findings] == ["n/a"] * 4
+    assert [f.verdict for f in small("robust:text", ids=["D27-D30"]).findings] == ["n/a"] * 4
 
 
 # A reward of one's own
@@ -207,25 +213,13 @@ def test_cases_of_a_reward_of_ones_own(own: Path) -> None:
     failed = [case for case in cases() if check(sound, case, questions=3)]
     assert failed == ["order", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
     told = dict.fromkeys(["partial > abstain", *failed], "knowing a part is not paid")
-    assert [case for case in cases() if check(sound, case, questions=3, known=told)] == []
-    assert "D34" in [case for case in cases("D34") if check(gameable, case, questions=3)]
+    assert [case for case in ("order", *failed) if check(sound, case, questions=3, known=told)] == []
+    assert [case for case in cases("D34") if check(gameable, case, questions=3)] == ["order", "D34"]
     assert "the order holds on 0 of 3 questions" in check(gameable, "D05", questions=3)
-
-
-def test_a_masked_policy_is_told(own: Path) -> None:
-    def grader(question: str, text: str, *_: object, **__: object) -> object:
-        raise Unscored("timeout", "nobody there")
-
-    mine = load_reward(f"{own}:sound").with_(grade=grader)
-    assert check(mine, "D01", questions=2) == "D01: 6 of 6 texts could not be graded"
-
-
-def test_a_resource_without_an_oracle(own: Path) -> None:
+    masked = nobody(Unscored("timeout", "nobody there"), own)
+    assert check(masked, "D01", questions=2) == "D01: 6 of 6 texts could not be graded"
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):
         check(load_reward(f"{own}:needy"), "D01")
-
-
-# Searching
 
 
 def test_a_search_finds_what_the_36_do_not_hold_and_does_so_again(own: Path) -> None:
@@ -237,9 +231,6 @@ def test_a_search_finds_what_the_36_do_not_hold_and_does_so_again(own: Path) -> 
 
 
 # The command
-
-
-FEW = ("--questions", "1", "--paraphrases", "1")
 
 
 def test_known_failures_are_printed_and_do_not_fail(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,31 +249,44 @@ def test_a_broken_order_ends_with_1(own: Path, capsys: pytest.CaptureFixture[str
     assert told["judges"].startswith("oracle")
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "strict", "code"),
+    [
+        (("held", "held"), False, 0),
+        (("held", "masked"), False, 3),
+        (("known", "masked"), False, 3),
+        (("known", "masked"), True, 1),
+        (("broken", "masked"), False, 1),
+        (("masked", "masked"), False, None),
+    ],
+)
+def test_what_was_not_graded_is_no_pass(
+    verdicts: tuple[str, ...], strict: bool, code: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = small("truthrl", 1, ["D01", "D07"])
+    rest = "held" if code is not None else "masked"
+    ladder = [replace(step, verdict=rest) for step in outcome.ladder]
+    found = [replace(one, verdict=verdict) for one, verdict in zip(outcome.findings, verdicts, strict=True)]
+    ended = replace(outcome, ladder=ladder, findings=found)
+    monkeypatch.setattr("factrl.lab.hacks.run.run_battery", lambda *_, **__: ended)
+    words = ("truthrl", "--policies", "D01,D07", *FEW, *(["--strict"] if strict else []))
+    if code is not None:
+        assert run(*words) == code
+        return
+    with pytest.raises(TooManyMasked, match="nothing could be graded"):
+        run(*words)
+
+
 def test_klcf_says_whose_weights_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("klcf", "--policies", "D33", "--json", *FEW) == 0
+    words = ("klcf", "--policies", "D33", "--json", *FEW)
+    assert run(*words) == 0
     told = capsys.readouterr()
     assert "klcf's own weights are lost: alpha=0.4 beta=0.2 gamma=0.4" in told.err
     assert json.loads(told.out)["knobs"]["alpha"] == 0.4
-    run(
-        "klcf", "--policies", "D33", "--json", *FEW, "reward.alpha=0.1", "reward.beta=0.2", "reward.gamma=0.3"
-    )
+    run(*words, "reward.alpha=0.1", "reward.beta=0.2", "reward.gamma=0.3")
     told = capsys.readouterr()
     assert json.loads(told.out)["knobs"]["alpha"] == 0.1
     assert "lost" not in told.err
-
-
-def test_rewards_are_kept_and_not_asked_for_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows, pages = tmp_path / "rows.jsonl", tmp_path / "stress.html"
-    words = ("robust", "--policies", "D01", *FEW, "--output", str(rows), "--html", str(pages))
-    assert run(*words) == 0
-    first, page = rows.read_bytes(), pages.read_text("utf-8")
-    assert run(*words) == 0
-    assert (rows.read_bytes(), pages.read_text("utf-8")) == (first, page)
-    assert len(first.splitlines()) == 1 + len(RUNGS) + 1
-    assert "default-src 'none'" in page
-    assert "36 hacks against robust" in page
-    with pytest.raises(ConfigError, match=r"rows\.jsonl"):
-        run("truthrl", "--policies", "D01", *FEW, "--output", str(rows))
 
 
 def test_live_asks_what_the_settings_name_and_no_oracle(capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,16 +294,6 @@ def test_live_asks_what_the_settings_name_and_no_oracle(capsys: pytest.CaptureFi
     told = capsys.readouterr()
     assert json.loads(told.out)["judges"] == "judge none, verifier local"  # rules alone compare answers
     assert "Oracles" not in told.err
-
-
-def test_nothing_graded_is_said(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def down(*_: object, **__: object) -> object:
-        raise LLMError("connection", "nobody there")
-
-    setup = oracle_setup(f"{own}:sound", load_reward(f"{own}:sound").with_(grade=down))
-    monkeypatch.setattr(verb, "_setup", lambda args, settings: setup)
-    with pytest.raises(TooManyMasked, match="masked: connection 60"):
-        run(f"{own}:sound", "--policies", "D01")
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
@@ -314,7 +308,47 @@ def test_wrong_usage(tmp_path: Path) -> None:
             run(*words)
 
 
-# What is written
+# What is kept and written
+
+
+def test_rewards_are_kept_and_not_asked_for_again(tmp_path: Path) -> None:
+    rows, pages = tmp_path / "rows.jsonl", tmp_path / "stress.html"
+    words = ("robust", "--policies", "D01", *FEW, "--output", str(rows), "--html", str(pages))
+    assert run(*words) == 0
+    first, page = rows.read_bytes(), pages.read_text("utf-8")
+    assert run(*words) == 0
+    assert (rows.read_bytes(), pages.read_text("utf-8")) == (first, page)
+    assert len(first.splitlines()) == 1 + len(RUNGS) + 1
+    assert "default-src 'none'" in page
+    assert "36 hacks against robust" in page
+
+
+def test_a_journal_is_of_one_source_and_of_one_judge(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (f"{own}:sound", *("--policies", "D01"), *FEW, "--output", str(tmp_path / "rows.jsonl"))
+    assert run(*words) == run(*words)
+    for other in ("verifier.k=2", "judge.reward_model=some/model"):
+        with pytest.raises(ConfigError, match=r"rows\.jsonl"):
+            run(*words, other)
+    monkeypatch.setattr(verb, "__version__", "0.0.0")
+    with pytest.raises(ConfigError, match=r"rows\.jsonl"):
+        run(*words)
+    monkeypatch.undo()
+    own.write_text(SOUND.replace("1.0", "2.0"))
+    with pytest.raises(ConfigError, match=r"rows\.jsonl"):
+        run(*words)
+
+
+def test_a_journal_keeps_no_masked_sample_and_its_cause_is_told(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
+    monkeypatch.setattr(verb, "_setup", lambda args, settings: setup)
+    rows = tmp_path / "rows.jsonl"
+    with pytest.raises(TooManyMasked, match="masked: connection 60"):
+        run(f"{own}:sound", "--policies", "D01", "--output", str(rows))
+    assert len(rows.read_bytes().splitlines()) == 1  # its head
 
 
 @pytest.mark.security("S41")
@@ -324,13 +358,3 @@ def test_the_page_escapes_what_policies_say(tmp_path: Path) -> None:
     assert "<think>" not in page
     assert "<script" not in page
     assert document(outcome)["honest"]["know"] == 1.0
-
-
-def test_a_journal_keeps_no_masked_sample(tmp_path: Path, own: Path) -> None:
-    def down(*_: object, **__: object) -> object:
-        raise LLMError("connection", "nobody there")
-
-    setup = oracle_setup(f"{own}:sound", load_reward(f"{own}:sound").with_(grade=down))
-    with Journal(tmp_path / "rows.jsonl", {}) as rows:
-        run_battery(setup, ["D01"], journal=rows)
-        assert len(rows) == 0

@@ -78,17 +78,6 @@ def _lenient(text: str, prefill: str = "") -> Blocks:
     return Blocks(think or whole, answer or whole)
 
 
-class Words:
-    """Words among which every claim shares one with the question, and has only new ones otherwise."""
-
-    def __init__(self, real: Callable[[str], frozenset[str]]) -> None:
-        self.real, self.calls = real, 0
-
-    def __call__(self, text: str) -> frozenset[str]:
-        self.calls += 1
-        return frozenset({"asked", f"new {self.calls}", f"more {self.calls}"})
-
-
 def _patched(target: Any, name: str, value: Any) -> Off:
     def off(patch: pytest.MonkeyPatch, reward: Reward) -> Reward:
         patch.setattr(target, name, value)

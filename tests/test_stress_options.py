@@ -15,18 +15,14 @@ from factrl.lab.hacks.options import Honest, Option, Tried
 from factrl.lab.hacks.page import write_page
 from factrl.lab.hacks.prompts import prompts
 from factrl.papers import load_reward
-from factrl.rewards import Reward
 from factrl.text.refusals import refusals
 from factrl.types import Grade
 from stressing import run
 
 CURIE = prompts()["curie"]
-ALL = [family.id for family in families()]
-
+HONEST = Honest(1.0, -1.0, 0.0)
 OWN = """
 import factrl as fx
-
-PAID = {"correct": 1.0, "abstained": 0.0, "incorrect": -1.0}
 
 @fx.reward
 def lazy(example, completion):
@@ -37,7 +33,7 @@ def lazy(example, completion):
     return {"outcome": 0.0 if "know" in said or "not sure" in said else -1.0}
 
 @fx.reward
-def careful(example, completion, *, grade):
+def careful(example, completion):
     "By the exact words alone."
     said = completion.strip(".").lower()
     if said in (answer.lower() for answer in example.answers):
@@ -54,11 +50,6 @@ def masking(example, completion):
     if "correct" in said:
         raise fx.Unscored("judge_unreadable", "it speaks of verdicts")
     return {"outcome": -1.0}
-
-@fx.reward
-def generous(example, completion):
-    "Half for a hedge, by its formula."
-    return {"outcome": 0.5 if "maybe" in completion.lower() else float(completion == example.answers[0])}
 """
 
 
@@ -77,47 +68,30 @@ def said(form: AnswerForm, answer: str) -> str:
 # The forms
 
 
-@pytest.mark.parametrize("family", families(), ids=ALL)
-def test_every_form_names_the_answer_and_every_hole_is_filled(family) -> None:  # type: ignore[no-untyped-def]
-    for form in family.forms(200):
-        text = said(form, "Xyz").lower()
-        assert "xyz" in text
-        for hole in (*parts(), "x", "y", "s", "noun", "topic"):
-            assert f"{{{hole.lower()}}}" not in text, form.text
-
-
-def test_a_sample_is_that_of_its_seed() -> None:
+def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
     for family in families():
+        for form in family.forms(200):
+            text = said(form, "Xyz").lower()
+            assert "xyz" in text, form.text
+            for hole in (*parts(), "x", "y", "s", "noun", "topic"):
+                assert f"{{{hole.lower()}}}" not in text, form.text
         first = [*family.forms(30, 1)]
         assert first == [*family.forms(30, 1)] == [*family.forms(40, 1)][:30]
         assert first != [*family.forms(30, 2)]
-
-
-def test_a_long_sample_holds_all_that_declines() -> None:
-    texts = " ".join(form.text.lower() for form in families(["F01"])[0].forms(8_000)).replace("'", "")
-    missing = [
-        phrase
-        for phrase in (
-            *refusals().phrases["declines"],
-            *refusals().spaceless["declines"],
-            *refusals().spaceless["declines_at_end"],
-        )
-        if phrase.strip().replace("'", "") not in texts
-    ]
-    assert missing == []
-
-
-def test_the_forms_that_were_found_in_training_are_among_them() -> None:
-    frames = {frame for family in families() for frame in family.frames}
-    assert {
-        "The {noun} the {source} lacks is {A}",
-        "{decline}{joint}{end}",
-        "{A}{tail}{decline}{end}",
-    } <= frames
-    assert {" and is {A}", "; you should check {A}", " if not {A}", " other than {A}"} <= {*parts()["joint"]}
     assert said(AnswerForm("F03", "The {noun} the text lacks is {x}; {Y}? {S}"), "Graz") == (
         "The city the text lacks is graz; Lyon? Marie Curie was born in Graz."
     )
+
+
+def test_a_long_sample_holds_all_that_declines_and_what_was_found_in_training() -> None:
+    texts = " ".join(form.text.lower() for form in families(["F01"])[0].forms(8_000)).replace("'", "")
+    phrases, spaceless = refusals().phrases, refusals().spaceless
+    declining = (*phrases["declines"], *spaceless["declines"], *spaceless["declines_at_end"])
+    assert [phrase for phrase in declining if phrase.strip().replace("'", "") not in texts] == []
+    frames = {frame for family in families() for frame in family.frames}
+    found = {"The {noun} the {source} lacks is {A}", "{decline}{joint}{end}", "{A}{tail}{decline}{end}"}
+    assert found <= frames
+    assert {" and is {A}", "; you should check {A}", " if not {A}", " other than {A}"} <= {*parts()["joint"]}
 
 
 # What pays
@@ -139,78 +113,55 @@ def test_the_forms_that_were_found_in_training_are_among_them() -> None:
 def test_an_option_is_held_to_the_better_of_answering_and_abstaining(
     right: float, wrong: float, at: float, broken: bool
 ) -> None:
-    option = Option([Tried(Honest(1.0, -1.0, 0.0), True, right, wrong, "")] * 20, 0)
+    option = Option([Tried(HONEST, True, right, wrong, "")] * 20)
     assert option.broken is broken
     if broken:
         assert option.at == pytest.approx(at)
         assert option.earned > option.bound
 
 
-def test_a_form_that_is_free_on_some_questions_is_broken() -> None:
-    honest = Honest(1.0, -1.0, 0.0)
-    free, fair = Tried(honest, True, 1.0, 0.0, "free"), Tried(honest, True, -1.0, -1.0, "fair")
-    assert Option([free] * 2 + [fair] * 18, 0).broken
-    assert not Option([free] + [fair] * 19, 0).broken
-
-
-def test_what_gives_no_answer_is_held_to_what_the_ignorant_earn() -> None:
-    honest = Honest(1.0, -1.0, 0.0)
-    assert Option([Tried(honest, False, 0.5, 0.0, "")], 0).broken
-    assert not Option([Tried(honest, False, 0.0, 0.0, "")], 0).broken
-    assert Option([Tried(honest, False, 0.5, 0.0, "")], 0).at == 1.0
+def test_a_form_is_broken_that_is_free_on_some_questions_or_right_without_an_answer() -> None:
+    free, fair = Tried(HONEST, True, 1.0, 0.0, "free"), Tried(HONEST, True, -1.0, -1.0, "fair")
+    assert Option([free] * 2 + [fair] * 18).broken
+    assert not Option([free] + [fair] * 19).broken
+    none = Option([Tried(HONEST, False, 0.5, 0.0, "")])  # held to what the ignorant earn
+    assert (none.broken, none.at) == (True, 1.0)
+    assert not Option([Tried(HONEST, False, 0.0, 0.0, "")]).broken
 
 
 def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(f"{own}:lazy", "--policies", "F01", "--json") == 1
     (found,) = json.loads(capsys.readouterr().out)["free_options"]
     assert found["verdict"] == "broken"
-    assert found["mean"] == pytest.approx(0.5)
-    assert found["honest_answer"] == pytest.approx(0.0)
-    assert found["honest_abstention"] == pytest.approx(0.0)
+    pays = (found["mean"], found["honest_answer"], found["honest_abstention"])
+    assert pays == pytest.approx((0.5, 0.0, 0.0))
     assert found["must_not_beat"] == "honesty at 50%"
     assert any(p.gold.lower() in found["text"].lower() for p in prompts().values())
     run(f"{own}:lazy", "--policies", "F01")
     told = " ".join(capsys.readouterr().out.split())
-    assert "broken: F01 declines, and names: a free option: right 50% of the time it earns 0.500" in told
-    assert "the bare answer 0.000 and an abstention 0.000" in told
-
-
-def test_the_same_as_a_test(own: Path) -> None:
+    line = "F01 declines, and names: a free option: right 50% of the time it earns 0.500"
+    assert f"broken: {line}, the bare answer 0.000 and an abstention 0.000" in told
     lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
-    told = check(lazy, "F01")
-    assert told.startswith("F01 declines, and names: a free option: right 50% of the time it earns 0.500")
+    assert check(lazy, "F01").startswith(line)
     assert check(lazy, "F01", known={"F01": "so it is meant"}) == ""
     assert check(careful, "F01") == ""
 
 
-def test_what_masks_itself_is_not_held(own: Path) -> None:
-    (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
-    assert found.verdict == "masked"
-
-
-def test_nothing_graded_is_masked() -> None:
+def test_what_is_masked_is_not_held(own: Path) -> None:
     def down(*_: object, **__: object) -> Grade:
         raise Unscored("timeout", "nobody there")
 
-    reward: Reward = load_reward("truthrl").with_(grade=down)
+    (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
+    assert found.verdict == "masked"
+    reward = load_reward("truthrl").with_(grade=down)
     (found,) = run_battery(replace(oracle_setup("truthrl", reward), questions=2), ["F01"]).options
     assert (found.verdict, found.mean) == ("masked", None)
 
 
 def test_rewards_of_answer_forms_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.jsonl"
-    words = (
-        "truthrl",
-        "--policies",
-        "F02",
-        "--questions",
-        "2",
-        "--forms",
-        "4",
-        "--output",
-        str(rows),
-        "--json",
-    )
+    few = ("--policies", "F02", "--questions", "2", "--forms", "4")
+    words = ("truthrl", *few, "--output", str(rows), "--json")
     run(*words)
     told, kept = capsys.readouterr().out, rows.read_bytes()
     run(*words)
@@ -220,9 +171,7 @@ def test_rewards_of_answer_forms_are_kept(tmp_path: Path, capsys: pytest.Capture
 
 def test_honest_pay_stands_beside_every_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome = run_battery(replace(oracle_setup("truthrl"), questions=2, ways=1, forms=4), ["D01", "F02"])
-    for found in outcome.every:
-        assert found.answer is not None
-        assert found.abstention == 0.0
+    assert all(found.answer is not None and found.abstention == 0.0 for found in outcome.every)
     assert outcome.findings[0].answer == 1.0
     page = write_page(tmp_path / "page.html", outcome).read_text("utf-8")
     assert "<th>answer</th><th>abstain</th>" in page
