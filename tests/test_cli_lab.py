@@ -86,7 +86,7 @@ def outcome(table: Table, ends: Mapping[str, Sequence[Mapping[str, float]]]) -> 
 
 def people(*pairs: tuple[str, tuple[float, float]]) -> Outcome:
     """Three seeds of arms with these abstentions and hallucinations in percent."""
-    table = replace(find_table("truthrl"), rows=tuple(r for r in find_table("truthrl").rows))
+    table = find_table("truthrl")
 
     def end(abstain: float, wrong: float, seed: int) -> dict[str, float]:
         shift = 0.01 * (seed - 1)
@@ -124,24 +124,6 @@ def test_a_table_names_arms_and_metrics_that_its_world_has(name: str) -> None:
     assert len({*arms}) == len(arms)
 
 
-def test_the_papers_signs() -> None:
-    columns = {column.metric: column for column in find_table("truthrl").columns}
-
-    def told(table: str, arm: str) -> list[str | None]:
-        row = next(row for row in find_table(table).rows if row.arm == arm)
-        return [row.reported(columns[m]) for m in ("accuracy", "abstention", "hallucination", "truthfulness")]
-
-    assert told("truthrl", "truthrl:ternary") == ["up", "up", "down", "up"]
-    assert told("truthrl", "truthrl:binary") == ["up", "down", "down", "up"]
-    assert told("truthrl", "sft") == ["up", "down", "up", "none"]
-    assert told("truthrl", "rft") == ["none"] * 4
-    assert told("knowrl", "knowrl:paper") == [None, None, "down", None]
-    assert told("knowrl", "knowrl:no-refusal") == [None, None, "none", None]
-    # 100 - 44.4 - 18.8, against 100 - 37.7 - 54.1 of prompting
-    row = next(row for row in find_table("truthrl").rows if row.arm == "truthrl:ternary")
-    assert row.paper["abstention"] == pytest.approx(36.8 - 8.2)
-
-
 def test_the_page_on_the_lab_has_the_papers_signs_as_they_are() -> None:
     """docs/lab.md, a row for each arm of the two tables."""
     page = (Path(__file__).parents[1] / "docs" / "lab.md").read_text("utf-8")
@@ -153,20 +135,20 @@ def test_the_page_on_the_lab_has_the_papers_signs_as_they_are() -> None:
             assert shown[row.arm] == [row.reported(column) or "" for column in columns]
     for name in table_names():
         assert f"`{name}`" in page
+    # 100 - 44.4 - 18.8, against 100 - 37.7 - 54.1 of prompting
+    row = next(row for row in find_table("truthrl").rows if row.arm == "truthrl:ternary")
+    assert row.paper["abstention"] == pytest.approx(36.8 - 8.2)
 
 
 # Arms of one's own choice
 
 
-def test_the_arms_choose_the_world() -> None:
+def test_the_arms_choose_the_world_and_bring_their_papers_signs() -> None:
     assert table_of(["truthrl", "sft", "knowrl:no-refusal"]).world == "people"
     assert table_of(["fspo"]).world == "steps"
     assert table_of(["klcf:truth-only", "factreason"]).world == "longform"
     assert table_of(["own.py:mine"]).world == "people"
     assert table_of(["own.py:mine"], "fspo").world == "steps"
-
-
-def test_a_paper_without_a_variant_has_the_signs_of_its_main_one() -> None:
     named = {row.arm: row.paper for row in find_table("default").rows}
     rows = table_of(["truthrl", "knowrl", "own.py:mine", "r-tuning"]).rows
     assert [row.arm for row in rows] == ["truthrl", "knowrl", "own.py:mine", "r-tuning"]
@@ -267,40 +249,31 @@ def test_names_in_the_picture_say_enough() -> None:
         "sft": "sft",
         "own.py:mine": "mine",
     }
-    assert [*short_names(["a.py:mine", "b.py:mine", "truthrl"]).values()] == [
-        "a.py:mine",
-        "b.py:mine",
-        "truthrl",
-    ]
+    same = ["a.py:mine", "b.py:mine", "truthrl"]
+    assert [*short_names(same).values()] == same
 
 
 # What is written
 
 
-def test_every_output_says_first_that_this_is_a_model_world(tmp_path: Path) -> None:
-    found = people(("truthrl:ternary", (70, 5)), ("truthrl:binary", (0, 60)))
-    assert headline(found)[0].startswith("This is a model world")
-    page = write(found, tmp_path / "out").read_text("utf-8")
-    text = re.sub(r"<[^>]+>", "\n", page.partition("<body>")[2])
-    assert text.split("\n\n")[0].strip() == "" or "model world" in text.strip().splitlines()[0]
-    assert text.strip().splitlines()[0].startswith("This is a model world")
-    numbers = json.loads((tmp_path / "out" / "lab.json").read_text("utf-8"))
-    assert next(iter(numbers)) == "model_world"
-    assert numbers == json.loads(json.dumps(document(found)))
-    assert numbers["arms"]["truthrl:ternary"]["effects"]["hallucination"] == {"paper": "down", "here": "down"}
-    assert "effects" not in numbers["arms"]["base"] or numbers["arms"]["base"]["effects"] == {}
-
-
 @pytest.mark.security("S41")
-def test_the_page_is_self_contained_and_escapes_what_a_model_wrote(tmp_path: Path) -> None:
-    page = write(people(("own.py:mine", (70, 5))), tmp_path).read_text("utf-8")
+def test_every_output_says_first_that_this_is_a_model_world_and_the_page_escapes(tmp_path: Path) -> None:
+    found = people(("truthrl:ternary", (70, 5)), ("own.py:mine", (0, 60)))
+    assert headline(found)[0].startswith("This is a model world")
+    page = write(found, tmp_path).read_text("utf-8")
+    text = re.sub(r"<[^>]+>", "\n", page.partition("<body>")[2])
+    assert text.strip().splitlines()[0].startswith("This is a model world")
     assert "&lt;b&gt;Oslo" in page
-    assert "<b>Oslo" not in page
     assert "(empty)" in page
     assert "default-src 'none'" in page
     assert not re.findall(r'(?:src|href)="(?!data:image/png;base64,)', page)
     assert "<script" not in page
     assert (tmp_path / "lab.png").stat().st_size > 10_000
+    numbers = json.loads((tmp_path / "lab.json").read_text("utf-8"))
+    assert next(iter(numbers)) == "model_world"
+    assert numbers == json.loads(json.dumps(document(found)))
+    assert numbers["arms"]["truthrl:ternary"]["effects"]["hallucination"] == {"paper": "down", "here": "down"}
+    assert numbers["arms"]["base"]["effects"] == {}
 
 
 # The verb

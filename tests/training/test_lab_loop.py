@@ -16,8 +16,6 @@ from factrl.lab.loop import LoopSettings, make_batch, sample, update
 from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, _fresh, log_probs, pretrained
 from factrl.lab.people import People
 from factrl.lab.tables import METHODS
-from factrl.lab.world import supplied
-from factrl.papers import form_of
 from factrl.types import Result, Span
 
 SMALL = ModelSettings(width=32, hidden=48, heads=2, spread=0.2, learning_rate=1e-2, warmup_steps=2)
@@ -234,38 +232,16 @@ def test_arms_run_and_repeat(world: People, base: Base, arm: str) -> None:
         assert torch.equal(weight, before[name])  # arms change copies
 
 
-def test_your_own_reward(world: People, base: Base, tmp_path: Path) -> None:
+def test_your_own_reward_and_what_a_world_cannot_answer(world: People, base: Base, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "import factrl as fx\n\n@fx.reward\ndef short(example, completion, *, grade):\n"
         "    label = grade(example.question, completion, example.answers).label\n"
-        "    return {'right': float(label == 'correct')}\n"
+        "    return {'right': float(label == 'correct')}\n\n"
+        "@fx.reward\ndef stargazer(example, completion, *, stars):\n    return {'a': 0.0}\n"
     )
-    spec = f"{file}:short"
-    assert form_of(spec, supplied(world, spec)) == "text"
-    assert arms.run_arm(world, base, spec, 0, 1).name == spec
-
-
-def test_what_a_world_cannot_answer_is_refused(world: People, base: Base, tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "import factrl as fx\n\n@fx.reward\ndef f(example, completion, *, stars):\n    return {'a': 0.0}\n"
-    )
+    assert arms.run_arm(world, base, f"{file}:short", 0, 1).name == f"{file}:short"
     with pytest.raises(ConfigError, match="the world 'people' has no 'stars', which "):
-        arms.run_arm(world, base, str(file), 0, 1)
+        arms.run_arm(world, base, f"{file}:stargazer", 0, 1)
     with pytest.raises(ConfigError, match="unknown paper"):
         arms.run_arm(world, base, "no-such-arm", 0, 1)
-
-
-@pytest.mark.parametrize(
-    ("spec", "form"),
-    [
-        ("truthrl", "boxed"),
-        ("knowrl:format", "tags"),
-        ("robust:text", "text"),
-        ("klcf:non-thinking", "text"),
-        ("klcf:table-2-row", "tags"),
-    ],
-)
-def test_forms(world: People, spec: str, form: str) -> None:
-    assert form_of(spec, supplied(world, spec)) == form
