@@ -171,6 +171,10 @@ MISTAKES = [
     ),
     ("own.py", "own.py has several rewards; name one: own.py:mine, own.py:greedy"),
     ("own.py:greedy", "the world 'people' has no 'moon', which own.py:greedy asks for"),
+    (
+        "factreason --table people",
+        "the world 'people' has no 'compare', which factreason asks for (it has: grade, verify, reason)",
+    ),
     ("no.py:mine", "no.py does not exist"),
     ("klcf", "klcf needs reward.alpha: the weights of the paper's main configuration are lost"),
     ("--seeds 0", "argument --seeds: '0' is not a whole number of at least 1"),

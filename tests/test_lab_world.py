@@ -94,8 +94,6 @@ def test_words_are_found_where_they_stand(world: People, example: Example, form:
         ("knowrl:format+fact", 2, 1, 1),
         ("knowrl:format+correct", 3, 2, 0),
         ("fspo:outcome+fact", 2, 0, -1),
-        ("factreason", 1 / 2 + 0.1, 0, 0),
-        ("klcf:table-2-row", 0.4 + 0.2 + 0.4 + 0.1, 0, 0),
     ],
 )
 def test_rewards_run_unchanged(

@@ -130,7 +130,6 @@ def test_it_is_an_arm_of_the_lab() -> None:
 
     world = People(per_tier=12)
     words = Tokenizer(world.words)
-    base = Base(
-        Decoder(len(words), ModelSettings(width=16, layers=1, heads=2, hidden=16)), words, 0, False, 0.0
-    )
+    model = Decoder(len(words), ModelSettings(width=16, layers=1, heads=2, hidden=16))
+    base = Base(model, words, cached=False)
     assert run_arm(world, base, "madeup", 0, 1).metrics.keys() >= {"accuracy", "abstention"}

@@ -240,7 +240,7 @@ def test_your_own_reward_and_what_a_world_cannot_answer(world: People, base: Bas
         "    return {'right': float(label == 'correct')}\n\n"
         "@fx.reward\ndef stargazer(example, completion, *, stars):\n    return {'a': 0.0}\n"
     )
-    assert arms.run_arm(world, base, f"{file}:short", 0, 1).name == f"{file}:short"
+    assert arms.run_arm(world, base, f"{file}:short", 0, 1).curve[-1].step == 1
     with pytest.raises(ConfigError, match="the world 'people' has no 'stars', which "):
         arms.run_arm(world, base, f"{file}:stargazer", 0, 1)
     with pytest.raises(ConfigError, match="unknown paper"):

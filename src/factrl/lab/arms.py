@@ -70,15 +70,12 @@ class ArmResult:
     """One arm of one seed, on a model world.
 
     Attributes:
-        name: the reward's spec, an offline method, or `base`.
         curve: from step 0, the pretrained model, to the last.
         metrics: those of the last.
         cpu_seconds: of the arm, its evaluations included; the pretrained model is not.
         samples: a few held-out questions: (question, completion, tier).
     """
 
-    name: str
-    seed: int
     curve: Sequence[Point]
     metrics: Mapping[str, float]
     cpu_seconds: float
@@ -126,7 +123,7 @@ def run_arm(
             if on_step is not None:
                 on_step(step)
     seconds = time.process_time() - started
-    return ArmResult(arm, seed, curve, curve[-1].metrics, seconds, _shown(world, texts))
+    return ArmResult(curve, curve[-1].metrics, seconds, _shown(world, texts))
 
 
 def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> Outcome:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -228,14 +227,11 @@ class Base:
 
     Attributes:
         cached: whether it was read from the cache folder.
-        cpu_seconds: what pretraining it took, at that time.
     """
 
     model: Decoder
     tokenizer: Tokenizer
-    seed: int
     cached: bool
-    cpu_seconds: float
 
 
 def pretrained(
@@ -250,25 +246,20 @@ def pretrained(
         seed: of the first weights.
         on_step: called with (steps done, all steps) while it reads.
     """
-    from safetensors import safe_open
-    from safetensors.torch import save_file
+    from safetensors.torch import load_file, save_file
 
     settings = settings or ModelSettings()
     tokenizer = Tokenizer(world.words)
     model = _fresh(len(tokenizer), settings, seed)
     file = _file(world, settings, seed)
     if file.is_file():
-        with safe_open(file, "pt") as found:
-            model.load_state_dict({name: found.get_tensor(name) for name in found.keys()})  # noqa: SIM118
-            seconds = float(found.metadata()["cpu_seconds"])
-        return Base(model, tokenizer, seed, True, seconds)
-    started = time.process_time()
+        model.load_state_dict(load_file(file))
+        return Base(model, tokenizer, cached=True)
     _read(model, tokenizer, list(world.pretraining()), settings, on_step)
-    seconds = time.process_time() - started
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as unfinished:
-        save_file(model.state_dict(), unfinished, {"cpu_seconds": f"{seconds:.1f}"})
-    return Base(model, tokenizer, seed, False, seconds)
+        save_file(model.state_dict(), unfinished)
+    return Base(model, tokenizer, cached=False)
 
 
 def _fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:

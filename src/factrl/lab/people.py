@@ -7,7 +7,8 @@ model can abstain from the start but has no hint when.
 
 What it cannot express: there is no reasoning.  Where a reward reads a think part, it is the answer said as a
 sentence ("Ada Bell lives in Oakford."), so facts and answer are right or wrong together, a refusal states no
-fact, and nothing but an empty completion is malformed.
+fact, and nothing but an empty completion is malformed.  Nor is there anything to list, to rate or to prefer
+in an answer of one word: that is for `factrl.lab.longform`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from factrl.papers import Form
 from factrl.rewards.grading import Grader
-from factrl.types import Claim, Example, Finding, Passage
-from factrl.verifier.report import Report
+from factrl.text.abstention import abstains
+from factrl.text.sentences import sentences
+from factrl.types import Claim, Example, Finding, Passage, Verdict
+from factrl.verifier.report import Check, Report
 
-from .world import ABSTENTION, Wrapped, by_tier, exact_report, word_starts
+from .world import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
 
 VERSION = 1  # of the pretraining text
 TIERS = ("known", "half", "unknown")
@@ -138,21 +140,8 @@ class People:
         return told
 
     def resources(self) -> dict[str, Any]:
-        """The real grader by rules; the rest looks things up.
-
-        `compare` and `rate` say 1.0 of a right answer and 0.0 of any other: there is nothing else in a word
-        that could be preferred.
-        """
-        return {
-            "grade": self._grade,
-            "verify": self._verify,
-            "reason": lambda question, reasoning, answers: self._holds(reasoning, question),
-            "compare": lambda question, answer, **_: self._holds(answer, question),
-            "rate": lambda question, text: self._holds(text, question),
-            "checklist": self._checklist,
-            "extract": lambda text, question="", topic="": self._claims(text, question),
-            "truthfulness": lambda claims: [float(self._finding(claim) == "supported") for claim in claims],
-        }
+        """The real grader by rules; the others look things up."""
+        return {"grade": self._grade, "verify": self._verify, "reason": self._reason}
 
     def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
         """The answer; before a box or an answer tag also as a sentence in a think part.
@@ -185,7 +174,6 @@ class People:
             id=f"{name}, {key}, {way}",
             topic=name,
             evidence=(Passage(statement, title=name),),
-            checklist=(statement,),
             meta={"tier": self._tier[name], "person": name, "attribute": key},
         )
 
@@ -202,41 +190,19 @@ class People:
         return None
 
     def _verify(self, text: str, question: str = "", **_: Any) -> Report:
-        """Exact: a verifier's `topic` and `evidence` are not needed."""
-        return exact_report(text, question, lambda sentence: self._finding(sentence, question))
+        """Exact, so a verifier's `topic` and `evidence` are not needed: each sentence is one claim."""
+        checks = []
+        for number, at in enumerate(sentences(text)):
+            sentence = text[at.start : at.end]
+            label = self._finding(sentence, question)
+            claim = Claim(sentence, at.start, at.end, number, "unverifiable" if label is None else None)
+            checks.append(Check(claim, (), None if label is None else Verdict(label, ORACLE)))
+        return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text, question))
 
-    def _holds(self, text: str, question: str) -> float:
-        """Whether a text claims something and all of it is so."""
-        counts = self._verify(text, question).counts
+    def _reason(self, question: str, reasoning: str, answers: Sequence[str]) -> float:
+        """Whether the reasoning claims something and all of it is so."""
+        counts = self._verify(reasoning, question).counts
         return float(counts["supported"] > 0 and not counts["refuted"])
-
-    def _claims(self, text: str, question: str) -> list[Claim]:
-        """Each claim able to stand alone, so a bare answer becomes the sentence that it answers with."""
-        claims = [check.claim for check in self._verify(text, question).checks]
-        if question not in self._of_question:
-            return claims
-        name, key = self._of_question[question]
-        return [
-            claim
-            if claim.skip or claim.text.startswith(name)
-            else replace(claim, text=f"{name} {_SAID[key]} {claim.text}")
-            for claim in claims
-        ]
-
-    def _checklist(self, question: str, text: str, items: Sequence[str]) -> list[str]:
-        """What a text says about each item: the same, something else about the same, or nothing."""
-        said = [claim.text.rstrip(".") for claim in self._claims(text, question) if claim.skip is None]
-        about = {_about(claim) for claim in said}
-        labels = []
-        for item in (item.rstrip(".") for item in items):
-            same = "consistent" if item in said else "contradictory"
-            labels.append(same if _about(item) in about else "missing")
-        return labels
-
-
-def _about(statement: str) -> str:
-    """Name and verb: all but the value, which is one word."""
-    return statement.rpartition(" ")[0]
 
 
 def _names(draw: random.Random, per_tier: int) -> list[str]:

@@ -1,8 +1,8 @@
 """Made-up worlds in which every fact is known, and how often the model has read it.
 
 A world is a model of the question, not of language: its numbers say which way a reward pushes and where it
-stops, never how far a real model goes.  `World` is what the loop asks of one, and `exact_report` is what the
-worlds' verifiers have in common; the plainest world is `factrl.lab.people`.
+stops, never how far a real model goes.  `World` is what the loop asks of one; the plainest is
+`factrl.lab.people`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from typing import Any, Protocol
 from factrl.errors import ConfigError
 from factrl.papers import Form, load_reward
 from factrl.rewards import Reward
-from factrl.text.abstention import abstains
-from factrl.text.sentences import sentences
-from factrl.types import Claim, Example, Finding, Verdict
-from factrl.verifier.report import Check, Report
+from factrl.types import Example
 
 ABSTENTION = "I don't know"
 ORACLE = "fact table"  # who judges in a world
@@ -95,22 +92,6 @@ def by_tier(
         rows[""].append((example, completion))
         rows.setdefault(f"{example.meta['tier']}/", []).append((example, completion))
     return {tier + name: value for tier, some in rows.items() for name, value in shares(some).items()}
-
-
-def exact_report(text: str, question: str, finding: Callable[[str], Finding | None]) -> Report:
-    """The report of a verifier that makes no mistakes: each sentence is one claim.
-
-    Args:
-        text, question: as a reward gives them to `verify`.
-        finding: what the fact table says of a sentence; None where it says nothing that could be checked.
-    """
-    checks = []
-    for number, place in enumerate(sentences(text)):
-        sentence = text[place.start : place.end]
-        label = finding(sentence)
-        claim = Claim(sentence, place.start, place.end, number, "unverifiable" if label is None else None)
-        checks.append(Check(claim, (), None if label is None else Verdict(label, ORACLE)))
-    return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text, question))
 
 
 def make_world(name: str, seed: int) -> World:
