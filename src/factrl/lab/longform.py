@@ -31,7 +31,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .world import ABSTENTION, ORACLE, Wrapped, by_tier, invented, pairs, word_starts
+from .world import ABSTENTION, ORACLE, Wrapped, by_tier, full_names, invented, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"
@@ -81,10 +81,8 @@ class Longform:
     @cached_property
     def _people(self) -> Mapping[str, str]:
         """Person -> tier."""
-        many = 2 * int(self.people**0.5)
-        first, last = (invented(many, f"{part} {self.seed}") for part in ("first", "last"))
         tiers = ("known", "half", "unknown")
-        return {person: tiers[n % 3] for n, person in enumerate(pairs(self.people, first, last, self.seed))}
+        return {person: tiers[n % 3] for n, person in enumerate(full_names(self.people, self.seed))}
 
     @cached_property
     def _values(self) -> Mapping[str, Sequence[str]]:

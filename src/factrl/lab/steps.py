@@ -27,7 +27,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .world import ORACLE, Wrapped, by_tier, invented, pairs, word_starts
+from .world import ORACLE, Wrapped, by_tier, full_names, invented, word_starts
 
 SO = "so"  # ends the steps and begins the answer
 _LABELS: Mapping[bool, Finding] = {True: "supported", False: "refuted"}
@@ -83,10 +83,7 @@ class Steps:
     @cached_property
     def _works_at(self) -> Mapping[str, str]:
         rng = random.Random(f"work {self.seed}")
-        many = 2 * int(self.people**0.5)
-        first, last = (invented(many, f"{part} {self.seed}") for part in ("first", "last"))
-        people = pairs(self.people, first, last, self.seed)
-        return {person: rng.choice(self._places[0]) for person in people}
+        return {person: rng.choice(self._places[0]) for person in full_names(self.people, self.seed)}
 
     @cached_property
     def _noise(self) -> Mapping[str, float]:

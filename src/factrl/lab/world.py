@@ -138,13 +138,9 @@ def invented(count: int, seed: int | str) -> list[str]:
     return [*found]
 
 
-def pairs(count: int, first: list[str], last: list[str], seed: int | str) -> list[str]:
-    """`count` different full names of two words, in which every word belongs to several people.
-
-    Raises:
-        ValueError: so many cannot be made of these words.
-    """
+def full_names(count: int, seed: int) -> list[str]:
+    """`count` different names of two words, in which every word belongs to several people."""
+    many = 2 * int(count**0.5)
+    first, last = (invented(many, f"{part} {seed}") for part in ("first", "last"))
     every = [f"{one} {other}" for one in first for other in last]
-    if count > len(every):
-        raise ValueError(f"{len(first)} first and {len(last)} last names make no {count} people")
     return random.Random(f"pairs {seed}").sample(every, count)
