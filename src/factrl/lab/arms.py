@@ -135,35 +135,30 @@ def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> O
     started, steps = time.monotonic(), steps or table.steps
     starts = []
     with Progress("pretrained models, %", 100 * len(seeds)) as progress:
-        for number, seed in enumerate(seeds):
-            world = make_world(table.world, seed)
-            counted = _counter(progress, 100 * number)
-            starts.append((seed, world, pretrained(world, seed, on_step=_percent(counted))))
-            counted(100)
+        for number, seed in enumerate(seeds, 1):
+            world, before = make_world(table.world, seed), progress.done
+
+            def percent(step: int, last: int, before: int = before) -> None:
+                progress.advance(before + 100 * step // last - progress.done)
+
+            starts.append((seed, world, pretrained(world, seed, on_step=percent)))
+            progress.advance(100 * number - progress.done)
     pretraining = time.monotonic() - started
 
     def runs(row: Row) -> ArmRuns:
-        each = 1 if row.arm == BASE else steps
-        with Progress(row.arm, each * len(seeds)) as progress:
-            results = []
-            for number, (seed, world, base) in enumerate(starts):
-                counted = _counter(progress, number * each)
-                results.append(run_arm(world, base, row.arm, seed, steps, on_step=counted))
-                counted(each)
+        results = []
+        with Progress(row.arm, len(seeds) * (1 if row.arm == BASE else steps)) as progress:
+            for seed, world, base in starts:
+                results.append(
+                    run_arm(world, base, row.arm, seed, steps, on_step=lambda _: progress.advance())
+                )
+                if row.arm == BASE:
+                    progress.advance()
         return ArmRuns(row, tuple(results))
 
     base, arms = runs(Row(BASE)), tuple(runs(row) for row in table.rows)
     made = sum(not base.cached for _, _, base in starts)
     return Outcome(table, tuple(seeds), steps, base, arms, time.monotonic() - started, pretraining, made)
-
-
-def _counter(progress: Progress, before: int) -> Callable[[int], None]:
-    """Says which step of a seed is done, after `before` steps of earlier seeds."""
-    return lambda step: progress.advance(before + step - progress.done)
-
-
-def _percent(counted: Callable[[int], None]) -> Callable[[int, int], None]:
-    return lambda step, steps: counted(100 * step // steps)
 
 
 # -- Rewards --------------------------------------------------------------------------------------------
