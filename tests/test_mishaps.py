@@ -180,7 +180,6 @@ PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ".json"),
     ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
-    ("stress truthrl --policies D01 --questions 1 --html {}", ".html"),
     ("stress truthrl --policies D01 --questions 1 --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --html {}", ".html"),
     ("index notes.txt --out {}", ""),
@@ -237,7 +236,6 @@ def judge() -> Iterator[FaultServer]:
     [
         "score rows.jsonl --paper truthrl --output s.jsonl",
         "stress truthrl --policies D01 --questions 1 --output s.jsonl",
-        "stress truthrl --policies D01 --questions 1 --html s.html",
         "index notes.txt --out idx",
         "prepare convert rows.jsonl --to trl --output p.jsonl",
         "prepare convert rows.jsonl --to verl --output p.parquet",

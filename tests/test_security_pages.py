@@ -19,15 +19,8 @@ from factrl.evals.eval_page import write_eval_page, write_paired_page
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_training_report
 from factrl.evals.suite import RESULTS, SAMPLES, read_output
-from factrl.lab.hacks import oracle_setup
-from factrl.lab.hacks.attacks import Attack
-from factrl.lab.hacks.order import Cell, Finding
-from factrl.lab.hacks.page import write_page as write_stress_page
-from factrl.lab.hacks.policies import RUNGS
-from factrl.lab.hacks.run import Outcome
 from factrl.lab.show import write_report as write_lab_page
 from factrl.lab.tables import find_table
-from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_comparison, write_run_page
 from factrl.types import Result, Span
@@ -130,15 +123,6 @@ def comparison_page(bad: str, folder: Path) -> Path:
     return write_paired_page(folder / "comparison.html", *sides, pairs)
 
 
-def stress_page(bad: str, folder: Path) -> Path:
-    setup = replace(oracle_setup("truthrl", load_reward("truthrl")), spec=bad, judges=bad)
-    cells = {rung: Cell(rung, {"q": [1.0]}, {"scored": 1}, {bad: 1}, bad) for rung in RUNGS}
-    kinds: tuple[Any, ...] = ("broken", "known", "held", "masked")
-    found = [Finding(bad, bad, kind, bad, 1.0, 1.0, 0.1, (1, 2), (1, 2), bad, bad) for kind in kinds]
-    outcome = Outcome(setup, cells, found, found)
-    return write_stress_page(folder / "stress.html", outcome, [Attack(bad, "know", 2.0, 1.0, 0, bad)])
-
-
 def lab_page(bad: str, folder: Path) -> Path:
 
     made = lab_outcome(replace(find_table("truthrl"), name=bad, about=f"x{bad}", notes=(bad,)), {bad: [{}]})
@@ -157,10 +141,10 @@ MAKERS = {
     one.__name__: one
     for one in (
         *(verify_page, training_page, run_page, runs_page),
-        *(eval_page, comparison_page, stress_page, lab_page),
+        *(eval_page, comparison_page, lab_page),
     )
 }
-SAME_SHAPE = {"verify_page", "training_page", "stress_page", "lab_page"}  # lengths alone decide it
+SAME_SHAPE = {"verify_page", "training_page", "lab_page"}  # lengths alone decide it
 
 
 def read(path: Path) -> Page:
@@ -228,7 +212,7 @@ def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> 
     assert 'data-runs="1"' in found, "a script that is none of theirs runs"
     for words in (
         *("verification report", "training report", "run report", "runs compared"),
-        *("evaluation", "comparison", "stress", "lab"),
+        *("evaluation", "comparison", "lab"),
     ):
         assert f"factrl {words}" in found
     assert 'data-pwned="' not in found

@@ -16,7 +16,6 @@ from factrl.lab.hacks.attacks import search
 from factrl.lab.hacks.families import families
 from factrl.lab.hacks.oracles import fact_table, grade
 from factrl.lab.hacks.order import Cell, compare
-from factrl.lab.hacks.page import document, write_page
 from factrl.lab.hacks.policies import RUNGS, WAYS, Written, battery, write
 from factrl.lab.hacks.prompts import Prompt, prompts
 from factrl.lab.hacks.run import known_failures
@@ -296,10 +295,9 @@ def test_live_asks_what_the_settings_name_and_no_oracle(capsys: pytest.CaptureFi
     assert "Oracles" not in told.err
 
 
-def test_wrong_usage(tmp_path: Path) -> None:
+def test_wrong_usage() -> None:
     for words, message in (
         (("truthrl", "--judge", "oracle", "--live"), "--judge oracle is offline"),
-        (("truthrl", "--html", str(tmp_path)), "is a folder"),
         (("truthrl", "--policies", "D40"), "no policy 'D40'"),
         (("truthrll",), "unknown paper"),
         (("truthrl", "reward.wronk=1"), "wronk"),
@@ -311,16 +309,14 @@ def test_wrong_usage(tmp_path: Path) -> None:
 # What is kept and written
 
 
-def test_rewards_are_kept_and_not_asked_for_again(tmp_path: Path) -> None:
-    rows, pages = tmp_path / "rows.jsonl", tmp_path / "stress.html"
-    words = ("robust", "--policies", "D01", *FEW, "--output", str(rows), "--html", str(pages))
+def test_rewards_are_kept_and_not_asked_for_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    words = ("robust", "--policies", "D01", *FEW, "--output", str(rows), "--json")
     assert run(*words) == 0
-    first, page = rows.read_bytes(), pages.read_text("utf-8")
+    told, first = capsys.readouterr().out, rows.read_bytes()
     assert run(*words) == 0
-    assert (rows.read_bytes(), pages.read_text("utf-8")) == (first, page)
+    assert (capsys.readouterr().out, rows.read_bytes()) == (told, first)
     assert len(first.splitlines()) == 1 + len(RUNGS) + 1
-    assert "default-src 'none'" in page
-    assert "36 hacks against robust" in page
 
 
 def test_a_journal_is_of_one_source_and_of_one_judge(
@@ -349,12 +345,3 @@ def test_a_journal_keeps_no_masked_sample_and_its_cause_is_told(
     with pytest.raises(TooManyMasked, match="masked: connection 60"):
         run(f"{own}:sound", "--policies", "D01", "--output", str(rows))
     assert len(rows.read_bytes().splitlines()) == 1  # its head
-
-
-@pytest.mark.security("S41")
-def test_the_page_escapes_what_policies_say(tmp_path: Path) -> None:
-    outcome = small("truthrl", 1, ["D24", "D30"])
-    page = write_page(tmp_path / "page.html", outcome).read_text("utf-8")
-    assert "<think>" not in page
-    assert "<script" not in page
-    assert document(outcome)["honest"]["know"] == 1.0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
@@ -18,16 +19,15 @@ from factrl.papers import load_reward, split_spec
 from factrl.runs.journal import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, RunSettings
+from factrl.text.escape import one_line
 from factrl.train.plan import run_settings, supplied_reward
 
-from .mishaps import writing
 from .options import (
     Verbs,
     add_settings,
     add_verb,
     as_overrides,
     at_least_one,
-    check_place,
     whole_number,
 )
 from .terminal import say, show_table, tell
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 ORACLE = "oracle"
 FEW = 2  # questions for the embedded judges, which take seconds per claim
+HEAD = (
+    *("id", "policy", "must not beat", "reward", "ceiling"),
+    *("answer", "abstain", "margin", "held on", "verdict"),
+)
+_SHOWN = 600  # characters of a text
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -51,7 +56,7 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl stress truthrl\n"
-            "  factrl stress my_reward.py:mine --form tags --html stress.html\n"
+            "  factrl stress my_reward.py:mine --form tags --json\n"
             "  factrl stress robust --embedded --policies D01-D09\n"
             "  factrl stress my_reward.py:mine --policies F01-F17 --forms 200 --seed 1\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B --search 64\n"
@@ -94,21 +99,17 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
     parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")
-    parser.add_argument("--html", metavar="FILE", help="write a page")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
 
 
 def _stress(args: argparse.Namespace) -> int:
-    from factrl.lab.hacks import page
     from factrl.lab.hacks.attacks import search
     from factrl.lab.hacks.policies import RUNGS
     from factrl.lab.hacks.run import chosen, run_battery
 
     ids = args.policies.split(",") if args.policies else []
     count = len(RUNGS) + sum(map(len, chosen(ids)))
-    if args.html is not None:
-        check_place("--html", Path(args.html))
     settings = _settings(args)
     setup = _setup(args, settings)
     journal = Journal(args.output, _about(settings, setup)) if args.output else nullcontext(None)
@@ -120,12 +121,9 @@ def _stress(args: argparse.Namespace) -> int:
         outcome = run_battery(setup, ids, journal=rows, on_done=done)
         attacks = search(setup, args.search, args.seed, on_done=done) if args.search else []
     if args.json:
-        say(json.dumps(page.document(outcome, attacks), indent=2))
+        say(json.dumps(document(outcome, attacks), indent=2))
     else:
         _show(outcome, attacks)
-    if args.html:
-        with writing("--html", args.html):
-            tell(f"page: {page.write_page(args.html, outcome, attacks)}")
     return _ending(outcome, strict=args.strict)
 
 
@@ -211,21 +209,19 @@ def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from factrl.lab.hacks import page
-
-    table = Table(*page.HEAD)
+    table = Table(*HEAD)
     for part in (outcome.ladder, outcome.findings, outcome.options):
         for found in part:
-            table.add_row(*(Text(text) for text in page.row_of(found)))
+            table.add_row(*(Text(text) for text in row_of(found)))
         table.add_section()
     show_table(table)
     for found in outcome.of("known"):
         say(f"known: {found.id}: {found.why}")
     for found in outcome.of("broken"):
-        say(page.broken_line(found))
+        say(broken_line(found))
     for found in outcome.of("repaired"):
         say(f"repaired: {found.id} is on the list of known failures and holds")
-    say("\n".join([*page.attack_lines(attacks), page.summary(outcome)]))
+    say("\n".join([*attack_lines(attacks), summary(outcome)]))
 
 
 def _ending(outcome: Outcome, *, strict: bool) -> int:
@@ -238,3 +234,114 @@ def _ending(outcome: Outcome, *, strict: bool) -> int:
     if outcome.of("broken", *(("known",) if strict else ())):
         return 1
     return 3 if masked else 0
+
+
+# -- The outcome as words and as JSON
+
+
+def row_of(found: Finding) -> tuple[str, ...]:
+    """One comparison as the columns of `HEAD`."""
+    margin = "" if found.margin is None else f"{found.margin:+.1%}"
+    questions = f"{found.prompts[0]}/{found.prompts[1]}" if found.prompts[1] else ""
+    verdict = f"{found.verdict}, thin" if found.thin else found.verdict
+    if found.masked[0]:
+        verdict += f" ({found.masked[0]} of {found.masked[1]} masked)"
+    paid = (found.mean, found.bound, found.answer, found.abstention)
+    values = (*map(_number, paid), margin, questions, verdict)
+    return (found.id, found.name, found.ceiling, *values)
+
+
+def summary(outcome: Outcome) -> str:
+    """One line: how many policies hold, are known, broken, masked."""
+    steps = sum(f.verdict in ("held", "repaired") for f in outcome.ladder)
+    told = [f"{steps} of 4 steps of the honest order hold"]
+    if outcome.options:
+        told.insert(0, f"{len(outcome.options)} families of answer forms: {_counts(outcome.options)}")
+    if outcome.findings:
+        told.insert(0, f"{len(outcome.findings)} policies: {_counts(outcome.findings)}")
+    return "; ".join(told)
+
+
+def _counts(found: Sequence[Finding]) -> str:
+    every = Counter(each.verdict for each in found)
+    verdicts = ("held", "repaired", "known", "broken", "masked", "n/a")
+    return ", ".join(f"{every[verdict]} {verdict}" for verdict in verdicts if every[verdict])
+
+
+def broken_line(found: Finding) -> str:
+    """What is broken, in one line: of an answer form also what it earns, and what honesty earns."""
+    from factrl.lab.hacks.options import HONESTY, in_words
+
+    text = one_line(found.text[:160])
+    told = f"broken: {found.id} {found.name}: "
+    if found.ceiling.startswith(HONESTY):
+        told += f"{in_words(found)}: "
+    return told + text
+
+
+def attack_lines(attacks: Sequence[Attack]) -> list[str]:
+    """What a search found, in words, with its five best; nothing without a search."""
+    if not attacks:
+        return []
+    best = [attack for attack in attacks if attack.beats]
+    lines = [f"search: {len(best)} of {len(attacks)} candidates beat their ceiling"]
+    for a in best[:5]:
+        lines.append(f"  {a.id}: {_number(a.mean)}, must not beat {a.ceiling} {_number(a.bound)}")
+        lines.append(f"    {one_line(a.text[:160])}")
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def document(outcome: Outcome, attacks: Sequence[Attack] = ()) -> dict[str, Any]:
+    """Everything as plain data."""
+    from factrl.lab.hacks.policies import RUNGS
+
+    setup = outcome.setup
+    return {
+        "reward": setup.spec,
+        "knobs": dict(setup.reward.knobs),
+        "form": setup.form,
+        "length": setup.length,
+        "judges": setup.judges,
+        "questions": setup.questions,
+        "paraphrases": setup.ways,
+        "honest": {rung: outcome.cells[rung].mean for rung in RUNGS},
+        "order": [_plain(found) for found in outcome.ladder],
+        "policies": [_plain(found) for found in outcome.findings],
+        "free_options": [_plain(found) for found in outcome.options],
+        "search": [
+            {
+                "id": a.id,
+                "ceiling": a.ceiling,
+                "mean": a.mean,
+                "bound": a.bound,
+                "beats": a.beats,
+                "text": a.text,
+            }
+            for a in attacks
+        ],
+    }
+
+
+def _plain(found: Finding) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "verdict": found.verdict,
+        "must_not_beat": found.ceiling,
+        "mean": found.mean,
+        "ceiling": found.bound,
+        "honest_answer": found.answer,
+        "honest_abstention": found.abstention,
+        "margin": found.margin,
+        "thin": found.thin,
+        "questions_held": found.prompts[0],
+        "questions": found.prompts[1],
+        "masked": found.masked[0],
+        "texts": found.masked[1],
+        "why": found.why,
+        "text": found.text[:_SHOWN],
+    }
