@@ -23,7 +23,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from factrl.errors import ConfigError
 from factrl.papers import Form
 from factrl.rewards.checklist import Item
 from factrl.text.abstention import abstains
@@ -251,14 +250,11 @@ def rate(question: str, text: str) -> float:
     return len({verb for verb, _ in _stated(text, _person(question))} & {*VERBS}) / len(VERBS)
 
 
-def compare(question: str, answer: str, *, order: str = "given") -> float:
+def compare(question: str, answer: str, **_: str) -> float:
     """1 when more is said with content than in the judge's own answer, which says three things; else 0.
 
-    Raises:
-        ConfigError: an order that no judge knows.
+    In which order the two are shown makes no difference here.
     """
-    if order not in ("given", "swapped", "both"):
-        raise ConfigError(f"order={order!r} is not given, swapped or both")
     return float(rate(question, answer) * len(VERBS) > _OWN)
 
 

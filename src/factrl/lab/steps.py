@@ -30,7 +30,6 @@ from factrl.verifier.report import Check, Report
 from .world import ORACLE, Wrapped, by_tier, full_names, invented, word_starts
 
 SO = "so"  # ends the steps and begins the answer
-_LABELS: Mapping[bool, Finding] = {True: "supported", False: "refuted"}
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,8 @@ def verify(
             checks.append(Check(claim))
         elif head in facts:
             fact, quote = facts[head]
-            checks.append(Check(claim, passages, Verdict(_LABELS[fact == value], ORACLE, quote=quote)))
+            label: Finding = "supported" if fact == value else "refuted"
+            checks.append(Check(claim, passages, Verdict(label, ORACLE, quote=quote)))
         else:
             checks.append(Check(claim, passages, Verdict("unknown", ORACLE)))
     return Report(text, question, tuple(checks), judge=ORACLE)
