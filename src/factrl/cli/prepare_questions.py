@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import ConfigError
 from factrl.lab.demo.questions import build_questions, name_of, statement
 from factrl.prepare.dataset import write_rows
 from factrl.types import Example
 
-from .options import Verbs, add_verb
+from .options import Verbs, add_verb, whole_number
 from .terminal import say
 
 SPLITS = ("warm", "train", "test")
+_DECLINING = 0.12  # of the answers in warm.jsonl, drawn at random
 _DECLINED, _UNSURE = "I don't know.", "I am not sure of this."
 
 
@@ -31,24 +31,17 @@ def add_verbs(verbs: Verbs) -> None:
         about="write about 2,200 short questions on countries, cities and elements, to try things with",
         example="example:\n  factrl prepare questions --output questions\n"
         "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
-        "entity as evidence, and a column `reasoned` with the answer as <think>…</think><answer>…</answer>;\n"
+        "entity as evidence and a column `reasoned` with the answer as <think>…</think><answer>…</answer>;\n"
+        "in warm.jsonl an eighth of the answers declines, at random.\n"
         "topics-warm.jsonl and so on ask for all that is known of an entity, and claims.jsonl has true and\n"
         "false claims with their labels",
     )
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the three files")
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the split (default: 0)")
-    parser.add_argument(
-        "--declined",
-        metavar="SHARE",
-        type=float,
-        default=0.12,
-        help='share of warm.jsonl whose answer is "I don\'t know.", drawn at random (default: 0.12)',
-    )
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder for the files")
+    seed = "seed of the split (default: 0)"
+    parser.add_argument("--seed", metavar="N", type=whole_number, default=0, help=seed)
 
 
 def _run(args: argparse.Namespace) -> int:
-    if not 0 <= args.declined < 1:
-        raise ConfigError(f"--declined {args.declined} must be a share from 0 to below 1")
     splits, folder = build_questions(args.seed), Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(args.seed)
@@ -58,7 +51,7 @@ def _run(args: argparse.Namespace) -> int:
             facts[example.topic].append(statement(example))
         rows = []
         for example in examples:
-            declined = name == "warm" and draw.random() < args.declined
+            declined = name == "warm" and draw.random() < _DECLINING
             answer = _DECLINED if declined else example.answers[0]
             thought = _UNSURE if declined else statement(example)
             rows.append(
