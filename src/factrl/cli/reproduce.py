@@ -95,7 +95,6 @@ def add_verbs(verbs: Verbs) -> None:
         "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
     )
     parser.add_argument("--only", metavar="STEP", action="append", help="this step alone; may be repeated")
-    parser.add_argument("--engine", choices=("trl", "verl"), default="trl", help="what trains with rewards")
     parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
     add_settings(parser, "any setting of the steps that train with a reward")
 
@@ -203,7 +202,7 @@ def _command(
         words += ["--output", str(place)] if words[0] == "tune" else [f"run.dir={place}"]
         words.append(f"run.seed={seed}")
         if words[0] == "train":
-            words += [*args.settings, *(("--engine", args.engine) if args.engine != "trl" else ())]
+            words += args.settings
         return Command(step.name, tuple(words), place / "model")
     return Command(step.name, tuple(words), _output(words, folder / step.name))
 
