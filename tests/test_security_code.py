@@ -149,6 +149,7 @@ BY_NAME = {
     "cli/options.py": "its own modules that need an extra",
     "lab/tables.py": "its own worlds",
     "papers/__init__.py": "its own papers, and FILE.py:NAME of the command line",
+    "rewards/__init__.py": "the module of a reward that its own user pickled",
 }
 
 
