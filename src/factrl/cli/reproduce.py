@@ -166,7 +166,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
         },
     }
     commands = []
-    words = " ".join([pipeline.evaluate, *(step.words for step in pipeline.steps)])
+    words = " ".join([pipeline.evaluation, *(step.words for step in pipeline.steps)])
     needed = [name for name in files if f"{{{name}}}" in words]
     if not args.full and not all(getattr(args, name) for name in needed):
         told = ("prepare", "questions", "--output", str(questions), "--seed", str(seed))
@@ -178,7 +178,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             names[step.name] = str(command.made)
         if step.row == BASE or (step.row and _runs(step, full=args.full)):
             known = {**names, "row": step.row, "trained": names[step.name]}
-            words = shlex.split(pipeline.evaluate.format_map(_quoted(known)))
+            words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
     steps = [command.name for command in commands]
     for name in args.only or ():
@@ -222,7 +222,7 @@ def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> 
         ConfigError: the folder was begun with another one.
     """
     judge = {"judge": {"url": args.judge}} if args.judge else {}
-    settings = {"paper": args.paper, **({} if args.full else pipeline.small), **judge}
+    settings = {"paper": args.paper, **({} if args.full else pipeline.small_settings), **judge}
     text = tomli_w.dumps(settings).encode()
     path = folder / "recipe.toml"
     if path.exists() and path.read_bytes() != text:

@@ -112,8 +112,8 @@ class Stage:
             what `--output` names for other verbs.
         words: what stands behind `factrl`, with names in braces.
         row: its row in the paper's table, an arm of `STUDY`; `base` is what the others are compared with.
-        small, full: further words at that scale; None leaves the step out, and its name is then the model
-            that the pipeline starts from.
+        small, full: further words at that scale; None leaves the step out, and without a step `base` that
+            name is the model that the pipeline starts from.
     """
 
     name: str
@@ -129,10 +129,12 @@ class Pipeline:
 
     Attributes:
         steps: in the order in which they run.
-        small: the settings of a small model on two CPU cores, nested as in a recipe.
+        small: the settings of a small model on two CPU cores, nested as in a recipe; those that it leaves
+            out are in `SMALL`.
         model: the paper's model, for the full scale.
         asks: what only the user can give at full scale, `train`, `held_out` or `judge`, and what it is.
-        evaluate: how a row is evaluated, with {row} and {trained}, its model.
+        evaluate: how a row is evaluated, with {row} and {trained}, its model; by default as short answers
+            are, or as `long` ones.
         metrics: the table's columns: metric of the study -> what the evaluation calls it.
         published: changes of rows against `base` that are no arms of the study, as there.
         long: the questions ask for long answers.
@@ -143,13 +145,65 @@ class Pipeline:
     small: Mapping[str, Any]
     model: str
     asks: Mapping[str, str]
-    evaluate: str = (
-        "eval {held_out} --model {trained} --config {recipe} --output {out}/evaluations/{row}.json"
-    )
+    evaluate: str = ""
     metrics: Mapping[str, str] = field(default_factory=lambda: {name: name for name in OUTCOMES})
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     long: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def evaluation(self) -> str:
+        """The words that evaluate a row."""
+        usual = "--model {trained} --config {recipe} --output {out}/evaluations/{row}"
+        return self.evaluate or (
+            f"eval --long {{held_out}} {usual}" if self.long else f"eval {{held_out}} {usual}.json"
+        )
+
+    @property
+    def small_settings(self) -> Mapping[str, Any]:
+        """`small` in front of `SMALL`, section by section."""
+        return {name: {**SMALL.get(name, {}), **self.small.get(name, {})} for name in {**SMALL, **self.small}}
+
+
+SMALL: Mapping[str, Mapping[str, Any]] = {
+    "model": {"freeze_embeddings": True},
+    "data": {"chat": False, "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"},
+    "train": {
+        "steps": 30,
+        "prompts_per_step": 16,
+        "num_generations": 8,
+        "micro_batch_size": 64,
+        "max_completion_length": 48,
+        "learning_rate": 2e-5,
+        "temperature": 0.7,
+        "beta": 0.0,
+        "gradient_checkpointing": False,
+    },
+}
+"""What every pipeline sets at the small scale: a model that writes no more than an answer, in few steps."""
+SMALL_SFT = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8"
+SMALL_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4"
+REASONED = "--config {recipe} tune.target={{answer}} data.columns.answers=reasoned"
+"""Further words of `tune sft`: it learns the column `reasoned` of `factrl prepare questions`."""
+
+
+def cold_start(steps: int, full: str | None = None) -> Stage:
+    """The row `base`: answers behind a reasoning, of so many steps at the small scale."""
+    words = f"tune sft {{warm}} --model {{start}} {REASONED}"
+    return Stage("base", words, row="base", small=f"{SMALL_SFT} train.steps={steps}", full=full)
+
+
+def rewarded(
+    paper: str, variant: str, *, model: str = "base", data: str = "train", more: str = "", small: str = ""
+) -> Stage:
+    """The row of a variant: the model of a step, trained with its reward.
+
+    Args:
+        model, data: names of steps, or `train` for the questions.
+        more, small: further words, at both scales and at the small one.
+    """
+    words = f"train --config {{recipe}} --model {{{model}}} --data {{{data}}} paper={paper}:{variant} {more}"
+    return Stage(variant, words.rstrip(), row=variant, small=small)
 
 
 def paper_names() -> tuple[str, ...]:

@@ -43,7 +43,7 @@ from factrl.types import Completion, Example, Score
 from factrl.verifier.blame import judged_here
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, Pipeline, Stage, Study
+from . import SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -422,58 +422,29 @@ STUDY = Study(
 # `factrl reproduce factreason`: seed, DPO by margin and length, GRPO.  The small scale is ours: requests on
 # the demo's entities, whose facts are the evidence, after a cold start on such answers.
 _BASE = {metric: value for (_, of, metric), value in PUBLISHED.items() if of == "base"}
-_SMALL = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.epochs=1"
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            "tune sft {warm} --config {recipe} --model {start} tune.target={{answer}} "
-            "data.columns.answers=reasoned",
-            row="base",
-            small=f"{_SMALL} train.steps=60",
-            full=None,
-        ),
+        cold_start(60),
         Stage(
             "sft",
             "tune sft-seed {train} --config {recipe} --model {base} tune.demonstrations={warm}",
             row="sft",
-            small=f"{_SMALL} data.limit=200 sampling.num_samples=4 train.steps=40",
+            small=f"{SMALL_SFT} train.steps=40 data.limit=200 sampling.num_samples=4",
         ),
         Stage(
             "dpo",
             "tune dpo {train} --config {recipe} --model {sft} --rule margin-length",
             row="dpo",
-            small="train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4 "
-            "data.limit=200 sampling.num_samples=6 train.steps=30",
+            small=f"{SMALL_PAIRS} train.steps=30 data.limit=200 sampling.num_samples=6",
         ),
         *(
-            Stage(
-                arm,
-                f"train --config {{recipe}} --model {{sft}} --data {{train}} paper=factreason:{arm}",
-                row=arm,
-                small="reward.weight_preference=0",
-            )
+            rewarded("factreason", arm, model="sft", small="reward.weight_preference=0")
             for arm in ("fact-only", "detail-0.1")
         ),
     ),
     small={
-        "model": {"freeze_embeddings": True},
-        "data": {
-            "chat": False,
-            "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-        },
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {
-            "steps": 30,
-            "prompts_per_step": 16,
-            "num_generations": 4,
-            "micro_batch_size": 64,
-            "max_completion_length": 80,
-            "learning_rate": 2e-5,
-            "temperature": 0.7,
-            "beta": 0.0,
-            "gradient_checkpointing": False,
-        },
+        "train": {"num_generations": 4, "max_completion_length": 80},
     },
     model="meta-llama/Llama-3.1-8B-Instruct",
     asks={
@@ -482,7 +453,6 @@ PIPELINE = Pipeline(
         "held_out": "LongFact, FAVA, AlpacaFact, Biography, Factory or FactBench prompts",
         "judge": "the model of VeriScore and of the preference, as http://host:8000/v1#name",
     },
-    evaluate="eval --long {held_out} --model {trained} --config {recipe} --output {out}/evaluations/{row}",
     metrics={"verified": "precision", "detail": "detail"},
     published={
         row: {

@@ -42,7 +42,7 @@ from factrl.verifier.blame import OWN
 from factrl.verifier.claims.marks import normalised
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, Pipeline, Stage, Study
+from . import Gold, Pipeline, Study, cold_start, rewarded
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -436,42 +436,10 @@ STUDY = Study(
 # demo's questions with their facts as evidence, after a cold start; the paper starts from a base model.
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            "tune sft {warm} --config {recipe} --model {start} tune.target={{answer}} "
-            "data.columns.answers=reasoned",
-            row="base",
-            small="train.steps=80 train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8",
-            full=None,
-        ),
-        *(
-            Stage(
-                arm,
-                f"train --config {{recipe}} --model {{base}} --data {{train}} paper=fspo:{arm}",
-                row=arm,
-            )
-            for arm in ("outcome", "outcome+fact", "signs", "fspo")
-        ),
+        cold_start(80),
+        *(rewarded("fspo", arm) for arm in ("outcome", "outcome+fact", "signs", "fspo")),
     ),
-    small={
-        "model": {"freeze_embeddings": True},
-        "data": {
-            "chat": False,
-            "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-        },
-        "verifier": {"preset": "fspo", "judge": "weak"},
-        "train": {
-            "steps": 30,
-            "prompts_per_step": 16,
-            "num_generations": 8,
-            "micro_batch_size": 64,
-            "max_completion_length": 48,
-            "learning_rate": 2e-5,
-            "temperature": 0.7,
-            "beta": 0.0,
-            "gradient_checkpointing": False,
-        },
-    },
+    small={"verifier": {"preset": "fspo", "judge": "weak"}},
     model="Qwen/Qwen2.5-7B",
     asks={
         "train": "the paper's mix of HotpotQA, 2WikiMultiHopQA and mathematics, with evidence",

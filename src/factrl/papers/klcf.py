@@ -45,7 +45,7 @@ from factrl.text import think_answer
 from factrl.types import Claim, Completion, Example, Score, State
 from factrl.verifier.blame import judged_here
 
-from . import Gold, Pipeline, Stage, Study
+from . import SMALL_PAIRS, Gold, Pipeline, Stage, Study, cold_start, rewarded
 
 Check = Callable[[str, str, Sequence[str]], Sequence[Item]]
 Extract = Callable[[str, str, str], Sequence[Claim]]
@@ -452,63 +452,30 @@ STUDY = Study(
 # `factrl reproduce klcf`: the truthfulness model, DPO and GRPO.  The small scale is ours: requests about the
 # demo's entities, whose facts are checklist and evidence, after a cold start; KLCF-zero has none.
 _PAIRED = "tune dpo {train} --config {recipe} --model {base} --rule"
-_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4 train.steps=30 "
+_TRUTH = "judge.truthfulness_model={truthfulness}"
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            "tune sft {warm} --config {recipe} --model {start} tune.target={{answer}} "
-            "data.columns.answers=reasoned",
-            row="base",
-            small="train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps=60",
-            full=None,
-        ),
+        cold_start(60),
         Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=60"),
         Stage(
             "dpo-factscore",
             f"{_PAIRED} factscore",
             row="dpo-factscore",
-            small=f"{_PAIRS}data.limit=200 sampling.num_samples=4",
+            small=f"{SMALL_PAIRS} train.steps=30 data.limit=200 sampling.num_samples=4",
         ),
-        Stage(
-            "dpo-klc", f"{_PAIRED} klc judge.truthfulness_model={{truthfulness}}", row="dpo-klc", small=None
-        ),
-        *(
-            Stage(
-                arm,
-                f"train --config {{recipe}} --model {{base}} --data {{train}} paper=klcf:{arm} "
-                "judge.truthfulness_model={truthfulness}",
-                row=arm,
-                small=small,
-            )
-            for arm, small in (
-                ("truth-only", ""),
-                # Four calls of the embedded model for each completion, of seconds each.
-                (
-                    "table-2-row",
-                    "judge.url=local train.steps=6 train.prompts_per_step=2 train.micro_batch_size=8",
-                ),
-            )
+        Stage("dpo-klc", f"{_PAIRED} klc {_TRUTH}", row="dpo-klc", small=None),
+        rewarded("klcf", "truth-only", more=_TRUTH),
+        rewarded(
+            "klcf",
+            "table-2-row",
+            more=_TRUTH,
+            # Four calls of the embedded model for each completion, of seconds each.
+            small="judge.url=local train.steps=6 train.prompts_per_step=2 train.micro_batch_size=8",
         ),
     ),
     small={
-        "model": {"freeze_embeddings": True},
-        "data": {
-            "chat": False,
-            "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-        },
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {
-            "steps": 30,
-            "prompts_per_step": 16,
-            "num_generations": 4,
-            "micro_batch_size": 64,
-            "max_completion_length": 80,
-            "learning_rate": 2e-5,
-            "temperature": 0.7,
-            "beta": 0.0,
-            "gradient_checkpointing": False,
-        },
+        "train": {"num_generations": 4, "max_completion_length": 80},
     },
     model="Qwen/Qwen2.5-14B",
     asks={
@@ -517,7 +484,6 @@ PIPELINE = Pipeline(
         "held_out": "LongFact, FActScore, LongWiki or Factory prompts",
         "judge": "what finds claims, checks items and rates answers, as http://host:8000/v1#name",
     },
-    evaluate="eval --long {held_out} --model {trained} --config {recipe} --output {out}/evaluations/{row}",
     metrics={"verified": "factscore_unpenalised", "recall": "recall@32", "detail": "detail"},
     published={"dpo-factscore": {}, "dpo-klc": {}},
     long=True,

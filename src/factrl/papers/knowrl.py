@@ -44,7 +44,7 @@ from factrl.text import tag, think_answer
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.report import Report
 
-from . import Gold, Pipeline, Stage, Study
+from . import REASONED, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
@@ -415,63 +415,39 @@ STUDY = Study(
 
 # `factrl reproduce knowrl`.  The small scale is ours: short answers behind one sentence of reasoning, on the
 # demo's questions with their facts as evidence, after a cold start on such answers, some of which decline.
-_COLD = "--config {recipe} tune.target={{answer}} data.columns.answers=reasoned"
-_TUNED = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps"
-_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4 train.steps=40"
-_PAIRS += " data.limit=300 sampling.num_samples=8"
-_ABLATION = ("format", "format+fact", "format+correct", "no-refusal", "paper")
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            f"tune sft {{warm}} --model {{start}} {_COLD}",
-            row="base",
-            small=f"{_TUNED}=80",
+        cold_start(
+            80,
             full="train.epochs=4 train.learning_rate=1e-4 train.lr_scheduler_type=cosine "
             "train.warmup_steps=0.1 model.lora_rank=256 model.lora_alpha=512 "
             '\'model.lora_target_modules=["q_proj","v_proj"]\'',
         ),
-        Stage("sft", f"tune sft {{train}} --model {{base}} {_COLD}", row="sft", small=f"{_TUNED}=80"),
+        Stage(
+            "sft",
+            f"tune sft {{train}} --model {{base}} {REASONED}",
+            row="sft",
+            small=f"{SMALL_SFT} train.steps=80",
+        ),
         *(
             Stage(
                 name,
                 f"tune dpo {{train}} --config {{recipe}} --model {{base}} --rule {rule}",
                 row=name,
-                small=_PAIRS,
+                small=f"{SMALL_PAIRS} train.steps=40 data.limit=300 sampling.num_samples=8",
             )
             for name, rule in (("dpo", "max-min"), ("facttune-fs", "factscore"))
         ),
         *(
-            Stage(
-                arm,
-                f"train --config {{recipe}} --model {{base}} --data {{train}} paper=knowrl:{arm}",
-                row=arm,
-            )
-            for arm in _ABLATION
+            rewarded("knowrl", arm)
+            for arm in ("format", "format+fact", "format+correct", "no-refusal", "paper")
         ),
     ),
     small={
-        "model": {"lora": False, "freeze_embeddings": True},
-        "data": {
-            "system": "",
-            "chat": False,
-            "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-        },
+        "model": {"lora": False},
+        "data": {"system": ""},
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {
-            "steps": 30,
-            "prompts_per_step": 16,
-            "num_generations": 8,
-            "micro_batch_size": 64,
-            "max_completion_length": 48,
-            "learning_rate": 2e-5,
-            "lr_scheduler_type": "linear",
-            "scale_rewards": "none",
-            "loss_type": "dr_grpo",
-            "temperature": 0.7,
-            "beta": 0.0,
-            "gradient_checkpointing": False,
-        },
+        "train": {"lr_scheduler_type": "linear", "scale_rewards": "none", "loss_type": "dr_grpo"},
     },
     model="deepseek-ai/DeepSeek-R1-Distill-Qwen-7B",
     asks={

@@ -39,7 +39,7 @@ from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from . import Gold, Pipeline, Stage, Study
+from . import SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
@@ -446,12 +446,15 @@ STUDY = Study(
 # the demo, and a cold start in which a share of the answers declines, at random, so that declining is
 # there to be strengthened.  The paper prompts its models for that.
 _PROBED = "--config {recipe} --model {base} --probe {probe}"
-_TUNED = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8"
 _PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8"
 PIPELINE = Pipeline(
     steps=(
         Stage(
-            "base", "tune sft {warm} --config {recipe} --model {start}", row="base", small=_TUNED, full=None
+            "base",
+            "tune sft {warm} --config {recipe} --model {start}",
+            row="base",
+            small=SMALL_SFT,
+            full=None,
         ),
         Stage(
             "probe",
@@ -459,9 +462,9 @@ PIPELINE = Pipeline(
             small="--samples 16",
             full="--samples 256",
         ),
-        Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=_TUNED),
-        Stage("r-tuning", f"tune r-tuning {{train}} {_PROBED}", row="r-tuning", small=_TUNED),
-        Stage("rft", f"tune rft {{train}} {_PROBED}", row="rft", small=_TUNED),
+        Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=SMALL_SFT),
+        Stage("r-tuning", f"tune r-tuning {{train}} {_PROBED}", row="r-tuning", small=SMALL_SFT),
+        Stage("rft", f"tune rft {{train}} {_PROBED}", row="rft", small=SMALL_SFT),
         Stage("dpo", f"tune dpo {{train}} {_PROBED} --rule correctness", row="dpo", small=_PAIRS),
         Stage(
             "iterative-dpo",
@@ -471,38 +474,21 @@ PIPELINE = Pipeline(
             "sampling.top_p=1.0",
             full="tune.rounds=3",
         ),
-        *(
-            Stage(
-                arm,
-                f"train --config {{recipe}} --model {{base}} --data {{{data}}} paper=truthrl:{arm}",
-                row=arm,
-            )
-            for arm, data in (
-                ("binary", "train"),
-                ("knowledge-binary", "probe"),
-                ("knowledge-ternary", "probe"),
-                ("ternary", "train"),
-            )
-        ),
+        rewarded("truthrl", "binary"),
+        rewarded("truthrl", "knowledge-binary", data="probe"),
+        rewarded("truthrl", "knowledge-ternary", data="probe"),
+        rewarded("truthrl", "ternary"),
     ),
     small={
-        "data": {"chat": False, "prompt": "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"},
-        "model": {"freeze_embeddings": True},
         "reward": {"answer": "text"},
         "train": {
             "steps": 50,
-            "prompts_per_step": 16,
-            "num_generations": 8,
             "micro_batch_size": 128,
             "max_completion_length": 12,
-            "learning_rate": 2e-5,
             "lr_scheduler_type": "linear",
             "scale_rewards": "none",
             "loss_type": "dr_grpo",
             "weight_decay": 0.0,
-            "temperature": 0.7,
-            "beta": 0.0,
-            "gradient_checkpointing": False,
         },
     },
     model="meta-llama/Llama-3.1-8B-Instruct",
