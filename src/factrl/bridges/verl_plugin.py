@@ -219,12 +219,12 @@ class FactualTrainer(PPOTrainerSync):
             [self.tokenizer.decode(ids, skip_special_tokens=True) for ids in data[name].unbind()]
             for name in ("prompts", "responses")
         ]
-        made = []
+        made = {}
         for key, prompt, written, extra in zip(keys, *texts, list(data["extra_info"]), strict=True):
             result = self._results[key]
             advantage = None if result.value is None else self._advantages[key]
-            made.append(Rollout(str(extra.get("id", "")), prompt, written, result, advantage))
-        return [made[row] for row in sorted(range(len(keys)), key=keys.__getitem__)]
+            made[key] = Rollout(str(extra.get("id", "")), prompt, written, result, advantage)
+        return [made[key] for key in sorted(made)]
 
     def _val_metrics_update(
         self,

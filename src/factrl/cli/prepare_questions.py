@@ -88,16 +88,11 @@ def _claims(examples: Sequence[Example], draw: random.Random) -> list[dict[str, 
 def _topics(examples: Sequence[Example], facts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     """A request for a long answer for each entity, its facts as checklist, evidence and answer."""
     names = {example.topic: name for example in examples if (name := name_of(example))}
-    return [
-        {
-            "id": topic,
-            "question": f"Tell me what you know about {name}.",
-            "topic": topic,
-            "checklist": list(facts[topic]),
-            "evidence": [{"title": name, "text": " ".join(facts[topic])}],
-            "reasoned": f"<think>I recall some facts.</think><answer>{' '.join(facts[topic])}</answer>",
-            "prompt": f"Tell me what you know about {name}.",
-            "response": f"<think>I recall some facts.</think><answer>{' '.join(facts[topic])}</answer>",
-        }
-        for topic, name in names.items()
-    ]
+    rows = []
+    for topic, name in names.items():
+        asked, text = f"Tell me what you know about {name}.", " ".join(facts[topic])
+        said = f"<think>I recall some facts.</think><answer>{text}</answer>"
+        row = {"id": topic, "question": asked, "topic": topic, "checklist": list(facts[topic])}
+        row |= {"evidence": [{"title": name, "text": text}], "reasoned": said}
+        rows.append({**row, "prompt": asked, "response": said})  # as `tune.demonstrations` reads examples
+    return rows

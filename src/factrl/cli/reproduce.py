@@ -23,6 +23,7 @@ import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.evals.suite import read_output
+from factrl.lab.tables import BASE, direction_of
 from factrl.papers import Pipeline, Stage, Study, declared, paper_names
 from factrl.runs.journal import Journal
 from factrl.runs.progress import clock
@@ -34,7 +35,6 @@ from .terminal import say, show_table, tell
 if TYPE_CHECKING:
     from rich.table import Table
 
-BASE = "base"
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 _LEAST = 2.0  # points: a smaller change is none
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
@@ -107,9 +107,9 @@ def _reproduce(args: argparse.Namespace) -> int:
             f"{args.paper!r} declares no PIPELINE{nearest(args.paper, names)} (there are: {', '.join(names)})"
         )
     out = Path(args.output)
-    took: dict[int, list[dict[str, Any]]] = {}
-    for seed in range(args.seeds):
-        folder = out / f"seed-{seed}" if args.seeds > 1 else out
+    folders = [out / f"seed-{seed}" for seed in range(args.seeds)] if args.seeds > 1 else [out]
+    took: list[dict[str, Any]] = []
+    for seed, folder in enumerate(folders):
         commands = plan(pipeline, args, folder, seed)
         if args.dry_run:
             for command in commands:
@@ -117,17 +117,14 @@ def _reproduce(args: argparse.Namespace) -> int:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(pipeline, args, folder)
-        took[seed] = run(commands, folder, args.only or ())
+        took += run(commands, folder, args.only or ())
     if args.dry_run or args.only:
         return 0
     study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
-    folders = [out / f"seed-{seed}" if args.seeds > 1 else out for seed in took]
-    rows = [
-        step.row for step in pipeline.steps if step.row == BASE or (step.row and _runs(step, full=args.full))
-    ]
+    rows = [step.row for step in pipeline.steps if _shown(step, full=args.full)]
     found = measured(pipeline, study, rows, folders)
     notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
-    text = markdown(args.paper, notes, found, [one for seed in took.values() for one in seed])
+    text = markdown(args.paper, notes, found, took)
     write_whole(out / "table.md", text.encode())
     show_table(table(found))
     for note in notes:
@@ -176,7 +173,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             command = _command(step, args, names, folder, seed)
             commands.append(command)
             names[step.name] = str(command.made)
-        if step.row == BASE or (step.row and _runs(step, full=args.full)):
+        if _shown(step, full=args.full):
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
@@ -190,6 +187,11 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
 
 def _runs(step: Stage, *, full: bool) -> bool:
     return (step.full if full else step.small) is not None
+
+
+def _shown(step: Stage, *, full: bool) -> bool:
+    """Whether it has a row: `base` has one without a step too, of the model that the others start from."""
+    return step.row == BASE or (step.row != "" and _runs(step, full=full))
 
 
 def _command(
@@ -326,11 +328,8 @@ class Measured:
         paper = self.paper.get(row, {}).get(metric)
         if paper is None:
             return f"{ours:+.1f}"
-        return f"{ours:+.1f} ({paper:+.1f}) {'=' if _direction(ours) == _direction(paper) else '≠'}"
-
-
-def _direction(change: float) -> int:
-    return 0 if abs(change) < _LEAST else 1 if change > 0 else -1
+        same = direction_of(ours, _LEAST) == direction_of(paper, _LEAST)
+        return f"{ours:+.1f} ({paper:+.1f}) {'=' if same else '≠'}"
 
 
 def measured(pipeline: Pipeline, study: Study, rows: Sequence[str], folders: Sequence[Path]) -> Measured:
