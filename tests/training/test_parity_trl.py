@@ -202,3 +202,17 @@ def test_token_advantages_of_one_value_are_the_completions(both: tuple[Ours, TRL
     assert mine["advantages"].shape == mine["completion_ids"].shape
     found, _ = loss_and_gradient(ours, mine, loss, 0.0)
     assert found == pytest.approx(loss_and_gradient(theirs, plain, loss, 0.0)[0], abs=1e-6)
+
+
+def test_the_bonus_for_entropy_is_trls(both: tuple[Ours, TRL], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given(4, 2)
+    losses = []
+    for coefficient in (0.0, 0.5):
+        for trainer in both:
+            monkeypatch.setattr(trainer, "scale_rewards", "group")
+            monkeypatch.setattr(trainer, "entropy_coef", coefficient)
+            monkeypatch.setattr(trainer, "_entropy_bonus_enabled", coefficient > 0)
+            losses.append(loss_and_gradient(trainer, prepared(trainer, given), "dapo", 0.0)[0])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+    assert losses[2] == pytest.approx(losses[3], abs=1e-6)
+    assert losses[2] < losses[0]

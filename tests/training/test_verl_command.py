@@ -154,6 +154,7 @@ def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
         **{"max_completion_length": 99, "max_prompt_length": 33, "learning_rate": 0.5, "weight_decay": 0.5},
         **{"lr_scheduler_type": "cosine", "warmup_steps": 3.0, "max_grad_norm": 0.5, "loss_type": "grpo"},
         **{"scale_rewards": "none", "beta": 0.5, "use_bias_correction_kl": True, "epsilon": 0.1},
+        "entropy_coef": 0.01,
         **{
             "epsilon_high": 0.9,
             "advantage_epsilon": 0.1,

@@ -226,7 +226,7 @@ def _actor(settings: RunSettings) -> dict[str, Any]:
         "clip_ratio_low": told.epsilon,
         "clip_ratio_high": told.epsilon if told.epsilon_high is None else told.epsilon_high,
         "clip_ratio_c": _NO_DUAL_CLIP,
-        "entropy_coeff": 0,
+        "entropy_coeff": told.entropy_coef,
         "loss_agg_mode": _LOSSES[told.loss_type],
         "use_kl_loss": told.beta > 0,
         "optim.lr": told.learning_rate,

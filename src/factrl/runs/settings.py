@@ -221,6 +221,8 @@ class TrainSettings(Section):
     """Weight of the KL penalty to the starting model; 0 loads no reference model."""
     use_bias_correction_kl: bool = False
     """TRL's corrected KL gradient. TRL has it on; off is the KL of the papers and of verl."""
+    entropy_coef: float = Field(default=0.0, ge=0)
+    """Weight of the bonus for the mean entropy of a token, which keeps completions apart."""
     epsilon: float = Field(default=0.2, gt=0, lt=1)
     """Lower clipping range of the probability ratio."""
     epsilon_high: float | None = Field(default=None, gt=0)

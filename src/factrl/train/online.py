@@ -232,6 +232,7 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         advantage_epsilon=told.advantage_epsilon,
         beta=told.beta,
         use_bias_correction_kl=told.use_bias_correction_kl,
+        entropy_coef=told.entropy_coef,
         epsilon=told.epsilon,
         epsilon_high=told.epsilon_high,
         temperature=told.temperature,
