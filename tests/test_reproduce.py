@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import main
-from factrl.papers import declared, paper_names
+from factrl.cli.reproduce_table import measured
+from factrl.lab.tables import find_table
+from factrl.papers import OUTCOMES, declared, paper_names
 
 OWN = """
 from factrl import reward
@@ -67,12 +69,35 @@ def test_every_step_runs_once_and_the_table_says_what_came_of_it(
     assert "It is made up." in table
     assert "`factrl prepare convert train.jsonl --to trl --output out/base.jsonl`" in table
     out, err = capfd.readouterr()
-    assert out.rstrip().endswith("out/table.md")
+    assert out.rstrip().endswith("out/table.md\nout/table.html")
+    page = (folder / "out" / "table.html").read_text("utf-8")
+    assert "mine, paper: +10.0" in page
     assert "[1/4] base: factrl prepare convert" in err
 
     assert reproduce() == 0  # nothing is left to do
     assert (folder / "out" / "steps.jsonl").read_text("utf-8") == steps
     assert "[" not in capfd.readouterr().err.split("nobody")[0]
+
+
+def test_the_labs_change_stands_beside_the_papers(tmp_path: Path) -> None:
+    found = {
+        row: {name: {"value": value, "low": 0.0, "high": 1.0} for name in OUTCOMES}
+        for row, value in (("base", 0.25), ("sft", 0.5), ("ternary", 0.25))
+    }
+    (tmp_path / "evaluations").mkdir()
+    for row, summary in found.items():
+        path = tmp_path / "evaluations" / f"{row}.json"
+        path.write_text(json.dumps({"summary": summary}), encoding="utf-8")
+    metrics = dict.fromkeys([column.metric for column in find_table("truthrl").columns], 0.5)
+    arms = {
+        arm: {"seeds": [metrics, {**metrics, "truthfulness": value}]}
+        for arm, value in (("base", 0.5), ("sft", 0.25), ("truthrl:ternary", 0.75))
+    }
+    (tmp_path / "lab.json").write_text(json.dumps({"arms": arms}), encoding="utf-8")
+    pipeline, study = declared("truthrl", "PIPELINE"), declared("truthrl", "STUDY")
+    lines = list(measured("truthrl", pipeline, study, list(found), [tmp_path]).lines())
+    assert lines[2][-1] == "+25.0 (-1.4; lab -12.5) ≠"
+    assert lines[4][-1] == "+0.0 (+42.0; lab +12.5) ≠"
 
 
 def test_a_step_that_fails_is_said_and_the_same_command_goes_on(

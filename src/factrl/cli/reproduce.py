@@ -7,37 +7,31 @@ folder, by which the same command goes on where it was stopped.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 
 from factrl.errors import ConfigError, SetupError, nearest
-from factrl.evals.suite import read_output
-from factrl.lab.tables import BASE, direction_of
+from factrl.lab.tables import BASE
 from factrl.papers import Pipeline, Stage, Study, declared, paper_names
 from factrl.runs.journal import Journal
-from factrl.runs.progress import clock
 from factrl.runs.whole_file import write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one
+from .reproduce_table import measured, table, write
 from .terminal import say, show_table, tell
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 SMALL_MODEL = "SmolLM2-135M-Instruct"
-_LEAST = 2.0  # points: a smaller change is none
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
+_JSON = "--json"
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Command:
     Attributes:
         name: the step's; `eval NAME` for the evaluation of a row.
         words: what stands behind `factrl`.
-        made: what it makes; a folder of run folders for `train` and `tune`.
+        made: what it makes; a folder of run folders for `train` and `tune`, stdout for `--json`.
     """
 
     name: str
@@ -55,7 +49,8 @@ class Command:
     made: Path
 
     def __str__(self) -> str:
-        return shlex.join(("factrl", *self.words))
+        kept = f" > {shlex.quote(str(self.made))}" if _JSON in self.words else ""
+        return shlex.join(("factrl", *self.words)) + kept
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -122,14 +117,13 @@ def _reproduce(args: argparse.Namespace) -> int:
         return 0
     study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
     rows = [step.row for step in pipeline.steps if _shown(step, full=args.full)]
-    found = measured(pipeline, study, rows, folders)
+    found = measured(args.paper, pipeline, study, rows, folders)
     notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
-    text = markdown(args.paper, notes, found, took)
-    write_whole(out / "table.md", text.encode())
     show_table(table(found))
     for note in notes:
         tell(note)
-    say(str(out / "table.md"))
+    for path in write(args.paper, out, found, notes, took):
+        say(str(path))
     return 0
 
 
@@ -177,6 +171,9 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
+    if seed == 0 and args.paper in paper_names() and declared(args.paper, "STUDY"):
+        lab = ("lab", "--table", args.paper, "--output", str(folder / "lab"), _JSON)
+        commands.append(Command("lab", lab, folder / "lab.json"))
     steps = [command.name for command in commands]
     for name in args.only or ():
         if name not in steps:
@@ -271,12 +268,13 @@ def _run(command: Command) -> tuple[int, int]:
     command.made.parent.mkdir(parents=True, exist_ok=True)
     if runs is not None and (begun := _begun(runs)):
         words = (words[0], "--resume", str(begun))
-    process = subprocess.Popen([sys.executable, "-m", "factrl", *words], stdout=subprocess.DEVNULL)  # noqa: S603
-    try:
-        _, status, usage = os.wait4(process.pid, 0)
-    except KeyboardInterrupt:
-        process.wait()
-        raise
+    with Path(command.made if _JSON in words else os.devnull).open("wb") as out:
+        process = subprocess.Popen([sys.executable, "-m", "factrl", *words], stdout=out)  # noqa: S603
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except KeyboardInterrupt:
+            process.wait()
+            raise
     code = process.returncode = os.waitstatus_to_exitcode(status)
     if not code and runs is not None and (made := _begun(runs)):
         command.made.unlink(missing_ok=True)
@@ -287,103 +285,3 @@ def _run(command: Command) -> tuple[int, int]:
 def _begun(runs: Path) -> Path | None:
     """The last run folder in a folder of them."""
     return max((path.parent for path in runs.glob("*/*.toml") if not path.parent.is_symlink()), default=None)
-
-
-# What comes out
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The table's numbers.
-
-    Attributes:
-        columns: metric of the study -> what the evaluation calls it.
-        paper: row -> metric -> the paper's change against `base`.
-        rows: row -> by seed, metric -> value with its limits.
-    """
-
-    columns: Mapping[str, str]
-    paper: Mapping[str, Mapping[str, float]]
-    rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
-
-    def lines(self) -> Iterator[list[str]]:
-        """Each row's values, and beneath its changes."""
-        for row in self.rows:
-            yield [row, *(self._value(row, metric) for metric in self.columns)]
-            if row != BASE:
-                yield ["", *(self._change(row, metric) for metric in self.columns)]
-
-    def _value(self, row: str, metric: str) -> str:
-        """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several."""
-        found = [one[metric] for one in self.rows[row]]
-        values = [one["value"] for one in found]
-        if len(values) > 1:
-            return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
-        return f"{values[0]:.1f} [{found[0]['low']:.1f}, {found[0]['high']:.1f}]"
-
-    def _change(self, row: str, metric: str) -> str:
-        """Ours, the paper's, and whether they go the same way."""
-        pairs = zip(self.rows[BASE], self.rows[row], strict=True)
-        ours = statistics.fmean(after[metric]["value"] - before[metric]["value"] for before, after in pairs)
-        paper = self.paper.get(row, {}).get(metric)
-        if paper is None:
-            return f"{ours:+.1f}"
-        same = direction_of(ours, _LEAST) == direction_of(paper, _LEAST)
-        return f"{ours:+.1f} ({paper:+.1f}) {'=' if same else '≠'}"
-
-
-def measured(pipeline: Pipeline, study: Study, rows: Sequence[str], folders: Sequence[Path]) -> Measured:
-    """The evaluations of these rows in these folders, one for each seed."""
-    found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
-    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, found)
-
-
-def _evaluation(pipeline: Pipeline, folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
-    """A file of `factrl eval FILE`, or a folder of `factrl eval --long FILE`; shares in points."""
-    place = folder / "evaluations" / row
-    if place.is_dir():
-        output = read_output(place)
-        (name,) = output.benchmarks
-        numbers = {key: (asdict(one), one.percent) for key, one in output.numbers(name).items()}
-    else:
-        summary = json.loads(place.with_name(f"{row}.json").read_text("utf-8"))["summary"]
-        numbers = {key: (one, True) for key, one in summary.items() if isinstance(one, dict)}
-    found = {}
-    for metric, key in pipeline.metrics.items():
-        interval, percent = numbers[key]
-        found[metric] = {name: (100 if percent else 1) * interval[name] for name in ("value", "low", "high")}
-    return found
-
-
-def table(found: Measured) -> Table:
-    """Each row's numbers, and its changes against base: ours (the paper's), same way or not."""
-    from rich.table import Table
-
-    grid = Table("row", *found.columns, box=None)
-    for line in found.lines():
-        grid.add_row(*line)
-    return grid
-
-
-def markdown(paper: str, notes: Sequence[str], found: Measured, took: Sequence[Mapping[str, Any]]) -> str:
-    """`table.md`: the table, what the paper's numbers are of, and every command with its time and memory."""
-    lines = [
-        f"# {paper}, reproduced",
-        "",
-        f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's), = where both "
-        f"go the same way, ≠ where not; under {_LEAST:g} is no change.",
-        "",
-        f"| row | {' | '.join(found.columns)} |",
-        f"|---|{'--:|' * len(found.columns)}",
-        *(f"| {' | '.join(line)} |" for line in found.lines()),
-        "",
-        *(f"- {note}" for note in notes),
-        "",
-        "| step | time | peak MB | command |",
-        "|---|--:|--:|---|",
-        *(
-            f"| {one['step']} | {clock(one['seconds'])} | {one['peak_mb']:,} | `{one['command']}` |"
-            for one in took
-        ),
-    ]
-    return "\n".join(lines) + "\n"

@@ -1,0 +1,213 @@
+"""What `factrl reproduce` shows in the end: the paper's table, as text, as markdown and as a page."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factrl.evals.suite import read_output
+from factrl.lab.tables import BASE, METHODS, direction_of, find_table
+from factrl.papers import Pipeline, Study
+from factrl.runs.progress import clock
+from factrl.runs.whole_file import write_whole
+from factrl.text.html import fragment, page, write_page
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from rich.table import Table
+
+_LEAST = 2.0  # points: a smaller change is none
+_KEY = (
+    f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's; that of "
+    f"`factrl lab`, a tiny model in a made-up world). = where ours goes the paper's way, ≠ where not; under "
+    f"{_LEAST:g} is no change."
+)
+_WIDTH, _LEFT, _ROW = 520, 150, 26  # of a picture
+_MARKS = {
+    "ours": ("a2", None),
+    "paper": ("a0", ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0))),
+    "lab": ("a1", ((-1, -1), (1, -1), (1, 1), (-1, 1))),
+}
+"""Whose change: the colour of its mark, and its shape, a circle without one."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The table's numbers.
+
+    Attributes:
+        columns: metric of the study -> what the evaluation calls it.
+        paper, lab: row -> metric -> the change against `base`, the paper's and the lab's.
+        rows: row -> by seed, metric -> value with its limits.
+    """
+
+    columns: Mapping[str, str]
+    paper: Mapping[str, Mapping[str, float]]
+    lab: Mapping[str, Mapping[str, float]]
+    rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
+
+    def lines(self) -> Iterator[list[str]]:
+        """Each row's values, and beneath its changes."""
+        for row in self.rows:
+            yield [row, *(self._value(row, metric) for metric in self.columns)]
+            if row != BASE:
+                yield ["", *(self._told(row, metric) for metric in self.columns)]
+
+    def change(self, row: str, metric: str) -> float:
+        """Ours: the mean over the seeds."""
+        pairs = zip(self.rows[BASE], self.rows[row], strict=True)
+        return statistics.fmean(after[metric]["value"] - before[metric]["value"] for before, after in pairs)
+
+    def changes(self, row: str, metric: str) -> dict[str, float]:
+        """By whose they are; without those that there are not."""
+        known = {"ours": self.change(row, metric)}
+        for name, told in (("paper", self.paper), ("lab", self.lab)):
+            if metric in told.get(row, {}):
+                known[name] = told[row][metric]
+        return known
+
+    def _value(self, row: str, metric: str) -> str:
+        """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several."""
+        found = [one[metric] for one in self.rows[row]]
+        values = [one["value"] for one in found]
+        if len(values) > 1:
+            return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+        return f"{values[0]:.1f} [{found[0]['low']:.1f}, {found[0]['high']:.1f}]"
+
+    def _told(self, row: str, metric: str) -> str:
+        """`+3.1 (+4.2; lab +5.0) =`."""
+        changes = self.changes(row, metric)
+        beside = [f"{changes['paper']:+.1f}"] if "paper" in changes else []
+        beside += [f"lab {changes['lab']:+.1f}"] if "lab" in changes else []
+        told = f"{changes['ours']:+.1f}" + (f" ({'; '.join(beside)})" if beside else "")
+        if "paper" in changes:
+            same = direction_of(changes["ours"], _LEAST) == direction_of(changes["paper"], _LEAST)
+            told += " =" if same else " ≠"
+        return told
+
+
+def measured(
+    paper: str, pipeline: Pipeline, study: Study, rows: Sequence[str], folders: Sequence[Path]
+) -> Measured:
+    """The evaluations of these rows in these folders, one for each seed; the lab's table is in the first."""
+    found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
+    lab = folders[0] / "lab.json"
+    known = _lab(paper, json.loads(lab.read_text("utf-8"))) if lab.exists() else {}
+    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, known, found)
+
+
+def _evaluation(pipeline: Pipeline, folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
+    """A file of `factrl eval FILE`, or a folder of `factrl eval --long FILE`; shares in points."""
+    place = folder / "evaluations" / row
+    if place.is_dir():
+        output = read_output(place)
+        (name,) = output.benchmarks
+        numbers = {key: (asdict(one), one.percent) for key, one in output.numbers(name).items()}
+    else:
+        summary = json.loads(place.with_name(f"{row}.json").read_text("utf-8"))["summary"]
+        numbers = {key: (one, True) for key, one in summary.items() if isinstance(one, dict)}
+    found = {}
+    for metric, key in pipeline.metrics.items():
+        interval, percent = numbers[key]
+        found[metric] = {name: (100 if percent else 1) * interval[name] for name in ("value", "low", "high")}
+    return found
+
+
+def _lab(paper: str, document: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
+    """The changes of the lab's arms, from what `factrl lab --json` prints."""
+    columns = find_table(paper).columns
+
+    def mean(arm: str, metric: str) -> float:
+        return statistics.fmean(seed[metric] for seed in document["arms"][arm]["seeds"])
+
+    return {
+        arm if arm in METHODS else arm.partition(":")[2]: {
+            column.metric: column.scale * (mean(arm, column.metric) - mean(BASE, column.metric))
+            for column in columns
+        }
+        for arm in document["arms"]
+        if arm != BASE
+    }
+
+
+def table(found: Measured) -> Table:
+    """Each row's numbers, and beneath its changes against base."""
+    from rich.table import Table
+
+    grid = Table("row", *found.columns, box=None)
+    for line in found.lines():
+        grid.add_row(*line)
+    return grid
+
+
+def write(
+    paper: str, out: Path, found: Measured, notes: Sequence[str], took: Sequence[Mapping[str, Any]]
+) -> tuple[Path, Path]:
+    """Write `table.md` and `table.html`: the table, its notes, and every command with its time and memory."""
+    write_whole(out / "table.md", _markdown(paper, found, notes, took).encode())
+    html = page(
+        "cli/reproduced.html",
+        title=f"{paper}, reproduced",
+        key=_KEY,
+        found=found,
+        pictures={metric: _picture(found, metric) for metric in found.columns},
+        notes=notes,
+        took=_rows(took),
+    )
+    return out / "table.md", write_page(out / "table.html", html)
+
+
+def _markdown(paper: str, found: Measured, notes: Sequence[str], took: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        f"# {paper}, reproduced",
+        "",
+        _KEY,
+        "",
+        f"| row | {' | '.join(found.columns)} |",
+        f"|---|{'--:|' * len(found.columns)}",
+        *(f"| {' | '.join(line)} |" for line in found.lines()),
+        "",
+        *(f"- {note}" for note in notes),
+        "",
+        "| step | time | peak MB | command |",
+        "|---|--:|--:|---|",
+        *(f"| {step} | {time} | {memory} | `{command}` |" for step, time, memory, command in _rows(took)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(took: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    return [(one["step"], clock(one["seconds"]), f"{one['peak_mb']:,}", one["command"]) for one in took]
+
+
+def _picture(found: Measured, metric: str) -> Markup:
+    """A metric's changes against base, a row beneath the other."""
+    rows = [row for row in found.rows if row != BASE]
+    changes = {row: found.changes(row, metric) for row in rows}
+    reach = max([_LEAST, *(abs(value) for each in changes.values() for value in each.values())])
+    middle = (_LEFT + _WIDTH) / 2
+    half = (_WIDTH - _LEFT) / 2 - 12
+    height = _ROW * len(rows) + 24
+    marks, texts = [], []
+    for number, row in enumerate(rows):
+        y = _ROW * (number + 0.5)
+        texts.append(("axis", _LEFT - 8, y + 4, "end", row))
+        for who, value in reversed(changes[row].items()):  # ours on top
+            x = middle + half * value / reach
+            marks.append((*_MARKS[who], x, y, 4.5, f"{row}, {who}: {value:+.1f}"))
+    ticks = ((-reach, f"{-reach:.0f}"), (0.0, "0"), (reach, f"+{reach:.0f}"))
+    texts += [("tick", middle + half * value / reach, height - 6, "middle", said) for value, said in ticks]
+    return fragment(
+        "evals/charts.html",
+        label=f"change of {metric}",
+        width=_WIDTH,
+        height=height,
+        lines=[("zero", middle, 0, middle, height - 22)],
+        paths=[],
+        marks=marks,
+        texts=texts,
+    )
