@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ from markdown_it import MarkdownIt
 
 from factrl import __version__
 from factrl.evals.metrics import wilson
-from factrl.lab.hacks.policies import battery
-from factrl.lab.hacks.run import known_failures
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
-from factrl.train.card import write_training_card, write_tuning_cards
+from factrl.train.card import write_training_card, write_tuning_card
 from factrl.train.plan import Plan, run_settings
 from factrl.train.signals.alarms import FILE as ALARMS
 from factrl.train.tuning.outcome import Outcome
@@ -115,20 +112,9 @@ def test_a_card_says_what_the_run_was(tmp_path: Path) -> None:
     assert recipe["time in steps"] == ["1.0 min"]
     assert recipe["factrl"] == [__version__]
     assert recipe["questions"][0].startswith("org/questions: 10, fingerprint ")
-    changed = rows(text, "Settings that are not the usual ones:")
-    assert changed["`train.learning_rate`"] == ["1e-06", "5e-06"]
-    assert {*changed} == {"`train.learning_rate`", "`judge.price_in`", "`judge.price_out`"}
+    assert recipe["learning rate"] == ["5e-06"]
     assert "of another library" not in text
     assert "secret" not in text
-
-
-def test_the_fingerprint_is_of_the_questions(tmp_path: Path) -> None:
-    other = [replace(EXAMPLES[0], answers=("Oslo",)), *EXAMPLES[1:]]
-    first, again, last = (
-        rows(write(tmp_path, examples=told), "for truthrl")["questions"]
-        for told in (EXAMPLES, EXAMPLES, other)
-    )
-    assert first == again != last
 
 
 def test_the_evaluation_has_the_intervals_of_its_counts(tmp_path: Path) -> None:
@@ -150,27 +136,6 @@ def test_what_was_not_scored_is_counted_by_cause(tmp_path: Path) -> None:
         "| floored | no\\_box | 2 | 12.5% |",
     ]
     assert "- alarm at step 2: no\\_box" in text
-
-
-@pytest.mark.parametrize("paper", ["truthrl", "truthrl:code", "knowrl", "fspo", "klcf", "factreason"])
-def test_the_known_hacks_are_those_of_the_battery(tmp_path: Path, paper: str) -> None:
-    found = rows(write(tmp_path, f"paper={paper}"), "## Known ways to cheat")
-    expected = [key for key in known_failures(paper) if key in battery()]
-    assert list(found) == expected
-    assert all(found[key][0] == battery()[key].name for key in expected)
-
-
-def test_a_reward_without_known_hacks_says_why(tmp_path: Path) -> None:
-    own = tmp_path / "mine.py"
-    own.write_text(
-        "import factrl\n@factrl.reward\ndef mine(example, completion): return {'x': 0.0}\n", encoding="utf-8"
-    )
-    told = "None of the 36 that `factrl stress` tries is known to work on robust."
-    assert told in write(tmp_path, "paper=robust")
-    assert "`factrl stress` cannot try intuitor" in write(tmp_path, "paper=intuitor")
-    text = write(tmp_path, f"paper={own}:mine")
-    assert "Nobody has looked at mine.py:mine; `factrl stress` tries 36 of them on it." in text
-    assert str(tmp_path) not in text
 
 
 def test_the_header_is_what_the_hub_reads(tmp_path: Path) -> None:
@@ -244,13 +209,11 @@ def test_nothing_of_this_machine_is_in_a_card(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
     for secret in ("search.example", "pass@", "me:pass", "sk-abcdefgh12345"):
         assert secret not in text
-    changed = rows(text, "Settings that are not the usual ones:")
-    assert changed["`verifier.index`"] == ["–", "kb"]
-    assert changed["`verifier.judge`"] == ["–", "nli:kb"]
+    assert "judge nli:kb" in text
     assert "10 of held.jsonl" in text
 
 
-def test_tuning_leaves_a_card_in_every_round(tmp_path: Path) -> None:
+def test_tuning_sums_up_its_rounds(tmp_path: Path) -> None:
     words = [
         "tune.method=iterative-dpo",
         "tune.rule=max-min",
@@ -263,22 +226,16 @@ def test_tuning_leaves_a_card_in_every_round(tmp_path: Path) -> None:
         (tmp_path / f"data/round_{number}").mkdir(parents=True)
         about = {"rows": 3, "left_out": {"all <alike>": number}, "floored_samples": {"no_box": 2}}
         (tmp_path / f"data/round_{number}/left_out.json").write_text(json.dumps(about), "utf-8")
-    for folder in ("iterates/1", "model"):
-        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "model").mkdir()
     wrong, right = (
         [Sample(label, label=label)] * 4  # type: ignore[arg-type]
         for label in ("incorrect", "correct")
     )
     outcome = Outcome(EXAMPLES[:4], wrong, right)
     plan = TunePlan(told, None, EXAMPLES, EXAMPLES[:4], {}, None)
-    first, last = write_tuning_cards(plan, tmp_path, outcome)
-    assert (first, last) == (tmp_path / "iterates/1/README.md", tmp_path / "model/README.md")
-    text = last.read_text("utf-8")
+    text = write_tuning_card(plan, tmp_path, outcome).read_text("utf-8")
     assert rows(text, "## Held-out questions")["accuracy"][:2] == [str(wilson(0, 4)), str(wilson(4, 4))]
-    assert rows(text, "for truthrl")["round"] == ["2 of 2"]
+    assert rows(text, "for truthrl")["rounds"] == ["2"]
     assert rows(text, "for truthrl")["rows"] == ["6"]
-    changed = rows(text, "Settings that are not the usual ones:")
-    assert changed == {"`train.learning_rate`": ["3e-06", "1e-05"], "`tune.rounds`": ["4", "2"]}
     assert "| questions without a row | all &lt;alike&gt; | 3 |" in text
     assert "| samples that were ungradable | no\\_box | 4 |" in text
-    assert "None were asked of this model." in first.read_text("utf-8")

@@ -74,6 +74,8 @@ def test_steps_are_marked_by_letter_and_by_line(run: Path) -> None:
 def test_the_verb_says_where_the_page_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(run)]) == 0
     assert capsys.readouterr().out.strip() == str(run / "report.html")
+    assert main(["report", str(run), str(run)]) == 2
+    assert "compare runs in a tracker" in capsys.readouterr().err
 
 
 def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, run: Path) -> None:

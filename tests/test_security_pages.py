@@ -22,7 +22,7 @@ from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.lab.show import write_report as write_lab_page
 from factrl.lab.tables import find_table
 from factrl.runs.folder import Rollout, Run
-from factrl.train.page import write_run_comparison, write_run_page
+from factrl.train.page import write_run_page
 from factrl.types import Result, Span
 from factrl.verifier.html import pages as verify_pages
 from test_report import PAYLOADS, Page, content
@@ -131,16 +131,10 @@ def lab_page(bad: str, folder: Path) -> Path:
     return write_lab_page(made, folder / "lab.html", picture)
 
 
-def runs_page(bad: str, folder: Path) -> Path:
-    for number in (1, 2):
-        (folder / str(number)).mkdir()
-    return write_run_comparison([run_page(bad, folder / str(number)).parent for number in (1, 2)])
-
-
 MAKERS = {
     one.__name__: one
     for one in (
-        *(verify_page, training_page, run_page, runs_page),
+        *(verify_page, training_page, run_page),
         *(eval_page, comparison_page, lab_page),
     )
 }
@@ -211,7 +205,7 @@ def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> 
     found = dom(tmp_path, "<!doctype html>" + "".join(parts) + control)
     assert 'data-runs="1"' in found, "a script that is none of theirs runs"
     for words in (
-        *("verification report", "training report", "run report", "runs compared"),
+        *("verification report", "training report", "run report"),
         *("evaluation", "comparison", "lab"),
     ):
         assert f"factrl {words}" in found

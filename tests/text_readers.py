@@ -35,7 +35,7 @@ from factrl.server.service import _without_ending
 from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
 from factrl.text.sentences import sentences
 from factrl.text.words import fold, read, stem
-from factrl.train.card_head import shown
+from factrl.train.card import shown
 from factrl.train.cove import read_questions
 from factrl.train.signals import reading
 from factrl.types import Claim, Completion, Passage
@@ -173,7 +173,7 @@ READERS: dict[str, Reader] = {
         shortqa.find_answer(raw, form) for form in ("text", "boxed", "answer")
     ],
     "llm.bodies.excerpt": excerpt,
-    "train.card_head.shown": shown,
+    "train.card.shown": shown,
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]
     ),
@@ -303,7 +303,7 @@ READERS: dict[str, Reader] = {
 
 # What takes text and is not timed here, and why.
 ELSEWHERE = {
-    "what the user writes": "bridges.verl train.card_head evals.charts cli evals.plots evals.report "
+    "what the user writes": "bridges.verl train.card evals.charts cli evals.plots evals.report "
     "train.tuning.settings",
     "a small world of its own": "lab",
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",

@@ -21,7 +21,7 @@ from factrl.llm.store import Store
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.text.escape import one_line
-from factrl.train.page import PAGE, RUNS_PAGE, write_run_comparison, write_run_page
+from factrl.train.page import PAGE, write_run_page
 from factrl.train.plan import open_judge
 
 from .options import Verbs, add_verb
@@ -39,26 +39,21 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "report",
         _report,
-        about="write a training run as one HTML page, or compare runs or two evaluations",
+        about="write a training run as one HTML page, or compare two evaluations",
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"
-            "  factrl report runs/truthrl-ternary-1 runs/truthrl-binary-1\n"
             "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B"
         ),
     )
     parser.add_argument("folder", metavar="RUN", help="run folder; the run may still go on")
     parser.add_argument(
-        "others",
-        metavar="OTHER",
-        nargs="*",
-        help="runs to compare it with; or both of factrl eval",
+        "after", metavar="AFTER", nargs="?", help="a second evaluation: RUN and AFTER are both of factrl eval"
     )
     parser.add_argument(
         "--output",
         metavar="FILE.html",
-        help=f"where to (default: {PAGE} in RUN; in the last folder {RUNS_PAGE} for runs, {COMPARISON} for "
-        "evaluations)",
+        help=f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)",
     )
     parser.add_argument(
         "--judge",
@@ -70,26 +65,28 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _report(args: argparse.Namespace) -> int:
-    if len(args.others) == 1 and is_output(args.folder) and is_output(args.others[0]):
+    if args.after and is_output(args.folder) and is_output(args.after):
         return _compare(args)
     for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
         if getattr(args, option):
             raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
-    for folder in (args.folder, *args.others):
-        if is_output(folder):
+    for folder in (args.folder, args.after):
+        if folder and is_output(folder):
             raise ConfigError(
                 f"{folder} is an evaluation, whose page is {Path(folder) / EVALUATION_PAGE}; name a second "
-                "one to compare it with, or only training runs"
+                "one to compare it with"
             )
-    if args.others:
-        say(str(write_run_comparison([args.folder, *args.others], args.output)))
-    else:
-        say(str(write_run_page(args.folder, args.output)))
+    if args.after:
+        raise ConfigError(
+            "a training run has a page of its own; compare runs in a tracker (train.report_to=wandb), or "
+            "what their models answer: factrl eval of each, then factrl report BEFORE AFTER"
+        )
+    say(str(write_run_page(args.folder, args.output)))
     return 0
 
 
 def _compare(args: argparse.Namespace) -> int:
-    before, after = read_output(args.folder), read_output(args.others[0])
+    before, after = read_output(args.folder), read_output(args.after)
     pairs = compare_outputs(before, after)
     rates = {} if args.judge is None else _preferred(args.judge, before, after, [pair.name for pair in pairs])
     path = Path(args.output) if args.output is not None else after.folder / COMPARISON

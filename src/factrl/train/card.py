@@ -1,32 +1,38 @@
 """The model card of a run: `README.md` in the folder of the saved model, with the hub's header.
 
 What was learnt from what, who judged it, what changed on held-out questions, what could not be graded, which
-alarms went off, which ways to cheat the reward is known to pay for, and what the judge cost.  It is made from
-the plan and the run folder once the model is in place, and replaces what a library left there.
+alarms went off and what the judge cost.  It is made from the plan and the run folder once the model is in
+place, and replaces what a library left there.
+
+A card is meant to be shown, so nothing here names an address of a server or a key, and of a path only the
+last part is left; every text that is not ours is escaped.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl import __version__
 from factrl.evals.metrics import Interval, short_form
-from factrl.llm.spending import Spent, read_account
-from factrl.llm.usage import Price
-from factrl.papers import load_reward, split_spec
-from factrl.runs.folder import count_states, read_metrics
+from factrl.llm import models
+from factrl.llm.spending import read_account
+from factrl.llm.writers import digest_of
+from factrl.papers import load_paper, split_spec
+from factrl.runs.folder import count_states, read_metrics, redact
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markdown
-from factrl.train.card_head import card_head, shown, shown_spec, table
 from factrl.train.plan import Plan
 from factrl.train.signals.alarms import read_alarms
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.plan import TunePlan
-from factrl.types import Grade, Label
+from factrl.types import Example, Grade, Label
 
 CARD = "README.md"
 _LABELS: Mapping[str, Label] = {
@@ -34,6 +40,8 @@ _LABELS: Mapping[str, Label] = {
     "abstention": "abstained",
     "hallucination": "incorrect",
 }
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{5})")
 
 
 def write_training_card(plan: Plan, run: Path) -> Path:
@@ -45,26 +53,27 @@ def write_training_card(plan: Plan, run: Path) -> Path:
     facts = {
         "method": "REINFORCE++" if reinforce else f"GRPO ({train.loss_type} loss)",
         "steps": f"{steps} of {train.prompts_per_step} questions with {train.num_generations} completions",
+        "learning rate": f"{train.learning_rate:g}",
         "time in steps": f"{seconds / 60:.1f} min",
         "judge": _judge(told, plan.judge, grades="grade" in plan.reward.resources),
     }
     if "verify" in plan.reward.resources:
         facts["claims"] = f"verifier {told.verifier.preset}, judge {shown(told.verifier.judge or 'as usual')}"
-    facts["judge calls"] = _spent(read_account(run).total, told.judge.price)
-    family = "reinforce" if reinforce else "grpo"
-    lines = [
-        *card_head(told, family, plan.examples, facts, adapter=_adapter(run / "model")),
+    spent, price = read_account(run).total, told.judge.price
+    cost = "" if price is None else f", ${spent.cost(price):.4g}"
+    tokens = f"{spent.calls:,}; {spent.tokens_in:,} + {spent.tokens_out:,} tokens"
+    facts["judge calls"] = tokens + cost if spent.calls else "none to a server"
+    alarms = [f"- {markdown(alarm['told'])}" for alarm in read_alarms(run)]
+    rest = [
         *_evaluated(metrics, len(plan.held_out), told),
         *_states(run),
-        *_alarms(run),
-        *_hacks(told.paper),
-        *_again("train", "config.toml"),
+        *["## Alarms", "", *(alarms or ["No detector of cheating went off."]), ""],
     ]
-    return _write(run / "model", lines)
+    return _write(run, told, "reinforce" if reinforce else "grpo", plan.examples, facts, rest)
 
 
-def write_tuning_cards(plan: TunePlan, run: Path, outcome: Outcome | None) -> list[Path]:
-    """The cards of `factrl tune`: into `model`, and into `iterates/N` of each round before the last.
+def write_tuning_card(plan: TunePlan, run: Path, outcome: Outcome | None) -> Path:
+    """The card of `factrl tune`, into `model` of its run folder; returns its path.
 
     Args:
         outcome: the held-out questions before and after; None without any.
@@ -73,29 +82,115 @@ def write_tuning_cards(plan: TunePlan, run: Path, outcome: Outcome | None) -> li
     about = [json.loads(file.read_text("utf-8")) for file in sorted(run.glob("data/**/left_out.json"))]
     facts = {
         "method": tune.method + (f", rule {tune.rule}" if tune.rule else ""),
+        "rounds": str(tune.rounds),
         "rows": str(sum(one["rows"] for one in about)),
+        "learning rate": f"{told.train.learning_rate:g}",
         "judge": _judge(told, plan.judge, grades=told.measure == "grade" or bool(plan.held_out)),
     }
-    rest = [*_left_out(about), *_hacks(told.paper), *_again("tune", "tune.toml")]
-    family = "sft" if tune.rule is None else "dpo"
-    written: list[Path] = []
-    for folder in [*sorted(run.glob("iterates/[0-9]*")), run / "model"]:
-        last = folder.name == "model"
-        number = tune.rounds if last else int(folder.name)
-        rounds = {"round": f"{number} of {tune.rounds}"} if tune.rounds > 1 else {}
-        head = card_head(told, family, plan.examples, {**facts, **rounds}, adapter=_adapter(folder))
-        changed = _changed(outcome, told) if last and outcome is not None else _not_evaluated()
-        written.append(_write(folder, [*head, *changed, *rest]))
-    return written
+    rest = [*_changed(outcome, told), *_left_out(about)]
+    return _write(run, told, "sft" if tune.rule is None else "dpo", plan.examples, facts, rest)
 
 
-def _write(folder: Path, lines: Iterable[str]) -> Path:
-    write_whole(folder / CARD, ("\n".join(lines) + "\n").encode())
+def _write(
+    run: Path,
+    told: RunSettings,
+    family: str,
+    examples: Sequence[Example],
+    facts: Mapping[str, str],
+    rest: Sequence[str],
+) -> Path:
+    """Header, title and recipe, and what is particular to a kind of run.
+
+    Args:
+        family: tag of the method on the hub, such as `grpo`.
+        examples: what was learnt from.
+        facts: more of the recipe; its `method` is in the title.
+    """
+    folder = run / "model"
+    model, paper = markdown(shown(told.model.name)), markdown(shown_spec(told.paper))
+    number = _arxiv(told.paper)
+    source = f", [arXiv:{number}](https://arxiv.org/abs/{number})" if number else ""
+    fingerprint = digest_of(*((e.id, e.question, tuple(e.answers)) for e in examples))
+    recipe = {
+        "model": model + (f", LoRA of rank {told.model.lora_rank}" if told.model.lora else ""),
+        "reward": f"{paper}{source}" if paper else "none",
+        "questions": f"{markdown(shown(told.data.train))}: {len(examples)}, fingerprint {fingerprint}",
+        **{name: markdown(value) for name, value in facts.items()},
+        "seed": str(told.run.seed),
+        "factrl": markdown(__version__),
+    }
+    lines = [
+        *_header(told, family, adapter=(folder / "adapter_config.json").exists()),
+        f"# {model}, trained by {markdown(facts['method'])}" + (f" for {paper}" if paper else ""),
+        "",
+        *_table(("recipe", ""), recipe.items()),
+        "",
+        "The fingerprint is of ids, questions and accepted answers. All settings are in the run folder.",
+        "",
+        *rest,
+    ]
+    write_whole(folder / CARD, ("\n".join(lines).rstrip() + "\n").encode())
     return folder / CARD
 
 
-def _adapter(folder: Path) -> bool:
-    return (folder / "adapter_config.json").exists()
+def _header(told: RunSettings, family: str, *, adapter: bool) -> list[str]:
+    """The hub's header; its texts are JSON strings, which YAML takes as they are."""
+    data, paper = _on_hub(told.data.train), split_spec(told.paper)[0]
+    values = {
+        "base_model": _on_hub(told.model.name),
+        "library_name": "peft" if adapter else "transformers",
+        "pipeline_tag": "text-generation",
+        "datasets": [data] if data else None,
+        "tags": ["factrl", "trl", family, *([paper] if paper and not paper.endswith(".py") else [])],
+    }
+    lines = [f"{name}: {json.dumps(value)}" for name, value in values.items() if value]
+    return ["---", *lines, "---", ""]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown, of cells that are Markdown already."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+# -- Names --------------------------------------------------------------------------------------------
+
+
+def shown(text: str) -> str:
+    """A text of the settings without what belongs to one machine: paths, addresses and keys."""
+    if re.match(r"\w+://", text):
+        return "a server"
+    kind = re.match(r"\w+:(?=[.~/])(?!//)", text)  # nli:FOLDER
+    if kind and _is_path(text[kind.end() :]):
+        return f"{kind[0]}{Path(text).name}"
+    return Path(text).name if _is_path(text) else redact([text])[0]
+
+
+def shown_spec(spec: str) -> str:
+    """The same of a reward such as `folder/my.py:mine`."""
+    name, part = split_spec(spec)
+    return f"{shown(name)}:{part}" if name.endswith(".py") and part else shown(spec)
+
+
+def _is_path(text: str) -> bool:
+    named = text.startswith(("/", "./", "../", "~")) or bool(re.match(r"[A-Za-z]:[\\/]", text))
+    return "\n" not in text and (named or (os.sep in text and os.path.exists(text)))
+
+
+def _on_hub(name: str) -> str | None:
+    """The hub id that a name stands for; None for a file or folder of this machine."""
+    known = [model.repository for model in models.known() if model.name == name]
+    if known:
+        return known[0]
+    return name if _HUB_ID.fullmatch(name) and not os.path.exists(name) else None
+
+
+def _arxiv(spec: str) -> str:
+    """The number of the paper behind a reward; empty for your own."""
+    name = split_spec(spec)[0]
+    if not name or name.endswith(".py"):
+        return ""
+    found = _ARXIV.search(load_paper(name).__doc__ or "")
+    return found[1] if found else ""
 
 
 def _judge(told: RunSettings, judge: Any, *, grades: bool) -> str:
@@ -104,16 +199,8 @@ def _judge(told: RunSettings, judge: Any, *, grades: bool) -> str:
         return f"{getattr(judge, 'name', LOCAL)}, in the process"
     if told.judge.url:
         address, _, name = told.judge.url.partition("#")
-        name = getattr(judge, "model", None) or name or address
-        return shown(name)
+        return shown(getattr(judge, "model", None) or name or address)
     return "none: rules alone compare answers" if grades else "none"
-
-
-def _spent(spent: Spent, price: Price | None) -> str:
-    if not spent.calls:
-        return "none to a server"
-    told = f"{spent.calls:,}; {spent.tokens_in:,} + {spent.tokens_out:,} tokens"
-    return told if price is None else f"{told}, ${spent.cost(price):.4g}"
 
 
 # -- Held-out questions -------------------------------------------------------------------------------
@@ -123,15 +210,16 @@ def _evaluated(metrics: Sequence[Mapping[str, Any]], questions: int, told: RunSe
     """The first and the last evaluation of a run, with the intervals that their counts give."""
     rows = [row for row in metrics if row.get("eval/masked") is not None]
     if not rows or not questions:
-        return _not_evaluated()
+        return _held_out(told, 0)
     ends = rows[:1] if len(rows) == 1 else [rows[0], rows[-1]]
     found = [short_form(_grades(row, questions)) for row in ends]
     lines: list[tuple[str, ...]] = [
-        (_words(name), *(_interval(one.metrics[name]) for one in found)) for name in found[0].metrics
+        (name.replace("_", " "), *(_interval(one.metrics[name]) for one in found))
+        for name in found[0].metrics
     ]
     lines += [("graded", *(str(one.n) for one in found)), ("masked", *(str(one.masked) for one in found))]
-    head = _held_out(told, questions, "The model that it started from was not asked.")
-    return [*head, *table(("metric", *(f"step {row['step']}" for row in ends)), lines), ""]
+    table = _table(("metric", *(f"step {row['step']}" for row in ends)), lines)
+    return _held_out(told, questions, table, "The model that it started from was not asked.")
 
 
 def _grades(row: Mapping[str, Any], questions: int) -> list[Grade | None]:
@@ -144,37 +232,33 @@ def _grades(row: Mapping[str, Any], questions: int) -> list[Grade | None]:
     return grades
 
 
-def _changed(outcome: Outcome, told: RunSettings) -> list[str]:
+def _changed(outcome: Outcome | None, told: RunSettings) -> list[str]:
     """Before and after, and the paired difference."""
+    if outcome is None:
+        return _held_out(told, 0)
     about = outcome.to_json()
     before, after = about["before"], about["after"]
     lines: list[tuple[str, ...]] = []
     for name, difference in about["differences"].items():
         sides = (_interval(side[name] and Interval(**side[name])) for side in (before, after))
         paired = "–" if difference is None else Interval(**difference).signed()
-        lines.append((_words(name), *sides, paired))
+        lines.append((name.replace("_", " "), *sides, paired))
     lines.append(("graded", str(before["n"]), str(after["n"]), str(about["compared"])))
     lines.append(("masked", str(before["masked"]), str(after["masked"]), str(about["left_out"])))
-    head = _held_out(told, len(outcome.examples))
-    return [*head, *table(("metric", "before", "after", "paired difference"), lines), ""]
+    table = _table(("metric", "before", "after", "paired difference"), lines)
+    return _held_out(told, len(outcome.examples), table)
 
 
-def _held_out(told: RunSettings, questions: int, more: str = "") -> list[str]:
+def _held_out(told: RunSettings, questions: int, table: Sequence[str] = (), more: str = "") -> list[str]:
+    if not questions:
+        return ["## Held-out questions", "", "None were asked of this model.", ""]
     file = markdown(shown(told.data.eval or ""))
     about = f"{questions} of {file}, one greedy answer each; in points, with 95 % intervals. {more}"
-    return ["## Held-out questions", "", about.rstrip(), ""]
-
-
-def _not_evaluated() -> list[str]:
-    return ["## Held-out questions", "", "None were asked of this model.", ""]
+    return ["## Held-out questions", "", about.rstrip(), "", *table, ""]
 
 
 def _interval(interval: Interval | None) -> str:
     return "–" if interval is None else str(interval)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 # -- What was not scored ------------------------------------------------------------------------------
@@ -196,71 +280,23 @@ def _states(run: Path) -> list[str]:
         f"Of {total} completions. Masked: our side failed, and the completion took no part in the update. "
         "Floored: its own text was ungradable.",
         "",
-        *table(("state", "cause", "completions", "share"), rows),
+        *_table(("state", "cause", "completions", "share"), rows),
         "",
     ]
 
 
 def _left_out(about: Sequence[Mapping[str, Any]]) -> list[str]:
     """What gave no row to learn from, over all rounds."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for one in about:
-        for key in ("left_out", "unmeasured_samples", "floored_samples"):
-            counts.update({(key, why): count for why, count in one.get(key, {}).items()})
-    if not counts:
-        return []
-    told = {
+    kinds = {
         "left_out": "questions without a row",
         "unmeasured_samples": "samples that could not be measured",
         "floored_samples": "samples that were ungradable",
     }
-    rows = ((told[key], markdown(why), str(count)) for (key, why), count in counts.most_common())
-    return ["## Left out", "", *table(("what", "why", "how many"), rows), ""]
-
-
-# -- Cheating -----------------------------------------------------------------------------------------
-
-
-def _alarms(run: Path) -> list[str]:
-    told = [f"- {markdown(alarm['told'])}" for alarm in read_alarms(run)]
-    return ["## Alarms", "", *(told or ["No detector of cheating went off."]), ""]
-
-
-def _hacks(paper: str) -> list[str]:
-    """The policies of the battery that this reward is known to pay too well."""
-    if not paper:
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in about:
+        for key, kind in kinds.items():
+            counts.update({(kind, why): count for why, count in one.get(key, {}).items()})
+    if not counts:
         return []
-    head, name = ["## Known ways to cheat", ""], markdown(shown_spec(paper))
-    if split_spec(paper)[0].endswith(".py"):
-        return [*head, f"Nobody has looked at {name}; `factrl stress` tries 36 of them on it.", ""]
-    if "certainty" in load_reward(paper).resources:
-        return [
-            *head,
-            f"`factrl stress` cannot try {name}, which looks at the model and not at what it says.",
-            "",
-        ]
-    # The battery is of a later wing, which trains with this one.
-    from factrl.lab.hacks.policies import battery
-    from factrl.lab.hacks.run import known_failures
-
-    known = {key: why for key, why in known_failures(paper).items() if key in battery()}
-    if not known:
-        return [*head, f"None of the 36 that `factrl stress` tries is known to work on {name}.", ""]
-    rows = ((key, markdown(battery()[key].name), markdown(why)) for key, why in known.items())
-    return [
-        *head,
-        f"{len(known)} of the 36 that `factrl stress` tries earn more under {name} than they should, with "
-        "the paper's own settings and judges that make no mistake. Whether this model uses one is another "
-        "question.",
-        "",
-        *table(("id", "what it does", "why it pays"), rows),
-        "",
-    ]
-
-
-def _again(verb: str, file: str) -> list[str]:
-    return [
-        "## Again",
-        "",
-        f"`factrl {verb} --config {file}`, with `{file}` of the run folder, starts the same run.",
-    ]
+    rows = ((kind, markdown(why), str(count)) for (kind, why), count in counts.most_common())
+    return ["## Left out", "", *_table(("what", "why", "how many"), rows), ""]

@@ -30,7 +30,7 @@ from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
 from factrl.runs.settings import DataSettings, ModelSettings
 from factrl.runs.whole_file import write_whole
-from factrl.train.card import write_tuning_cards
+from factrl.train.card import write_tuning_card
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.pairs import Limits, Sample, rule_of
 from factrl.train.tuning.plan import TunePlan, demonstrated
@@ -79,7 +79,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
         for number in range(1, settings.tune.rounds + 1):
             done = _round(plan, run, number, done, tell)
         outcome = _outcome(plan, run) if plan.held_out else None
-        write_tuning_cards(plan, run.path, outcome)
+        write_tuning_card(plan, run.path, outcome)
     return run.path, outcome
 
 

@@ -1,40 +1,37 @@
-"""Run folders as pages: the curves by step and what the policy wrote, of one run or of several side by side.
+"""A run folder as a page: the curves by step and what the policy wrote.
 
-They are made from the folders alone, also while a run goes on.  Of held-out questions they have those that
-the run asked on its way.
+It is made from the folder alone, also while the run goes on.  Of held-out questions it has those that the run
+asked on its way.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
-from factrl.errors import ConfigError, DataError
+from factrl.errors import DataError
 from factrl.evals.charts import MOST, series_chart
 from factrl.evals.plots import Point
 from factrl.evals.report import curves_section
-from factrl.runs.config import flat, read_toml
+from factrl.runs.config import read_toml
 from factrl.runs.folder import count_states, read_metrics
 from factrl.text.html import page, write_page
 from factrl.train.signals.alarms import read_alarms
 
-PAGE, RUNS_PAGE = "report.html", "runs.html"
+PAGE = "report.html"
 _SHOWN_STEPS, _SHOWN_GROUPS = 3, 2
 _LAST_STEPS, _ENDS = 10, 3  # where the worst and the best are looked for, and how many of each are shown
-_COMMON = 4  # questions whose completions stand side by side
 _PROMPT = 300  # characters of the end of a prompt
 _SIGNS = {1: ("S", "supported"), -1: ("C", "contradicted"), 0: ("N", "neutral")}
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class _Chart:
     """Which metrics one chart shows.
 
     Attributes:
@@ -47,57 +44,22 @@ class Chart:
     share: bool = False
 
 
-CHARTS = (
-    Chart("reward and its terms", {"rewards/sum/mean": "sum", "rewards/*/mean": ""}),
-    Chart("states, %", {"reward/masked_frac": "masked", "reward/floored_frac": "floored"}, share=True),
-    Chart(
+_CHARTS = (
+    _Chart("reward and its terms", {"rewards/sum/mean": "sum", "rewards/*/mean": ""}),
+    _Chart("states, %", {"reward/masked_frac": "masked", "reward/floored_frac": "floored"}, share=True),
+    _Chart(
         "answers, %",
         {"abstain/rate": "abstained", "answer/correct_given_attempt": "right if tried"},
         share=True,
     ),
-    Chart(
+    _Chart(
         "tokens by step, %",
         {f"credit/{name}": name for name in ("supported", "contradicted", "flipped")},
         share=True,
     ),
-    Chart("tokens of a completion", {"completions/mean_length": "mean"}),
-    Chart("entropy and KL", {"entropy": "entropy", "kl": "KL"}),
+    _Chart("tokens of a completion", {"completions/mean_length": "mean"}),
+    _Chart("entropy and KL", {"entropy": "entropy", "kl": "KL"}),
 )
-
-
-@dataclass(frozen=True)
-class LoggedRun:
-    """What the folder of a run holds.
-
-    Attributes:
-        settings: its `config.toml`.
-        logged: every logged row.
-        metrics: those of training steps, at least one.
-        rollouts: what was written, a file for a step, in order.
-    """
-
-    folder: Path
-    settings: Mapping[str, Any]
-    logged: Sequence[Mapping[str, Any]]
-    metrics: Sequence[Mapping[str, Any]]
-    rollouts: Sequence[Path]
-
-
-def read_run(folder: str | Path) -> LoggedRun:
-    """The folder of a run.
-
-    Raises:
-        DataError: the folder holds no run, or no step of it was logged yet.
-    """
-    folder = Path(folder)
-    if not (folder / "config.toml").is_file():
-        raise DataError(f"{folder} is not a run folder (no config.toml); give one that factrl train made")
-    logged = read_metrics(folder)
-    metrics = [row for row in logged if "reward" in row]
-    if not metrics:
-        raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
-    rollouts = sorted((folder / "rollouts").glob("step_*.parquet"))
-    return LoggedRun(folder, read_toml(folder / "config.toml"), logged, metrics, rollouts)
 
 
 def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
@@ -114,69 +76,39 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
         DataError: the folder holds no run, or no step of it was logged yet, or it is damaged.
         ConfigError: the page cannot be written.
     """
-    run = read_run(folder)
-    with _damage(run.folder):
-        points, files = _held_out(run.logged), run.rollouts
-        paper = str(run.settings["paper"])
+    folder = Path(folder)
+    if not (folder / "config.toml").is_file():
+        raise DataError(f"{folder} is not a run folder (no config.toml); give one that factrl train made")
+    logged = read_metrics(folder)
+    metrics = [row for row in logged if "reward" in row]
+    if not metrics:
+        raise DataError(f"{folder}: no step was logged yet; come back when the run has done one")
+    files = sorted((folder / "rollouts").glob("step_*.parquet"))
+    with _damage(folder):
+        settings, points = read_toml(folder / "config.toml"), _held_out(logged)
+        paper = str(settings["paper"])
         shown = files if len(files) <= _SHOWN_STEPS else [files[0], files[len(files) // 2], files[-1]]
-        keys = dict.fromkeys(key for row in run.metrics for key in row if key != "step")
+        keys = dict.fromkeys(key for row in metrics for key in row if key != "step")
         html = page(
             "train/run.html",
-            title=f"{paper} on {run.settings['model']['name']}",
-            facts=_facts(run.settings, run.metrics),
-            thinned=len(run.metrics) > MOST,
-            charts=[series_chart(chart.title, lines) for chart in CHARTS if (lines := lines_of(chart, run))],
+            title=f"{paper} on {settings['model']['name']}",
+            facts=_facts(settings, metrics),
+            thinned=len(metrics) > MOST,
+            charts=[
+                series_chart(chart.title, lines) for chart in _CHARTS if (lines := _lines(chart, metrics))
+            ],
             columns=["step", *keys],
-            numbers=[[row["step"], *(number(row.get(key)) for key in keys)] for row in run.metrics],
+            numbers=[[row["step"], *(_number(row.get(key)) for key in keys)] for row in metrics],
             curves=curves_section({paper: points}) if points else "",
-            alarms=[_alarm(alarm) for alarm in read_alarms(run.folder)],
-            watched=any("text/len" in row for row in run.metrics),
-            states=_states(run.folder),
+            alarms=[_alarm(alarm) for alarm in read_alarms(folder)],
+            watched=any("text/len" in row for row in metrics),
+            states=_states(folder),
             last=len(files[-_LAST_STEPS:]),
             ends=_ends(files),
             steps=[_step(file) for file in shown],
-            settings=(run.folder / "config.toml").read_text("utf-8"),
+            settings=(folder / "config.toml").read_text("utf-8"),
         )
-    return write_page(path if path is not None else run.folder / PAGE, html)
-
-
-def write_run_comparison(folders: Sequence[str | Path], path: str | Path | None = None) -> Path:
-    """Write the page that compares runs, called A, B and so on in the order in which they are named.
-
-    Args:
-        folders: two or more run folders; what is compared comes last, as its outcomes are drawn by step.
-        path: where to; by default `runs.html` in the last folder.
-
-    Returns:
-        The path of the page.
-
-    Raises:
-        ConfigError: a folder is named twice, or the page cannot be written.
-        DataError: a folder holds no run, or no step of it was logged yet, or it is damaged.
-    """
-    paths = [Path(folder) for folder in folders]
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError("a run is compared with itself; name different run folders")
-    names = [f"{ascii_uppercase[place % 26]}{place // 26 or ''}" for place in range(len(paths))]
-    runs = {name: read_run(path) for name, path in zip(names, paths, strict=True)}
-    with _damage(Path(", ".join(map(str, paths)))):
-        curves = {name: points for name, run in runs.items() if (points := _held_out(run.logged))}
-        charts = _charts(runs)
-        html = page(
-            "train/runs.html",
-            title="runs compared",
-            runs={name: str(run.folder) for name, run in runs.items()},
-            different=_different([*runs.values()]),
-            charts=[series_chart(title, lines) for title, lines in charts.items()],
-            last=[
-                [title, *(number(lines[name][-1][1]) if name in lines else "-" for name in names)]
-                for title, lines in charts.items()
-            ],
-            curves=curves_section(curves) if curves else "",
-            states=_shares([count_states(run.folder) for run in runs.values()]),
-            written=_written(runs),
-        )
-    return write_page(path if path is not None else paths[-1] / RUNS_PAGE, html)
+    return write_page(path if path is not None else folder / PAGE, html)
 
 
 @contextmanager
@@ -207,21 +139,21 @@ def _facts(settings: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) ->
 # -- Numbers ------------------------------------------------------------------------------------------
 
 
-def lines_of(chart: Chart, run: LoggedRun) -> dict[str, list[tuple[float, float]]]:
-    """The (step, value) points of every line that a chart has of a run, by its name."""
-    keys, lines = dict.fromkeys(key for row in run.metrics for key in row), {}
+def _lines(chart: _Chart, metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """The (step, value) points of every line that a chart has, by its name."""
+    keys, lines = dict.fromkeys(key for row in metrics for key in row), {}
     for name, called in chart.names.items():
         before, star, after = name.partition("*")
         for key in [key for key in keys if key.startswith(before) and key.endswith(after)]:
             label = called or key[len(before) : len(key) - len(after)]
             scale = 100.0 if chart.share else 1.0
-            points = [(row["step"], scale * row[key]) for row in run.metrics if row.get(key) is not None]
+            points = [(row["step"], scale * row[key]) for row in metrics if row.get(key) is not None]
             if points and (key == name or (star and label != "sum")):
                 lines[label] = points
     return lines
 
 
-def number(value: Any) -> str:
+def _number(value: Any) -> str:
     """A logged value as a table cell."""
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -250,44 +182,10 @@ def _alarm(alarm: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]]:
     return alarm["told"], samples
 
 
-def _different(runs: Sequence[LoggedRun]) -> list[list[str]]:
-    """The settings that are not the same in all runs, and their last steps."""
-    settings = [flat(run.settings) for run in runs]
-    keys = dict.fromkeys(key for one in settings for key in one if key != "run.dir")
-    rows = [[key, *(one.get(key) for one in settings)] for key in keys]
-    rows = [row for row in rows if any(value != row[1] for value in row[1:])]
-    rows.append(["steps done", *(run.metrics[-1]["step"] for run in runs)])
-    return [["-" if value is None else str(value) for value in row] for row in rows]
-
-
-def _charts(runs: Mapping[str, LoggedRun]) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """A chart for each quantity that a run has, with a line for every run that has it."""
-    charts = {}
-    for chart in CHARTS:
-        lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
-        for name, run in runs.items():
-            for label, points in lines_of(chart, run).items():
-                lines.setdefault(label, {})[name] = points
-        for label, of in lines.items():
-            alone = len(lines) == 1 and label in chart.title
-            charts[chart.title if alone else f"{chart.title}: {label}"] = of
-    return charts
-
-
-def _shares(counts: Sequence[Counter[tuple[str, str]]]) -> list[list[str]]:
-    """States of completions in percent, by run; empty where a run kept none."""
-    if not all(of.total() for of in counts):
-        return []
-    return [
-        [": ".join(filter(None, key)), *(f"{100 * of[key] / of.total():.1f}" for of in counts)]
-        for key, _ in sum(counts, Counter()).most_common()
-    ]
-
-
 # -- Texts --------------------------------------------------------------------------------------------
 
 
-def rows_of(file: Path) -> list[dict[str, Any]]:
+def _rows_of(file: Path) -> list[dict[str, Any]]:
     """The completions of a step."""
     import pyarrow.parquet
 
@@ -296,7 +194,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 def _ends(rollouts: Sequence[Path]) -> list[Any]:
     """The completions that earned least and most towards the end of the run."""
-    rows = [row for file in rollouts[-_LAST_STEPS:] for row in rows_of(file) if row["value"] is not None]
+    rows = [row for file in rollouts[-_LAST_STEPS:] for row in _rows_of(file) if row["value"] is not None]
     ranked = sorted(
         {(row["id"], row["completion"]): row for row in rows}.values(), key=lambda row: row["value"]
     )
@@ -307,7 +205,7 @@ def _ends(rollouts: Sequence[Path]) -> list[Any]:
 
 
 def _step(file: Path) -> Mapping[str, Any]:
-    rows = rows_of(file)
+    rows = _rows_of(file)
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row["id"])]
     more = max(0, len(groups) - _SHOWN_GROUPS)
     shown = [_group(group) for group in groups[:_SHOWN_GROUPS]]
@@ -319,26 +217,6 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any]]:
     prompt = rows[0]["prompt"]
     short = prompt if len(prompt) <= _PROMPT else f"…{prompt[-_PROMPT:]}"
     return short, [_completion(row) for row in rows]
-
-
-def _written(runs: Mapping[str, LoggedRun]) -> list[Any]:
-    """What each run wrote last to questions that all of them were asked."""
-    last: dict[str, dict[str, Any]] = {}
-    for name, run in runs.items():
-        rows = last[name] = {}
-        for file in run.rollouts:
-            for row in rows_of(file):
-                rows.pop(row["id"], None)  # so that the last ones come last
-                rows[row["id"]] = row
-    first, *others = last.values()
-    common = [id_ for id_ in first if all(id_ in other for other in others)][-_COMMON:]
-    return [
-        (
-            _group([first[id_]])[0],
-            [(name, rows[id_]["step"], _completion(rows[id_])) for name, rows in last.items()],
-        )
-        for id_ in common
-    ]
 
 
 def _completion(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -360,7 +238,7 @@ def _completion(row: Mapping[str, Any]) -> Mapping[str, Any]:
         "value": "no reward" if row["value"] is None else f"{row['value']:+.3g}",
         "terms": terms,
         "advantage": "" if row["advantage"] is None else f"advantage {row['advantage']:+.2f}",
-        "facts": ", ".join(f"{name} {number(fact)}" for name, fact in facts.items() if _is_short(fact)),
+        "facts": ", ".join(f"{name} {_number(fact)}" for name, fact in facts.items() if _is_short(fact)),
         "text": text,
         "pieces": [*pieces, (text[position:], None)],
         "claims": [one for one in checked if isinstance(one, dict)] if isinstance(checked, list) else [],
