@@ -23,7 +23,7 @@ from factrl.train.advantages import flip_advantages
 from factrl.train.credit import CONTEXT, TokenOffsets
 from factrl.types import Span
 
-TEXTS = 10_000
+TEXTS = 2_000
 SPECIAL = ["<pad>", "<s>", "<|end|>"]
 WRITTEN = """
 The A Curie was born in Warsaw and won two Nobel prizes , which is not naïve ; don't say 3,141.59 ! café
@@ -139,7 +139,6 @@ KINDS: dict[str, Callable[[Sequence[str]], Tokenizer]] = {
     "word_piece": word_piece,
     "words": words,
 }
-BY_PIECES = {"byte_level", "byte_fallback", "byte_fallback_strip", "unigram"}
 
 
 def wrap(tokenizer: Tokenizer, **options: Any) -> Any:
@@ -175,7 +174,7 @@ def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     return tokenizer.batch_decode([list(ids)], skip_special_tokens=True)[0]
 
 
-# --- ten thousand texts ---------------------------------------------------------------------------------
+# --- two thousand texts ---------------------------------------------------------------------------------
 
 
 def held(text: str, start: int, end: int, owners: Sequence[int]) -> int:
@@ -186,7 +185,7 @@ def held(text: str, start: int, end: int, owners: Sequence[int]) -> int:
     return next((owner for owner in leaders if owner), 0)
 
 
-def test_ten_thousand_texts(
+def test_two_thousand_texts(
     smol: Any, record_property: Callable[[str, object], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Against the offsets that the tokenizer gave when it made the tokens.
@@ -261,12 +260,11 @@ def test_every_boundary_is_where_decoding_puts_it(wrapped: dict[str, Any], kind:
     """Whenever the first n tokens decode to a start of the text, token n ends there."""
     tokenizer, draw = wrapped[kind], random.Random(3)
     offsets = TokenOffsets(tokenizer)
-    checked = by_pieces = 0
+    checked = 0
     for _ in range(150):
         ids = random_ids(tokenizer, draw)
         text = decode(tokenizer, ids)
         starts, ends = offsets.offsets(ids, text)
-        by_pieces += offsets._from_pieces(ids, text) is not None
         assert ends.max(initial=0) == len(text)
         assert (starts <= ends).all()
         assert (np.diff(ends) >= -1).all()  # a token without text of its own has the next character
@@ -281,38 +279,21 @@ def test_every_boundary_is_where_decoding_puts_it(wrapped: dict[str, Any], kind:
                 checked += 1
                 assert ends[index] in (len(prefix), len(prefix) + (starts[index] == len(prefix)))
     assert checked > 1000
-    assert (by_pieces > 75) is (kind in BY_PIECES)
 
 
-@pytest.mark.parametrize("kind", sorted(BY_PIECES))
-def test_decoding_finds_what_the_pieces_say(wrapped: dict[str, Any], kind: str) -> None:
-    """The slow way, in windows and whole, against the fast one, on more tokens than one window has."""
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_find_what_the_whole_says(wrapped: dict[str, Any], kind: str) -> None:
+    """On more tokens than one window has."""
     tokenizer = wrapped[kind]
     offsets = TokenOffsets(tokenizer)
     text = " ".join(text for text, _ in random_texts(12, seed=5))
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert len(ids) > 4 * CONTEXT
     text = decode(tokenizer, ids)
-    spans = [Span(start, start + 12, 1 - start % 3) for start in range(0, len(text) - 15, 14)]
-    by_pieces = offsets.signs(ids, text, spans)
-    offsets._pieces = None
-    by_windows = offsets.signs(ids, text, spans)
-    windows, whole = (offsets._from_decoding(ids, text, context) for context in (CONTEXT, len(ids)))
+    windows, whole = (offsets._offsets(ids, text, context) for context in (CONTEXT, len(ids)))
     assert windows is not None
     assert whole is not None
     assert np.array_equal(windows, whole)
-    edges = {edge for span in spans for edge in (span.start, span.end)}
-    different = [
-        i for i in np.flatnonzero(by_pieces != by_windows) if not broken_near(text, windows, i, edges)
-    ]
-    assert different == []
-
-
-def broken_near(text: str, found: tuple[np.ndarray, np.ndarray], index: int, edges: set[int]) -> bool:
-    """Whether a token holds a part of a character that stands at the edge of a span."""
-    around = {int(found[0][index]) + step for step in (-1, 0, 1, 2)} | {int(found[1][index])}
-    letters = text[max(0, int(found[0][index]) - 1) : int(found[1][index]) + 1]
-    return bool(around & edges) and not letters.isascii()
 
 
 def test_special_tokens_and_padding_have_no_characters(smol: Any) -> None:
@@ -341,14 +322,12 @@ def test_cut_off_in_the_middle_of_a_character(wrapped: dict[str, Any], kind: str
 
 
 def test_a_text_with_every_broken_sequence_of_bytes(wrapped: dict[str, Any]) -> None:
-    """Bytes at random: Python and the tokenizer put the same number of � for them, and the pieces know it."""
     tokenizer, draw = wrapped["byte_level"], random.Random(4)
-    offsets = TokenOffsets(tokenizer)
-    letters = {v: k for k, v in enumerate(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))}
-    bytes_only = [letters[letter] for letter in pre_tokenizers.ByteLevel.alphabet()]
+    bytes_only = tokenizer.convert_tokens_to_ids([*pre_tokenizers.ByteLevel.alphabet()])
     for _ in range(300):
         ids = draw.choices(bytes_only, k=40)
-        assert offsets._from_pieces(ids, decode(tokenizer, ids)) is not None
+        starts, ends = TokenOffsets(tokenizer).offsets(ids, decode(tokenizer, ids))
+        assert (ends == starts + 1).all()  # a byte is a letter or a part of one
 
 
 # --- tokens over an edge ---------------------------------------------------------------------------------
@@ -410,33 +389,24 @@ def test_no_tokens(smol: Any) -> None:
 # --- time --------------------------------------------------------------------------------------------------
 
 
-def seconds(work: Callable[[], object]) -> float:
-    times = []
-    for _ in range(5):
-        start = time.thread_time()  # what other processes take does not count
-        work()
-        times.append(time.thread_time() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize(("kind", "limit"), [("byte_level", 0.02), ("words", 0.6)])
-def test_time_is_linear(wrapped: dict[str, Any], kind: str, limit: float) -> None:
-    """2,048 tokens take 0.7 ms from pieces and 30 ms by decoding; the limits leave room for slow machines."""
-    tokenizer = wrapped[kind]
+def test_time_is_linear(wrapped: dict[str, Any]) -> None:
+    """2,048 tokens take 30 ms; the limit leaves room for slow machines."""
+    tokenizer = wrapped["byte_level"]
     offsets = TokenOffsets(tokenizer)
     text = " ".join(text for text, _ in random_texts(400, seed=6))
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def measured(length: int) -> float:
-        part = ids[:length]
-        written = decode(tokenizer, part)
+        written = decode(tokenizer, ids[:length])
         spans = [Span(start, start + 40, 1) for start in range(0, len(written) - 45, 45)]
-        return seconds(lambda: offsets.signs(part, written, spans))
+        start = time.thread_time()  # what other processes take does not count
+        offsets.signs(ids[:length], written, spans)
+        return time.thread_time() - start
 
     assert len(ids) >= 4096
     short = measured(2048)
-    assert short < limit
-    assert min(measured(4096) / short for _ in range(2)) < 3
+    assert short < 0.6
+    assert min(measured(4096) / short for _ in range(3)) < 3
 
 
 # --- the sign rule -----------------------------------------------------------------------------------------
