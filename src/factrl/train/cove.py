@@ -18,19 +18,16 @@ never the bare draft under the method's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import Unscored
 from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
 from factrl.verifier.claims.replies import NONE
-
-if TYPE_CHECKING:
-    from factrl.train.writing import PolicyWriter
 
 PLAN_PROMPT = """\
 Below are a request and a draft of the answer, which may contain mistakes. Write short questions that check \
@@ -73,6 +70,7 @@ STEP_TOKENS = 256  # of a plan and of an answer to one question
 MAX_QUESTIONS = 12  # of one draft; those after it are counted and not asked
 AT_ONCE = 64  # drafts that take a step together
 
+_Check = Generator[list[str], Any, Written]
 _MARK = re.compile(r"\A\s*(?:[-*•‣◦–—]\s*|\(?\d{1,3}[.):]\s+|Q\d{1,3}[.:)]\s*)")
 _EMPHASIS = re.compile(r"\*\*|__|`")
 
@@ -153,114 +151,95 @@ class CoVeWriter:
         for start in range(0, len(examples), at_once):
             part = examples[start : start + at_once]
             drafts = self._draft.write(part, numbers, temperature=temperature, top_p=top_p, seed=seed)
-            for group in self._checked(part, drafts):
-                written.append(group)
+            checks = [
+                _check(render_prompt(example, self._prompt), draft)
+                for example, group in zip(part, drafts, strict=True)
+                for draft in group
+            ]
+            finals = self._together(checks)
+            for row in range(0, len(finals), len(numbers)):
+                written.append(finals[row : row + len(numbers)])
                 on_done()
         return written
 
-    def _checked(
-        self, examples: Sequence[Example], drafts: Sequence[Sequence[Written]]
-    ) -> list[list[Written]]:
-        """The final answer for each draft; all drafts take a step together."""
-        groups: list[list[Unscored | _Check]] = [
-            [d if isinstance(d, Unscored) else _Check(render_prompt(e, self._prompt), d) for d in group]
-            for e, group in zip(examples, drafts, strict=True)
-        ]
-        checks = [one for group in groups for one in group if isinstance(one, _Check)]
-        plans = self._asked("plan", [check.plan_prompt for check in checks])
-        for check, plan in zip(checks, plans, strict=True):
-            check.take_plan(plan)
-        asked = [(check, question) for check in checks for question in check.questions]
-        answers = self._asked("answer", [ANSWER_PROMPT.format(question=question) for _, question in asked])
-        for (check, _), answer in zip(asked, answers, strict=True):
-            check.take_answer(answer)
-        last = [check for check in checks if check.failure is None and check.questions]
-        finals = self._asked("revise", [check.revise_prompt for check in last])
-        for check, final in zip(last, finals, strict=True):
-            check.final = final
-        return [[one if isinstance(one, Unscored) else one.written for one in group] for group in groups]
+    def _together(self, checks: Sequence[_Check]) -> list[Written]:
+        """What each check returns; all of them take a step together."""
+        found: dict[int, Written] = {}
+        replies: dict[int, list[Written] | None] = dict.fromkeys(range(len(checks)))
+        while replies:
+            asked: dict[int, list[str]] = {}
+            for number, reply in replies.items():
+                came = _step(checks[number], reply)
+                if isinstance(came, list):
+                    asked[number] = came
+                else:
+                    found[number] = came
+            replies = self._replies(asked)
+        return [found[number] for number in range(len(checks))]
 
-    def _asked(self, step: str, prompts: Sequence[str]) -> list[Written]:
-        """Greedy replies to prompts; equal ones are asked once."""
-        examples = [Example(prompt, id=f"{step}/{digest_of(prompt)}") for prompt in dict.fromkeys(prompts)]
-        replies = self._steps.write(examples) if examples else []
-        found = {example.question: reply for example, (reply,) in zip(examples, replies, strict=True)}
-        return [found[prompt] for prompt in prompts]
+    def _replies(self, asked: Mapping[int, Sequence[str]]) -> dict[int, list[Written] | None]:
+        """Greedy replies to the prompts of each check; equal prompts are asked once."""
+        prompts = dict.fromkeys(prompt for of in asked.values() for prompt in of)
+        examples = [Example(prompt, id=digest_of(prompt)) for prompt in prompts]
+        groups = self._steps.write(examples) if examples else []
+        found = {example.question: reply for example, (reply,) in zip(examples, groups, strict=True)}
+        return {number: [found[prompt] for prompt in of] for number, of in asked.items()}
 
 
-@dataclass
-class _Check:
-    """One draft on its way; `failure` is the first thing that went wrong."""
+def _step(check: _Check, replies: Sequence[Written] | None) -> list[str] | Written:
+    """The prompts that a check asks next, or what it came to."""
+    try:
+        return check.send(replies)
+    except StopIteration as done:
+        return done.value
+    except Unscored as error:
+        return error
 
-    request: str
-    draft: Completion
-    plan: str = ""
-    planned: list[str] = field(default_factory=list)
-    answers: list[Completion] = field(default_factory=list)
-    final: Written | None = None
-    failure: Unscored | None = None
-    tokens: int = 0
 
-    @property
-    def questions(self) -> list[str]:
-        return self.planned[:MAX_QUESTIONS]
+def _check(request: str, draft: Written) -> _Check:
+    """One draft on its way: yields the prompts of a step, gets their replies, and returns the final answer.
 
-    @property
-    def plan_prompt(self) -> str:
-        return PLAN_PROMPT.format(request=self.request, draft=self._shown)
-
-    @property
-    def revise_prompt(self) -> str:
-        pairs = zip(self.questions, self.answers, strict=True)
+    Raises:
+        Unscored: the first thing that went wrong.
+    """
+    if isinstance(draft, Unscored):
+        raise draft
+    told = {"request": request, "draft": f"{draft.prefill}{draft}".strip()}
+    (plan,) = _whole((yield [PLAN_PROMPT.format(**told)]), "plan")
+    planned = read_questions(plan)
+    questions = planned[:MAX_QUESTIONS]
+    texts, final = [draft, plan], draft  # the draft where the plan says that there is nothing to ask
+    answers: list[Completion] = []
+    if questions:
+        answers = _whole((yield [ANSWER_PROMPT.format(question=one) for one in questions]), "answer")
+        pairs = zip(questions, answers, strict=True)
         checks = "\n".join(f"- {question} {' '.join(answer.split())}" for question, answer in pairs)
-        return REVISE_PROMPT.format(request=self.request, draft=self._shown, checks=checks)
+        (final,) = yield [REVISE_PROMPT.format(**told, checks=checks)]
+        if isinstance(final, Unscored):
+            raise final
+        texts += [*answers, final]
+    steps = Steps(
+        draft=str(draft),
+        plan=str(plan),
+        questions=tuple(questions),
+        answers=tuple(map(str, answers)),
+        not_asked=len(planned) - len(questions),
+        calls=len(texts),
+        tokens=sum(text.tokens or 0 for text in texts),
+    )
+    return Checked(final, steps)
 
-    @property
-    def _shown(self) -> str:
-        """The draft as a reader sees it, with what its prompt began it with."""
-        return f"{self.draft.prefill}{self.draft}".strip()
 
-    @property
-    def written(self) -> Written:
-        """What the method comes to; the draft where the plan says that there is nothing to ask."""
-        final = self.draft if self.final is None else self.final
-        if self.failure is not None or isinstance(final, Unscored):
-            return self.failure or final
-        written = [self.draft, *self.answers, *([] if self.final is None else [final])]
-        steps = Steps(
-            draft=str(self.draft),
-            plan=self.plan,
-            questions=tuple(self.questions),
-            answers=tuple(map(str, self.answers)),
-            not_asked=len(self.planned) - len(self.questions),
-            calls=len(written) + 1,
-            tokens=self.tokens + sum(text.tokens or 0 for text in written),
-        )
-        return Checked(final, steps)
-
-    def take_plan(self, reply: Written) -> None:
-        plan = self._sound(reply, "plan")
-        if plan is not None:
-            self.plan, self.tokens = str(plan), plan.tokens or 0
-            try:
-                self.planned = read_questions(plan)
-            except Unscored as error:
-                self.failure = error
-
-    def take_answer(self, reply: Written) -> None:
-        answer = self._sound(reply, "answer")
-        if answer is not None:
-            self.answers.append(answer)
-
-    def _sound(self, reply: Written, step: str) -> Completion | None:
-        """A reply that is all there."""
-        problem = reply if isinstance(reply, Unscored) else None
-        if isinstance(reply, Completion):
-            if not reply.truncated:
-                return reply
-            problem = Unscored("truncated", f"the {step} is longer than its limit", stage=f"cove {step}")
-        self.failure = self.failure or problem
-        return None
+def _whole(replies: Sequence[Written], step: str) -> list[Completion]:
+    """Replies that are all there."""
+    found = []
+    for reply in replies:
+        if isinstance(reply, Unscored):
+            raise reply
+        if reply.truncated:
+            raise Unscored("truncated", f"the {step} is longer than its limit", stage=f"cove {step}")
+        found.append(reply)
+    return found
 
 
 def open_cove(settings: RunSettings) -> CoVeWriter:
@@ -275,10 +254,9 @@ def open_cove(settings: RunSettings) -> CoVeWriter:
     told = {name: getattr(settings, name) for name in RunSettings.model_fields}  # no way of asking among them
     direct = RunSettings.model_validate({**told, "paper": settings.paper or "cove"})
     plain = direct.model_copy(update={"data": DataSettings(train=data.train, chat=data.chat), "train": train})
-    draft = open_writer(direct)
-    if name == LOCAL or name.startswith(("http://", "https://")):
-        return CoVeWriter(draft, open_writer(plain), data.prompt)
-    return CoVeWriter(draft, _same_weights(draft, plain), data.prompt)
+    draft: Any = open_writer(direct)
+    behind_a_server = name == LOCAL or name.startswith(("http://", "https://"))
+    return CoVeWriter(draft, open_writer(plain) if behind_a_server else draft.asked(plain), data.prompt)
 
 
 def read_questions(reply: str) -> list[str]:
@@ -304,12 +282,3 @@ def read_questions(reply: str) -> list[str]:
     if found or (len(lines) == 1 and " ".join(re.findall(r"\w+", lines[0].lower())) in NONE):
         return [*dict.fromkeys(found)]
     raise Unscored("plan_unreadable", f"no question in {' '.join(reply.split())[:120]!r}", stage="cove plan")
-
-
-def _same_weights(draft: Any, settings: RunSettings) -> PolicyWriter:
-    """The policy that is loaded already, asked in another way."""
-    from factrl.train.writing import PolicyWriter
-
-    if not isinstance(draft, PolicyWriter):
-        raise ConfigError(f"chain of verification needs a model to ask, not {type(draft).__name__}")
-    return draft.asked(settings)
