@@ -14,10 +14,10 @@ from factrl.papers import load_reward
 from factrl.rewards.resources import supply
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
-from factrl.train.certainty import certainty_of, self_certainty
 from factrl.train.model import load_policy
 from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
+from factrl.train.scoring import certainty_of, self_certainty
 from factrl.types import Completion, Example
 
 ROME = Example("Capital of Italy?", ("Rome",), id="rome")

@@ -193,15 +193,8 @@ def _described(plan: Plan) -> str:
 
 def _what_next(folder: Path, settings: RunSettings) -> str:
     model, recipe = shlex.quote(str(folder / "model")), shlex.quote(str(folder / "config.toml"))
-    told = settings.train
-    apart = ""  # what vLLM cannot load in one process: a server of TRL's, an adapter without its base
-    if told.use_vllm and (told.vllm_mode == "server" or settings.model.lora):
-        apart = " train.use_vllm=false" + (
-            " train.vllm_server_base_url=" if told.vllm_server_base_url else ""
-        )
     return (
         f"look at it: {shlex.quote(str(folder / PAGE))}\n"
-        f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} "
-        f"--output after.json{apart}\n"
+        f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after.json\n"
         f"train on:   factrl train --resume {shlex.quote(str(folder))} --steps MORE"
     )

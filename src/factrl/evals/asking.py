@@ -15,7 +15,7 @@ from factrl.errors import DataError, Unscored
 from factrl.evals.catalogue import Benchmark
 from factrl.evals.outcomes import Scorer
 from factrl.evals.shortqa import NOTHING_STORED, completions_column
-from factrl.llm.writers import Writer, Written, digest_of, open_writer, writes_with_vllm
+from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL, AskSettings
@@ -170,9 +170,9 @@ class NamedModel:
     def scorer(self, settings: AskSettings) -> Scorer | None:
         """The same as a scorer of continuations.
 
-        None where there are no likelihoods: behind a server, from vLLM, of a method that writes in steps.
+        None where there are no likelihoods: behind a server, of a method that writes in steps.
         """
-        if not _is_policy(settings) or writes_with_vllm(settings):
+        if not _is_policy(settings):
             return None
         from factrl.train.scoring import PolicyScorer
 

@@ -8,7 +8,6 @@ not matter.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
@@ -162,10 +161,6 @@ def open_writer(settings: RunSettings) -> Writer:
         preflight(llm)
         return ServerWriter(llm, settings.data, limit, workers)
     try:
-        if writes_with_vllm(settings):
-            from factrl.train.vllm_writing import VLLMWriter
-
-            return VLLMWriter.load(settings)
         from factrl.train.writing import PolicyWriter
     except ModuleNotFoundError as error:
         package = (error.name or "factrl").partition(".")[0]
@@ -173,11 +168,6 @@ def open_writer(settings: RunSettings) -> Writer:
             raise
         raise MissingExtra(package, "train") from error
     return PolicyWriter.load(settings)
-
-
-def writes_with_vllm(settings: RunSettings) -> bool:
-    """Whether a policy in this process writes with vLLM: `train.use_vllm`, where vLLM is installed."""
-    return settings.train.use_vllm and importlib.util.find_spec("vllm") is not None
 
 
 def check_numbers(numbers: Sequence[int], temperature: float) -> None:

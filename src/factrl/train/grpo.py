@@ -33,10 +33,10 @@ from factrl.train.signals.step import source_of
 from factrl.types import Completion, Example, Result
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
-from .certainty import self_certainty
 from .credit import TokenOffsets
 from .metrics import reward_metrics
 from .prompts import encode
+from .scoring import self_certainty
 from .shortcuts import Batch, ShortcutTrainer
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
