@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from factrl.bridges.verl_overrides import VerlFiles, as_words, overrides, recipe_of_workers
+from factrl.bridges.verl_overrides import as_words, overrides, recipe_of_workers
 from factrl.cli.train_verl import train_with_verl, write_files
 from factrl.errors import ConfigError, SetupError
 from factrl.train.plan import make_plan, run_settings
@@ -44,6 +44,9 @@ def composed(verl: Path, words: list[str], *, checked: bool = True) -> Any:
 def settings(questions: Path, paper: str, *words: str) -> Any:
     known = [f"paper={paper}", "model.name=some/model", f"data.train={questions}", "train.prompts_per_step=4"]
     return run_settings(None, [*known, "judge.url=http://localhost:1/v1#judge", *words])
+
+
+RUN = Path("/runs/x")
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -175,10 +178,9 @@ def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:
 
 
 def command(told: Any) -> Any:
-    files = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"))
     batches = told.train.steps or int(8 // told.train.prompts_per_step * told.train.epochs)
     try:
-        return overrides(told, files, batches=batches, longest_prompt=600, gpus=1)
+        return overrides(told, RUN, held_out=False, batches=batches, longest_prompt=600, gpus=1)
     except ConfigError as error:
         return str(error)
 
@@ -187,34 +189,34 @@ def test_verls_steps_are_batches(questions: Path) -> None:
     """Of each batch `num_iterations` of our steps are made; prompts that verl leaves out end no run early."""
     words = ("train.num_iterations=2", "train.save_steps=10", "train.lr_scheduler_type=cosine")
     told = settings(questions, "truthrl", *words, "train.warmup_steps=5")
-    held_out = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"), Path("/runs/x/eval.parquet"))
     often = told.model_copy(update={"train": told.train.model_copy(update={"eval_steps": 6})})
-    known = {"batches": 7, "longest_prompt": 600, "gpus": 1}
-    made = overrides(told, held_out, **known)
+    known: Any = {"batches": 7, "longest_prompt": 600, "gpus": 1}
+    made = overrides(told, RUN, held_out=True, **known)
     assert (made["trainer.total_training_steps"], made["trainer.total_epochs"]) == (7, 7)
     assert (made["trainer.save_freq"], made["actor_rollout_ref.actor.optim.lr_warmup_steps"]) == (5, 3)
     assert made["trainer.test_freq"] == 7
-    assert overrides(often, held_out, **known)["trainer.test_freq"] == 3
-    plain = VerlFiles(Path("/runs/x"), Path("/runs/x/train.parquet"))
-    assert overrides(told, plain, **known)["trainer.test_freq"] == -1
+    assert overrides(often, RUN, held_out=True, **known)["trainer.test_freq"] == 3
+    assert overrides(told, RUN, held_out=False, **known)["trainer.test_freq"] == -1
 
 
 def test_the_files_are_what_verls_dataset_and_our_reward_read(with_evidence: Path, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     plan = make_plan(settings(with_evidence, "fspo", f"run.dir={tmp_path}"), only_show=True)
-    files = VerlFiles(tmp_path / "run", tmp_path / "run" / "train.parquet")
-    write_files(plan, files)
-    rows = pq.read_table(files.train).to_pylist()
+    run = tmp_path / "run"
+    write_files(plan, run)
+    rows = pq.read_table(run / "train.parquet").to_pylist()
     assert len(rows) == 8
     assert rows[0]["prompt"][-1]["role"] == "user"
     assert rows[0]["extra_info"]["evidence"][0]["text"] == "Ada is from Rome."
-    assert json.loads(files.agent.read_text("utf-8"))[0]["prefill"] == plan.settings.data.prefill != ""
-    again = run_settings(files.recipe, [])
+    assert (
+        json.loads((run / "agent.yaml").read_text("utf-8"))[0]["prefill"] == plan.settings.data.prefill != ""
+    )
+    again = run_settings(run / "reward.toml", [])
     assert again.judge.max_concurrency == plan.settings.judge.max_concurrency // 8
-    assert run_settings(files.settings, []) == plan.settings
+    assert run_settings(run / "config.toml", []) == plan.settings
     with pytest.raises(ConfigError, match="holds a run"):
-        write_files(plan, files)
+        write_files(plan, run)
 
 
 def test_reward_workers_find_files_wherever_they_run(

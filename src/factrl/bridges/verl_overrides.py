@@ -18,15 +18,16 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.papers import split_spec
-from factrl.runs.settings import RunSettings, TrainSettings
+from factrl.runs.settings import ModelSettings, RunSettings, TrainSettings
 
 REWARD_WORKERS = 8  # verl's default
+TRAIN, HELD_OUT = "train.parquet", "eval.parquet"  # of the run folder, which all nodes see: questions
+AGENT, RECIPE = "agent.yaml", "reward.toml"  # which agent loop samples; the settings of a reward worker
 PLUGIN = "factrl.bridges.verl_plugin"
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 _NO_DUAL_CLIP = 1e6
@@ -38,35 +39,6 @@ _LOSSES = {
     "dapo": "token-mean",
     "reinforce++": "token-mean",
 }
-
-
-@dataclass(frozen=True)
-class VerlFiles:
-    """Where what verl reads and writes lies, on every node alike.
-
-    Attributes:
-        run: the run folder.
-        train, held_out: questions in verl's parquet; without held-out ones `train` again.
-    """
-
-    run: Path
-    train: Path
-    held_out: Path | None = None
-
-    @property
-    def settings(self) -> Path:
-        """What the run was told."""
-        return self.run / "config.toml"
-
-    @property
-    def recipe(self) -> Path:
-        """The same for one reward worker."""
-        return self.run / "reward.toml"
-
-    @property
-    def agent(self) -> Path:
-        """Which agent loop samples, and how."""
-        return self.run / "agent.yaml"
 
 
 def modules() -> str:
@@ -93,19 +65,22 @@ def refusals(settings: RunSettings) -> list[str]:
         "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
     }
+    values = {key: getattr(getattr(settings, key.split(".")[0]), key.split(".")[1]) for key in no}
     return [
-        f"{key} = {_value_of(settings, key)!r} has no counterpart in verl; {way}"
+        f"{key} = {values[key]!r} has no counterpart in verl; {way}"
         for key, (wrong, way) in no.items()
         if wrong
     ]
 
 
 def overrides(
-    settings: RunSettings, files: VerlFiles, *, batches: int, longest_prompt: int, gpus: int
+    settings: RunSettings, run: Path, *, held_out: bool, batches: int, longest_prompt: int, gpus: int
 ) -> dict[str, Any]:
     """verl's configuration for these settings, by dotted name; `+` in front of what is new to verl.
 
     Args:
+        run: the run folder.
+        held_out: there are held-out questions; verl wants a file of them, so without any it is `TRAIN`.
         batches: batches of completions in the whole run.
         longest_prompt: tokens that hold any prompt, for settings without `train.max_prompt_length`.
         gpus: of each node.
@@ -113,45 +88,126 @@ def overrides(
     Raises:
         ConfigError: what verl cannot do, one line each.
     """
-    problems = refusals(settings)
-    if problems:
+    if problems := refusals(settings):
         raise ConfigError("\n".join(problems))
     told = settings.train
-    at_the_end = batches if files.held_out else -1
+    at_the_end = batches if held_out else -1
+    sections = {
+        "data": {
+            "train_files": str(run / TRAIN),
+            "val_files": str(run / (HELD_OUT if held_out else TRAIN)),
+            "train_batch_size": told.prompts_per_step,
+            "max_prompt_length": told.max_prompt_length or longest_prompt,
+            "max_response_length": told.max_completion_length,
+            "filter_overlong_prompts": told.max_prompt_length is not None,
+            "truncation": "error",
+            "shuffle": True,
+            "seed": settings.run.seed,
+            "trust_remote_code": settings.model.trust_remote_code,
+        },
+        **_policy(settings, run),
+        "reward": {
+            "num_workers": REWARD_WORKERS,
+            "custom_reward_function.path": "pkg://factrl.bridges.verl",
+            "custom_reward_function.name": "compute_score",
+        },
+        "algorithm": {
+            "adv_estimator": "factrl_reinforce_pp" if told.loss_type == "reinforce++" else "factrl_grpo",
+            "use_kl_in_reward": False,
+            "norm_adv_by_std_in_grpo": told.scale_rewards != "none",
+        },
+        "+algorithm.factrl": {
+            "scale": told.scale_rewards,
+            "epsilon": told.advantage_epsilon,
+            "max_masked_share": told.max_masked_share,
+            "run": str(run),
+        },
+        "trainer": {
+            "use_v1": True,
+            "v1.trainer_mode": "factrl_sync",
+            "total_training_steps": batches,
+            "total_epochs": batches,  # at most; `total_training_steps` ends it
+            "save_freq": _in_batches(told.save_steps, told),
+            "max_actor_ckpt_to_keep": 2,
+            "test_freq": _in_batches(told.eval_steps, told) if told.eval_steps else at_the_end,
+            "val_before_train": False,
+            "logger": ["console", *told.report_to],
+            "project_name": "factrl",
+            "experiment_name": run.name,
+            "default_local_dir": str(run / "checkpoints"),
+            "resume_mode": "auto",
+            "n_gpus_per_node": gpus,
+        },
+    }
     return {
-        **_data(settings, files, longest_prompt),
-        **_model(settings),
-        **_actor(settings),
-        **_rollout(settings, files),
-        **_reward(files),
-        "algorithm.adv_estimator": _estimator(told.loss_type),
-        "algorithm.use_kl_in_reward": False,
-        "algorithm.norm_adv_by_std_in_grpo": told.scale_rewards != "none",
-        "+algorithm.factrl.scale": told.scale_rewards,
-        "+algorithm.factrl.epsilon": told.advantage_epsilon,
-        "+algorithm.factrl.max_masked_share": told.max_masked_share,
-        "+algorithm.factrl.run": str(files.run),
-        "trainer.use_v1": True,
-        "trainer.v1.trainer_mode": "factrl_sync",
-        "trainer.total_training_steps": batches,
-        "trainer.total_epochs": batches,  # at most; `total_training_steps` ends it
-        "trainer.save_freq": _in_batches(told.save_steps, told),
-        "trainer.max_actor_ckpt_to_keep": 2,
-        "trainer.test_freq": _in_batches(told.eval_steps, told) if told.eval_steps else at_the_end,
-        "trainer.val_before_train": False,
-        "trainer.logger": ["console", *told.report_to],
-        "trainer.project_name": "factrl",
-        "trainer.experiment_name": files.run.name,
-        "trainer.default_local_dir": str(files.run / "checkpoints"),
-        "trainer.resume_mode": "auto",
-        "hydra.run.dir": str(files.run / "hydra"),  # else `outputs` where the command was given
-        "trainer.n_gpus_per_node": gpus,
-        "+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": modules(),
+        **{f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()},
+        "+reward.custom_reward_function.reward_kwargs.recipe": str(run / RECIPE),
+        "hydra.run.dir": str(run / "hydra"),  # else `outputs` where the command was given
+        f"+ray_kwargs.ray_init.runtime_env.env_vars.{MODULES}": modules(),
+    }
+
+
+def _policy(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
+    told, model = settings.train, settings.model
+    return {
+        "actor_rollout_ref.model": {
+            "path": _absolute(model.name),
+            "trust_remote_code": model.trust_remote_code,
+            "enable_gradient_checkpointing": told.gradient_checkpointing,
+            **(_lora(model) if model.lora else {}),
+        },
+        "actor_rollout_ref.actor": {
+            "ppo_mini_batch_size": told.prompts_per_step,
+            "ppo_micro_batch_size_per_gpu": told.micro_batch_size,
+            "ppo_epochs": told.num_iterations,
+            "data_loader_seed": settings.run.seed,
+            "grad_clip": told.max_grad_norm,
+            "clip_ratio": told.epsilon,
+            "clip_ratio_low": told.epsilon,
+            "clip_ratio_high": told.epsilon if told.epsilon_high is None else told.epsilon_high,
+            "clip_ratio_c": _NO_DUAL_CLIP,
+            "entropy_coeff": told.entropy_coef,
+            "loss_agg_mode": _LOSSES[told.loss_type],
+            **({"loss_scale_factor": told.max_completion_length} if told.loss_type == "dr_grpo" else {}),
+            "use_kl_loss": told.beta > 0,
+            **({"kl_loss_coef": told.beta, "kl_loss_type": "low_var_kl"} if told.beta > 0 else {}),
+            **({"fsdp_config.model_dtype": "bfloat16"} if model.dtype == "bfloat16" else {}),
+        },
+        "actor_rollout_ref.actor.optim": {
+            "lr": told.learning_rate,
+            "weight_decay": told.weight_decay,
+            "clip_grad": told.max_grad_norm,
+            "lr_scheduler_type": "cosine" if told.lr_scheduler_type == "cosine" else "constant",
+            **({"lr_warmup_steps_ratio": told.warmup_steps} if 0 < told.warmup_steps < 1 else {}),
+            **({"lr_warmup_steps": _in_batches(told.warmup_steps, told)} if told.warmup_steps >= 1 else {}),
+        },
+        "actor_rollout_ref.rollout": {
+            "name": "vllm",
+            "n": told.num_generations,
+            "temperature": told.temperature,
+            "top_p": told.top_p,
+            "top_k": -1,
+            "seed": settings.run.seed,
+            "tensor_model_parallel_size": 1,
+            "log_prob_micro_batch_size_per_gpu": told.micro_batch_size,
+            "agent.agent_loop_config_path": str(run / AGENT),
+            "agent.default_agent_loop": "factrl_agent",
+        },
+        "actor_rollout_ref.ref": {"log_prob_micro_batch_size_per_gpu": told.micro_batch_size},
+    }
+
+
+def _lora(told: ModelSettings) -> dict[str, Any]:
+    modules = told.lora_target_modules
+    return {
+        "lora_rank": told.lora_rank,
+        "lora_alpha": told.lora_alpha,
+        "target_modules": modules if isinstance(modules, str) else list(modules),
     }
 
 
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
-    """What goes into `VerlFiles.agent`, as JSON, which is YAML."""
+    """What goes into `AGENT`, as JSON, which is YAML."""
     loop = {"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop"}
     return [{**loop, "prefill": settings.data.prefill, "chat": settings.data.chat}]
 
@@ -180,102 +236,6 @@ def as_words(values: Mapping[str, Any]) -> list[str]:
     return [f"{name}={_hydra(value)}" for name, value in values.items()]
 
 
-def _data(settings: RunSettings, files: VerlFiles, longest_prompt: int) -> dict[str, Any]:
-    told = settings.train
-    return {
-        "data.train_files": str(files.train),
-        "data.val_files": str(files.held_out or files.train),
-        "data.train_batch_size": told.prompts_per_step,
-        "data.max_prompt_length": told.max_prompt_length or longest_prompt,
-        "data.max_response_length": told.max_completion_length,
-        "data.filter_overlong_prompts": told.max_prompt_length is not None,
-        "data.truncation": "error",
-        "data.shuffle": True,
-        "data.seed": settings.run.seed,
-        "data.trust_remote_code": settings.model.trust_remote_code,
-    }
-
-
-def _model(settings: RunSettings) -> dict[str, Any]:
-    told = settings.model
-    modules = told.lora_target_modules
-    lora = {
-        "actor_rollout_ref.model.lora_rank": told.lora_rank,
-        "actor_rollout_ref.model.lora_alpha": told.lora_alpha,
-        "actor_rollout_ref.model.target_modules": modules if isinstance(modules, str) else list(modules),
-    }
-    dtype = {"actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16"}
-    return {
-        "actor_rollout_ref.model.path": _absolute(told.name),
-        "actor_rollout_ref.model.trust_remote_code": told.trust_remote_code,
-        "actor_rollout_ref.model.enable_gradient_checkpointing": settings.train.gradient_checkpointing,
-        **(lora if told.lora else {}),
-        **(dtype if told.dtype == "bfloat16" else {}),
-    }
-
-
-def _actor(settings: RunSettings) -> dict[str, Any]:
-    told = settings.train
-    actor = {
-        "ppo_mini_batch_size": told.prompts_per_step,
-        "ppo_micro_batch_size_per_gpu": told.micro_batch_size,
-        "ppo_epochs": told.num_iterations,
-        "data_loader_seed": settings.run.seed,
-        "grad_clip": told.max_grad_norm,
-        "clip_ratio": told.epsilon,
-        "clip_ratio_low": told.epsilon,
-        "clip_ratio_high": told.epsilon if told.epsilon_high is None else told.epsilon_high,
-        "clip_ratio_c": _NO_DUAL_CLIP,
-        "entropy_coeff": told.entropy_coef,
-        "loss_agg_mode": _LOSSES[told.loss_type],
-        "use_kl_loss": told.beta > 0,
-        "optim.lr": told.learning_rate,
-        "optim.weight_decay": told.weight_decay,
-        "optim.clip_grad": told.max_grad_norm,
-        "optim.lr_scheduler_type": "cosine" if told.lr_scheduler_type == "cosine" else "constant",
-    }
-    if told.loss_type == "dr_grpo":
-        actor["loss_scale_factor"] = told.max_completion_length
-    if told.beta > 0:
-        actor |= {"kl_loss_coef": told.beta, "kl_loss_type": "low_var_kl"}
-    if told.warmup_steps:
-        actor |= (
-            {"optim.lr_warmup_steps_ratio": told.warmup_steps}
-            if told.warmup_steps < 1
-            else {"optim.lr_warmup_steps": _in_batches(told.warmup_steps, told)}
-        )
-    return {f"actor_rollout_ref.actor.{name}": value for name, value in actor.items()}
-
-
-def _rollout(settings: RunSettings, files: VerlFiles) -> dict[str, Any]:
-    told = settings.train
-    rollout = {
-        "name": "vllm",
-        "n": told.num_generations,
-        "temperature": told.temperature,
-        "top_p": told.top_p,
-        "top_k": -1,
-        "seed": settings.run.seed,
-        "tensor_model_parallel_size": 1,
-        "log_prob_micro_batch_size_per_gpu": told.micro_batch_size,
-        "agent.agent_loop_config_path": str(files.agent),
-        "agent.default_agent_loop": "factrl_agent",
-    }
-    return {
-        **{f"actor_rollout_ref.rollout.{name}": value for name, value in rollout.items()},
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": told.micro_batch_size,
-    }
-
-
-def _reward(files: VerlFiles) -> dict[str, Any]:
-    return {
-        "reward.num_workers": REWARD_WORKERS,
-        "reward.custom_reward_function.path": "pkg://factrl.bridges.verl",
-        "reward.custom_reward_function.name": "compute_score",
-        "+reward.custom_reward_function.reward_kwargs.recipe": str(files.recipe),
-    }
-
-
 def _in_batches(steps: float, told: TrainSettings) -> int:
     """Optimizer steps in batches of completions, which are verl's steps."""
     return math.ceil(steps / told.num_iterations)
@@ -284,15 +244,6 @@ def _in_batches(steps: float, told: TrainSettings) -> int:
 def _absolute(name: Any) -> Any:
     """A file or folder of this machine by its whole path; anything else is a name."""
     return str(Path(name).absolute()) if name and Path(name).exists() else name
-
-
-def _estimator(loss_type: str) -> str:
-    return "factrl_reinforce_pp" if loss_type == "reinforce++" else "factrl_grpo"
-
-
-def _value_of(settings: RunSettings, key: str) -> Any:
-    section, name = key.split(".")
-    return getattr(getattr(settings, section), name)
 
 
 def _hydra(value: Any) -> str:

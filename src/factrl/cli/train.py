@@ -11,7 +11,7 @@ from pathlib import Path
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
-from factrl.runs.settings import RunSettings, TrainSettings
+from factrl.runs.settings import TrainSettings
 from factrl.text.escape import one_line
 from factrl.train.estimate import estimate
 from factrl.train.page import PAGE
@@ -117,7 +117,7 @@ def _train(args: argparse.Namespace) -> int:
     except OverBudget as error:
         complain(str(error))
         return _OVER_BUDGET
-    tell(_what_next(folder, settings))
+    tell(_what_next(folder))
     say(str(folder))
     return 0
 
@@ -191,7 +191,7 @@ def _described(plan: Plan) -> str:
     return "\n".join(f"{name:<10}{one_line(text)}" for name, text in lines.items())
 
 
-def _what_next(folder: Path, settings: RunSettings) -> str:
+def _what_next(folder: Path) -> str:
     model, recipe = shlex.quote(str(folder / "model")), shlex.quote(str(folder / "config.toml"))
     return (
         f"look at it: {shlex.quote(str(folder / PAGE))}\n"

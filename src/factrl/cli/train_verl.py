@@ -16,9 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from factrl.bridges.verl_overrides import (
+    AGENT,
+    HELD_OUT,
     MODULES,
     PLUGIN,
-    VerlFiles,
+    RECIPE,
+    TRAIN,
     agent_loops,
     as_words,
     modules,
@@ -72,9 +75,7 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
         )
     name = settings.run.name or Path(settings.paper.replace(":", "-")).name
     folder = Path(settings.run.resume or Path(settings.run.dir) / f"{name}-verl").absolute()
-    held_out = folder / "eval.parquet" if plan.held_out else None
-    files = VerlFiles(folder, folder / "train.parquet", held_out)
-    command = verl_command(plan, files, _gpus(), words)
+    command = _command(plan, folder, _gpus(), words)
     engine = next(
         (word.removeprefix(_ENGINE) for word in reversed(words) if word.startswith(_ENGINE)), "vllm"
     )
@@ -90,22 +91,20 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
         from factrl.llm import preflight
 
         preflight(judge)
-    write_files(plan, files)
+    write_files(plan, folder)
     tell(f"run folder: {folder}")
     return subprocess.run(command, env=_environment(), check=False).returncode  # noqa: S603
 
 
-def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] = ()) -> list[str]:
-    """The command that trains.
-
-    Args:
-        gpus: of each node.
-        words: verl's own overrides, which come last.
-
-    Raises:
-        ConfigError: what verl cannot do.
-    """
-    values = overrides(plan.settings, files, batches=plan.batches, longest_prompt=_longest(plan), gpus=gpus)
+def _command(plan: Plan, run: Path, gpus: int, words: Sequence[str]) -> list[str]:
+    values = overrides(
+        plan.settings,
+        run,
+        held_out=bool(plan.held_out),
+        batches=plan.batches,
+        longest_prompt=_longest(plan),
+        gpus=gpus,
+    )
     # Its default of 8 storage units was seen to hang where Ray has fewer CPUs than they and workers take.
     few = (os.cpu_count() or 1) < _CPUS
     values |= {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if few else {}
@@ -117,7 +116,7 @@ def verl_command(plan: Plan, files: VerlFiles, gpus: int, words: Sequence[str] =
     return [sys.executable, "-m", _MODULE, *as_words(values), *words]
 
 
-def write_files(plan: Plan, files: VerlFiles) -> None:
+def write_files(plan: Plan, run: Path) -> None:
     """The questions in verl's parquet, the reward workers' recipe and the agent loop's configuration.
 
     Raises:
@@ -126,21 +125,19 @@ def write_files(plan: Plan, files: VerlFiles) -> None:
     from factrl.prepare.convert import convert
 
     settings = plan.settings
-    if files.settings.exists() and not settings.run.resume:
-        raise ConfigError(
-            f"{files.run} holds a run; go on with it by --resume {files.run}, or give another run.name"
-        )
-    files.run.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (files.run / "rollouts").mkdir(exist_ok=True)
+    if (run / "config.toml").exists() and not settings.run.resume:
+        raise ConfigError(f"{run} holds a run; go on with it by --resume {run}, or give another run.name")
+    run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (run / "rollouts").mkdir(exist_ok=True)
     # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
     asked = settings.data.model_copy(update={"prefill": "", "chat": True})
-    convert(plan.examples, "verl", asked, files.train)
-    if files.held_out is not None:
-        convert(plan.held_out, "verl", asked, files.held_out)
-    files.agent.write_text(json.dumps(agent_loops(settings)), encoding="utf-8")
-    files.recipe.write_text(dump_toml(recipe_of_workers(settings)), encoding="utf-8")
+    convert(plan.examples, "verl", asked, run / TRAIN)
+    if plan.held_out:
+        convert(plan.held_out, "verl", asked, run / HELD_OUT)
+    (run / AGENT).write_text(json.dumps(agent_loops(settings)), encoding="utf-8")
+    (run / RECIPE).write_text(dump_toml(recipe_of_workers(settings)), encoding="utf-8")
     kept = settings.model_copy(update={"run": settings.run.model_copy(update={"resume": None})})
-    files.settings.write_text(dump_toml(kept), encoding="utf-8")
+    (run / "config.toml").write_text(dump_toml(kept), encoding="utf-8")
 
 
 def _check_machine(engine: str) -> None:
