@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import LLMError, Unscored
-from factrl.llm import FakeLLM, Message, Reply
+from factrl.llm import Message, Reply
 from factrl.llm.writers import ServerWriter
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.train import cove
@@ -73,11 +73,6 @@ def test_each_step_sees_what_it_may() -> None:
     assert len(llm.asked["answer"]) == 2
     assert not any("Paris" in prompt or "Be brief" in prompt for prompt in llm.asked["answer"])
     assert "- Where was Marie Curie born? It was Warsaw.\n- When was" in llm.asked["revise"][0]
-
-
-def test_every_text_on_the_way_is_kept() -> None:
-    ((found,),) = cove_of(Scripted()).write([CURIE])
-    assert isinstance(found, cove.Checked)
     assert found.steps == Steps(
         draft="In Paris, in 1867.",
         plan=PLAN,
@@ -144,26 +139,10 @@ def test_a_step_that_fails_leaves_no_answer(
     assert tuple(map(len, llm.asked.values())) == asked
 
 
-def test_one_failure_does_not_touch_the_neighbours() -> None:
-    llm = Scripted(plan=lambda prompt: "?" if "Emma" in prompt else PLAN)
-    curie, emma = cove_of(llm).write([CURIE, EMMA])
-    assert curie == ["Warsaw."]
-    assert isinstance(emma[0], Unscored)
-
-
 def test_a_final_answer_over_its_limit_says_so() -> None:
     ((found,),) = cove_of(Scripted(revise=LLMError("truncated", text="Warsaw, the"))).write([CURIE])
     assert isinstance(found, Completion)
     assert (str(found), found.truncated) == ("Warsaw, the", True)
-
-
-def test_identity_names_prompts_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = cove_of(Scripted()).identity
-    assert before == cove_of(Scripted()).identity
-    assert "scripted" in before
-    assert cove_of(Scripted(), "Briefly: {question}").identity != before
-    monkeypatch.setattr(cove, "PLAN_PROMPT", cove.PLAN_PROMPT + " ")
-    assert cove_of(Scripted()).identity != before
 
 
 def test_it_opens_for_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,9 +206,3 @@ def test_braces_in_texts_are_only_text() -> None:
     assert found == "Warsaw."
     assert "Draft: {request} {0}" in llm.asked["revise"][0]
     assert "- What is {x}? {question}" in llm.asked["revise"][0]
-
-
-def test_a_fake_that_answers_in_order_is_enough() -> None:
-    llm = FakeLLM(["Paris.", "- Where was Curie born?", "In Warsaw.", "Warsaw."])
-    ((found,),) = CoVeWriter(ServerWriter(llm, DATA, 9, 1), ServerWriter(llm, DATA, 9, 1)).write([CURIE])
-    assert found == "Warsaw."

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import ConfigError, LLMError, MissingExtra, SetupError, Unscored
+from factrl.errors import ConfigError, MissingExtra, SetupError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.writers import ServerWriter, open_writer, seed_of
@@ -142,12 +142,6 @@ def test_what_was_cut_is_kept_as_cut(serve: Callable[..., FaultServer]) -> None:
     assert [request.body["max_tokens"] for request in server.requests] == [5], "a sample is not asked again"
 
 
-def test_a_whole_reply_has_its_tokens_counted_by_the_server(serve: Callable[..., FaultServer]) -> None:
-    [[text]] = ServerWriter(client(serve(says("Lima"))), DATA, 5).write(ASKED[:1])
-    assert isinstance(text, Completion)
-    assert (str(text), text.truncated, text.tokens, text.prefill) == ("Lima", False, 2, "")
-
-
 def test_what_fails_stands_among_the_texts_with_its_cause(serve: Callable[..., FaultServer]) -> None:
     server = serve(says("Lima"), answers(400, {"error": {"message": "too long"}}), says("Oslo"))
     written = ServerWriter(client(server), DATA, 5, workers=1).write(ASKED)
@@ -161,11 +155,6 @@ def test_a_server_that_is_gone_fails_every_sample_and_no_call_raises() -> None:
     llm = OpenAICompatible(closed_port(), "m", max_attempts=1, timeout_call=5.0, timeout_attempt=5.0)
     written = ServerWriter(llm, DATA, 5).write(ASKED[:2], (0, 1), temperature=1.0)
     assert [[getattr(text, "cause", None) for text in group] for group in written] == [["connection"] * 2] * 2
-
-
-def test_a_truncated_error_without_its_text_is_a_failure() -> None:
-    [[text]] = ServerWriter(FakeLLM([LLMError("truncated", "cut")]), DATA, 5).write(ASKED[:1])
-    assert isinstance(text, Unscored)
 
 
 def test_an_interrupt_does_not_wait_for_the_calls_that_have_not_begun() -> None:
@@ -206,11 +195,6 @@ def test_a_server_is_opened_by_its_address_and_asked_as_told(
         "top_p": 1.0,
         "seed": seed_of(0, "Peru", 2),
     }
-
-
-def test_the_name_of_a_server_s_only_model_is_part_of_the_identity(serve: Callable[..., FaultServer]) -> None:
-    server = serve(answers(200, {"data": [{"id": "only"}]}), says("ok"))
-    assert open_writer(settings(server.url)).identity.startswith(f"{server.url}#only ")
 
 
 def test_a_server_that_is_not_there_is_said_before_anything_is_asked() -> None:

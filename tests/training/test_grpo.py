@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,17 +66,6 @@ class Recording(FactualGRPOTrainer):
         return loss
 
 
-class SameCompletions(Recording):
-    """Generates with transformers' `generate` whether or not it takes the shortcuts."""
-
-    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
-        taken, self._shortcuts = self._shortcuts, False
-        try:
-            return super()._generate_single_turn(*args, **kwargs)
-        finally:
-            self._shortcuts = taken
-
-
 class Scripted(Recording):
     """Every step, the n-th sample is the n-th text of the script."""
 
@@ -136,26 +124,6 @@ def _weights(trainer: Recording) -> torch.Tensor:
 # --- masking -----------------------------------------------------------------------------------------
 
 
-def test_a_judge_that_is_down_does_not_move_the_siblings(trainer: Make) -> None:
-    """[correct, wrong, wrong, judge down] against the same group without the fourth."""
-    four = trainer([1.0, -1.0, -1.0, None])
-    four.train()
-    three = trainer([1.0, -1.0, -1.0], "num_generations=3", "micro_batch_size=3")
-    three.train()
-    found, alone = four.batches[0]["advantages"], three.batches[0]["advantages"]
-    torch.testing.assert_close(found[:3], alone, atol=1e-6, rtol=0)
-    assert found[3] == 0
-    assert found[0] > 1  # and they are not all zero
-
-
-def test_masked_completions_leave_loss_and_token_count(trainer: Make) -> None:
-    masked = trainer([1.0, -1.0, -1.0, None])
-    masked.train()
-    batch = masked.batches[0]
-    assert batch["completion_mask"][3].sum() == 0
-    assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
-
-
 @pytest.mark.parametrize("values", [[None] * 4, [1.0, None, None, None]])
 def test_a_step_without_two_grades_changes_nothing(trainer: Make, values: Values) -> None:
     quiet = trainer(values, "weight_decay=0.0")
@@ -163,22 +131,6 @@ def test_a_step_without_two_grades_changes_nothing(trainer: Make, values: Values
     quiet.train()
     assert quiet.losses == [0.0]
     assert torch.equal(_weights(quiet), before)
-
-
-def test_advantages_equal_trls_own(trainer: Make) -> None:
-    """With TRL's epsilon, ours are the numbers TRL computed itself."""
-
-    class Both(Recording):
-        theirs = torch.empty(0)
-
-        def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
-            self.theirs = torch.tensor(list(self._logs["advantages"]))
-            super()._leave_out_masked(batch, lengths)
-
-    for values in ([1.0, -1.0, 0.0, 0.5], [1.0, -1.0, None, 0.5]):
-        both: Any = trainer(values, "advantage_epsilon=1e-4", kind=Both)
-        both.train()
-        torch.testing.assert_close(both.batches[0]["advantages"], both.theirs[-4:], atol=1e-6, rtol=0)
 
 
 def test_a_run_that_is_mostly_masked_is_noticed(trainer: Make) -> None:
@@ -189,75 +141,6 @@ def test_a_run_that_is_mostly_masked_is_noticed(trainer: Make) -> None:
 
 
 # --- estimators, losses and credit --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"])
-def test_every_loss_trains(trainer: Make, loss: str) -> None:
-    trained = trainer([1.0, -1.0, 0.0, 1.0], f"loss_type={loss}", "steps=2")
-    before = _weights(trained)
-    trained.train()
-    assert all(math.isfinite(loss) for loss in trained.losses)
-    assert not torch.equal(_weights(trained), before)
-
-
-@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo"])
-@pytest.mark.parametrize("beta", [0.0, 0.1])
-def test_shortcuts_change_neither_loss_nor_weights(trainer: Make, loss: str, beta: float) -> None:
-    """Three optimizer steps of two micro-batches, half of the groups flat, against TRL's plain path."""
-    runs = []
-    for shortcuts in (True, False):
-        run = trainer(
-            [1.0, -1.0, 0.0, 0.5, 1.0, 1.0, 1.0, 1.0],
-            f"loss_type={loss}",
-            f"beta={beta}",
-            "steps=3",
-            "prompts_per_step=2",
-            "learning_rate=1e-3",
-            kind=SameCompletions,
-            shortcuts=shortcuts,
-        )
-        run._shortcuts, generate = False, run._shortcuts  # the same completions for both
-        original = run._compute_loss
-
-        def compute(
-            model: Any, inputs: Any, run: Recording = run, generate: bool = generate, original: Any = original
-        ) -> Any:
-            run._shortcuts = generate
-            loss = original(model, inputs)
-            run._shortcuts = False
-            return loss
-
-        run._compute_loss = compute  # pyright: ignore[reportAttributeAccessIssue]
-        assert generate is shortcuts
-        run.train()
-        runs.append((run.losses, _weights(run)))
-    (fast_losses, fast), (plain_losses, plain) = runs
-    assert fast_losses == pytest.approx(plain_losses, abs=1e-5)
-    torch.testing.assert_close(fast, plain, atol=2e-4, rtol=0)
-
-
-@pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo"])
-def test_token_advantages_reach_the_loss(trainer: Make, loss: str) -> None:
-    """The (B, T) hook: a constant row equals the sequence advantage, a flipped one does not."""
-
-    def run(factor: float | None) -> torch.Tensor:
-        class Credited(Recording):
-            def _credit(
-                self, advantages: torch.Tensor, results: Sequence[Result], batch: dict[str, Any]
-            ) -> torch.Tensor:
-                if factor is None:
-                    return advantages
-                rows = advantages.unsqueeze(1).repeat(1, batch["completion_ids"].size(1))
-                rows[:, 0] *= factor
-                return rows
-
-        credited = trainer([1.0, -1.0, 0.0, 1.0], f"loss_type={loss}", "steps=2", kind=Credited)
-        credited.train()
-        return _weights(credited)
-
-    plain = run(None)
-    torch.testing.assert_close(run(1.0), plain, atol=1e-6, rtol=0)
-    assert (run(-1.0) - plain).abs().max() > 1e-3
 
 
 def test_reinforce_pp_ignores_groups(trainer: Make) -> None:
@@ -348,10 +231,12 @@ def test_spans_become_token_advantages(trainer: Make, loss: str) -> None:
     assert {name for name in log if name.startswith("credit/")} == set(glossary("Credit"))
 
 
-def test_credit_goes_the_same_way_with_and_without_shortcuts(trainer: Make) -> None:
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_credit_goes_the_same_way_with_and_without_shortcuts(trainer: Make, beta: float) -> None:
     judge = judged(fails=lambda text: text == "lima")
     fast, plain = (
-        written(trainer, GROUP, "dapo", judge, "steps=2", shortcuts=shortcuts) for shortcuts in (True, False)
+        written(trainer, GROUP, "dapo", judge, "steps=2", f"beta={beta}", shortcuts=shortcuts)
+        for shortcuts in (True, False)
     )
     for run in (fast, plain):
         run.train()
@@ -388,14 +273,13 @@ def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
 
 
 @pytest.mark.fault("F18")
-@pytest.mark.parametrize("loss", ["dapo", "reinforce++"])
 def test_a_judge_that_dies_in_the_middle_of_training(
-    trainer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str
+    trainer: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the third step on, the judge fails for the last text: as if it had not been sampled."""
     step = 0
     dying = written(
-        trainer, GROUP, loss, judged(fails=lambda text: step >= 2 and text == GROUP[3]), "steps=4"
+        trainer, GROUP, "dapo", judged(fails=lambda text: step >= 2 and text == GROUP[3]), "steps=4"
     )
 
     def count(*args: Any, **kwargs: Any) -> Any:
@@ -409,8 +293,8 @@ def test_a_judge_that_dies_in_the_middle_of_training(
         dying.add_callback(LogToRun(run))
         dying.train()
         metrics = read_metrics(run.path)
-    alive = written(trainer, GROUP, loss, judged())
-    alone = written(trainer, GROUP[:3], loss, judged())
+    alive = written(trainer, GROUP, "dapo", judged())
+    alone = written(trainer, GROUP[:3], "dapo", judged())
     alive.train()
     alone.train()
     assert len(dying.batches) == 4
@@ -434,6 +318,8 @@ def test_a_masked_sample_is_as_if_it_was_not_there(trainer: Make, loss: str) -> 
     alone.train()
     assert masked.losses == pytest.approx(alone.losses, abs=1e-6)
     assert any(masked.losses)
+    for batch in masked.batches:
+        assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
     torch.testing.assert_close(_weights(masked), _weights(alone), atol=2e-4, rtol=0)
 
 
@@ -504,18 +390,6 @@ def test_a_micro_batch_of_masked_rows_alone_does_not_thin_the_others(trainer: Ma
         norms.append(next(entry["grad_norm"] for entry in made.state.log_history if "grad_norm" in entry))
     assert norms[1] == pytest.approx(norms[0], rel=1e-4)
     assert norms[0] > 0.1
-
-
-def test_rows_that_are_not_run_do_not_lower_the_logged_entropy(trainer: Make) -> None:
-    logged = []
-    for shortcuts in (False, True):
-        torch.manual_seed(0)
-        values = [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]
-        made = trainer(values, "train.prompts_per_step=2", "train.micro_batch_size=1")
-        made._shortcuts = made._shortcuts and shortcuts
-        made.train()
-        logged.append(next(entry["entropy"] for entry in made.state.log_history if "entropy" in entry))
-    assert logged[1] == pytest.approx(logged[0], rel=0.1)
 
 
 def test_it_evaluates_more_rows_than_it_trains_on_at_a_time(trainer: Make) -> None:

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local import nli  # noqa: E402
-from factrl.llm.local.nli import CrossEncoder, batches  # noqa: E402
+from factrl.llm.local.nli import CrossEncoder  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()
@@ -81,19 +81,6 @@ def test_the_order_of_the_labels_is_read_from_the_model(make: Maker) -> None:
         np.testing.assert_allclose(CrossEncoder(other).scores(PAIRS), plain, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO"),
-        ("Entailed", "Contradicted", "Neutral"),
-        ("ENTAILMENT", "CONTRADICTION", "UNKNOWN"),
-    ],
-)
-def test_words_of_other_models_mean_the_same(make: Maker, words: tuple[str, ...]) -> None:
-    plain = CrossEncoder(make(["entailment", "contradiction", "neutral"])).scores(PAIRS)
-    np.testing.assert_allclose(CrossEncoder(make(list(words))).scores(PAIRS), plain, atol=1e-6)
-
-
 def test_what_two_labels_do_not_support_is_unknown(make: Maker) -> None:
     by_label = CrossEncoder(make(["not_entailment", "entailment"])).scores(PAIRS)
     logits = _logits(make(["not_entailment", "entailment"]))
@@ -132,14 +119,6 @@ def test_labels_of_the_user_are_checked(make: Maker, labels: tuple[str, ...]) ->
         CrossEncoder(make(["LABEL_0", "LABEL_1", "LABEL_2"]), labels=labels)
 
 
-def test_given_labels_belong_to_the_identity(make: Maker) -> None:
-    folder = make(["LABEL_0", "LABEL_1"])
-    one = CrossEncoder(folder, labels=("unknown", "supported"))
-    other = CrossEncoder(folder, labels=("supported", "unknown"))
-    assert one.identity != other.identity
-    np.testing.assert_allclose(one.scores(PAIRS), other.scores(PAIRS)[:, [2, 1, 0]], atol=1e-6)
-
-
 def test_a_batch_changes_no_score(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     model = CrossEncoder(make(["entailment", "contradiction", "neutral"]))
     pairs = [(" ".join(WORDS[:size]), hypothesis) for size in (1, 5, 9, 2, 14) for _, hypothesis in PAIRS]
@@ -147,13 +126,6 @@ def test_a_batch_changes_no_score(make: Maker, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(nli, "_TOKENS_AT_ONCE", 1)
     np.testing.assert_allclose(model.scores(pairs), together, atol=1e-6)
     assert model.scores([]).shape == (0, 3)
-
-
-def test_batches_hold_rows_of_like_length_within_the_budget() -> None:
-    lengths = [3, 50, 4, 48, 2, 900]
-    made = list(batches([0, 1, 2, 3, 4, 5], lengths, 100))
-    assert made == [[5], [1, 3], [2, 0, 4]]
-    assert list(batches([], [], 100)) == []
 
 
 def test_only_the_premise_is_cut(make: Maker) -> None:
@@ -318,17 +290,3 @@ def test_code_of_a_model_runs_only_if_one_says_so(hhem: Path) -> None:
         CrossEncoder(hhem)
     with pytest.raises(ConfigError, match="only run at a fixed commit"):
         CrossEncoder("vectara/hallucination_evaluation_model", trust_remote_code=True)
-
-
-def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:
-    from factrl.types import Example, Passage
-    from factrl.verifier.presets import open_verifier
-
-    with pytest.raises(
-        ConfigError, match=r"nli:vectara/hallucination_evaluation_model@COMMIT and trust_remote"
-    ):
-        open_verifier("fspo")
-    verify = open_verifier("fspo", judge=f"nli:{hhem}", trust_remote_code=True)
-    example = Example("?", evidence=(Passage(PAIRS[0][0]),))
-    report = verify("Curie was born in 1868.", example.question, evidence=example.evidence)
-    assert [check.verdict.label for check in report.checks if check.verdict] in (["supported"], ["refuted"])

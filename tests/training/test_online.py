@@ -19,7 +19,7 @@ from factrl.train.callbacks import last_checkpoint
 from factrl.train.online import Interrupted, train
 from factrl.train.plan import Plan, make_plan, run_settings
 
-STEPS = 30
+STEPS = 15
 SETTINGS = """
 paper = "truthrl"
 [model]
@@ -32,7 +32,7 @@ prompt = "{{question}}"
 answer = "text"
 wrong = -0.5
 [train]
-steps = 30
+steps = 15
 prompts_per_step = 2
 num_generations = 4
 micro_batch_size = 4
@@ -41,7 +41,7 @@ gradient_checkpointing = false
 learning_rate = 1e-3
 beta = 0.01
 save_steps = 5
-eval_steps = 15
+eval_steps = 10
 bf16 = false
 [run]
 dir = {runs!r}
@@ -75,7 +75,7 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> 
     run = train(_plan(recipe))
     lines = read_metrics(run)
     assert [line["step"] for line in lines if "reward" in line] == list(range(1, STEPS + 1))
-    assert [line["step"] for line in lines if "eval/accuracy" in line] == [15, 30]
+    assert [line["step"] for line in lines if "eval/accuracy" in line] == [10, 15]
     assert len(list((run / "rollouts").iterdir())) == STEPS
     found = last_checkpoint(run / "checkpoints")
     assert found is not None
@@ -85,9 +85,8 @@ def test_a_run_leaves_metrics_rollouts_checkpoints_and_a_model(recipe: Path) -> 
     assert run_settings(run / "config.toml", []) == _plan(recipe).settings
     card = (run / "model" / "README.md").read_text("utf-8")
     assert f"| steps | {STEPS} of 2 questions with 4 completions |" in card
-    assert "| metric | step 15 | step 30 |" in card
-    assert "| `train.learning_rate` | 1e-06 | 0.001 |" in card
-    assert "## Known ways to cheat" in card
+    assert "| metric | step 10 | step 15 |" in card
+    assert "| learning rate | 0.001 |" in card
     assert "On the way" in (run / "report.html").read_text("utf-8")
     assert not (run / "lock").exists()
 
@@ -195,14 +194,11 @@ def test_a_run_that_cannot_be_graded_stops_with_a_tally(recipe: Path, tmp_path: 
     assert found[1] == 3
 
 
-@pytest.mark.parametrize("lora", [False, True])
-def test_lora_trains_only_its_adapter(recipe: Path, lora: bool) -> None:
-    run = train(
-        _plan(recipe, f"model.lora={str(lora).lower()}", "train.steps=2", "eval_steps=2", "save_steps=2")
-    )
-    assert (run / "model" / "adapter_config.json").exists() is lora
+def test_lora_trains_only_its_adapter(recipe: Path) -> None:
+    run = train(_plan(recipe, "model.lora=true", "train.steps=2", "eval_steps=2", "save_steps=2"))
+    assert (run / "model" / "adapter_config.json").exists()
     card = (run / "model" / "README.md").read_text("utf-8")  # PEFT leaves one of its own
-    assert f'library_name: "{"peft" if lora else "transformers"}"' in card
+    assert 'library_name: "peft"' in card
     assert ", trained by GRPO" in card
 
 

@@ -90,14 +90,6 @@ def test_the_precision_is_that_of_writing(writer: PolicyWriter) -> None:
     assert names["auto"] == names[False] != names[True]
 
 
-def test_options_do_not_depend_on_each_other(writer: PolicyWriter) -> None:
-    scorer = PolicyScorer(writer, settings("{question}"))
-    example = Example("Is it?", id="1")
-    together = scorer.score([example], [["yes", "no way at all"]])[0]
-    apart = [scorer.score([example], [[text]])[0][0] for text in ("yes", "no way at all")]
-    assert together == pytest.approx(apart, abs=1e-4)
-
-
 def test_the_prompt_is_part_of_the_identity(writer: PolicyWriter) -> None:
     first, second = (PolicyScorer(writer, settings(prompt)) for prompt in ("{question}", "Q: {question}"))
     assert first.identity != second.identity

@@ -124,11 +124,6 @@ def test_columns_become_the_example() -> None:
     assert completion.tokens == 3
 
 
-def test_columns_of_another_name() -> None:
-    to_trl(watched, columns={"question": "q"})(["P"], ["x"], q=["Capital of Peru?"], question=["no"])
-    assert SEEN[0][0].question == "Capital of Peru?"
-
-
 def test_the_question_is_what_the_user_says_last() -> None:
     chat = [
         {"role": "user", "content": "Hello"},
@@ -144,11 +139,6 @@ def test_prefill_is_given_or_the_start_of_the_assistants_turn() -> None:
     opened = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "<think>Hm"}]
     to_trl(watched, prefill="<think>")([opened, "Q?"], [[{"role": "assistant", "content": "x"}], "y"])
     assert {str(text): text.prefill for _, text in SEEN} == {"x": "<think>Hm", "y": "<think>"}
-
-
-def test_rows_may_repeat_as_trl_repeats_them() -> None:
-    scores = to_trl(TRUTHRL)(["p"] * 2, ["\\boxed{Lima}", "Lima"], answers=[["Lima"]] * 2, id=["1"] * 2)
-    assert scores == [1.0, -1.0]
 
 
 def test_what_is_logged() -> None:

@@ -151,14 +151,6 @@ def test_a_run_trains_on_what_the_server_writes(
     assert (run / "model" / "config.json").is_file()
 
 
-@pytest.mark.usefixtures("installed")
-def test_what_stops_it_without_a_gpu_is_trls_nccl(words: list[str], vllm: VLLM) -> None:
-    """When this fails, TRL sends weights from a CPU, and `factrl train` need not refuse it any more."""
-    with pytest.raises(NotImplementedError, match="NCCL weight-transfer engine, which needs a CUDA device"):
-        train(make_plan(run_settings(None, words)))
-    assert vllm.asked == []
-
-
 def test_without_vllm_installed_trl_does_not_even_ask_a_server(
     words: list[str], vllm: VLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:

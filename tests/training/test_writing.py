@@ -13,7 +13,7 @@ from factrl.errors import ConfigError
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings
 from factrl.train import writing
-from factrl.train.sampling import _Choice, sample
+from factrl.train.sampling import _Choice
 from factrl.train.writing import PolicyWriter, _fingerprint
 from factrl.types import Completion, Example
 
@@ -101,15 +101,6 @@ def test_ends_and_cuts_are_told_apart(writer: PolicyWriter, asked: list[Example]
     assert {truncated for _, truncated, _ in found} == {True, False}
 
 
-def test_bfloat16_is_only_used_when_it_is_asked_for(tiny_model: Path) -> None:
-    def identity(bf16: bool | str) -> str:
-        told = settings(tiny_model).model_dump()
-        told["train"]["bf16"] = bf16
-        return PolicyWriter.load(AskSettings.model_validate(told)).identity
-
-    assert identity("auto") == identity(False) != identity(True)
-
-
 def test_a_prefill_is_told_with_the_completion(tiny_model: Path, asked: list[Example]) -> None:
     [[text], *_] = PolicyWriter.load(settings(tiny_model, prefill="don ")).write(asked)
     assert isinstance(text, Completion)
@@ -170,12 +161,6 @@ def test_tokens_come_as_often_as_the_model_says(temperature: float, top_p: float
     assert chi_square < 20.5  # 99.9 % of 5 degrees of freedom
 
 
-def test_evenly_spread_numbers_give_the_probabilities_themselves() -> None:
-    logits = torch.log(torch.tensor([0.5, 0.0, 0.25, 0.25, 0.0]))
-    uniforms = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
-    assert Counter(drawn(logits, uniforms)) == {0: 500, 2: 250, 3: 250}
-
-
 @pytest.mark.parametrize("uniform", [0.0, 0.5, math.nextafter(0.5, 0), math.nextafter(1.0, 0)])
 def test_a_token_of_probability_zero_is_never_drawn(uniform: float) -> None:
     never = -math.inf
@@ -187,18 +172,3 @@ def test_a_token_of_probability_zero_is_never_drawn(uniform: float) -> None:
     ):
         [token] = drawn(torch.tensor(logits), torch.tensor([uniform], dtype=torch.float64))
         assert float(torch.softmax(torch.tensor(logits), 0)[token]) > 0
-
-
-def test_the_numbers_change_which_text_comes_and_not_how_often(writer: PolicyWriter) -> None:
-    """First tokens of the tiny model, against its own probabilities."""
-    prompt = writer.tokenizer("where is ada from ? is")["input_ids"]
-    n = 4000
-    uniforms = torch.rand(1, n, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    told = {"num_samples": n, "max_new_tokens": 1, "temperature": 1.0, "eos_ids": [2], "batch_size": n}
-    [rows] = sample(writer.model, [prompt], uniforms=uniforms, **told)
-    with torch.no_grad():
-        wanted = torch.softmax(writer.model(torch.tensor([prompt])).logits[0, -1], dim=-1)
-    seen = Counter(row[0] for row in rows)
-    chi_square = sum((seen[t] - n * p) ** 2 / (n * p) for t, p in enumerate(wanted.tolist()))
-    degrees = len(wanted) - 1
-    assert chi_square < degrees + 4 * math.sqrt(2 * degrees)
