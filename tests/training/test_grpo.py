@@ -17,7 +17,7 @@ from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings
 from factrl.train import grpo
-from factrl.train.callbacks import LogToRun
+from factrl.train.callbacks import Beside
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy
 from factrl.train.online import grpo_config
@@ -290,7 +290,7 @@ def test_a_judge_that_dies_in_the_middle_of_training(
     monkeypatch.setattr(dying, "_generate_single_turn", count)
     with Run.create(tmp_path, "dying", "") as run:
         dying.run = run
-        dying.add_callback(LogToRun(run))
+        dying.add_callback(Beside(run))
         dying.train()
         metrics = read_metrics(run.path)
     alive = written(trainer, GROUP, "dapo", judged())
@@ -342,7 +342,7 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
 
     with Run.create(tmp_path, "test", "") as run:
         trained = trainer(style, run=run)
-        trained.add_callback(LogToRun(run))
+        trained.add_callback(Beside(run))
         trained.train()
         rows = parquet.read_table(run.rollouts / "step_000001.parquet").to_pylist()
         [metrics] = read_metrics(run.path)

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -52,92 +53,47 @@ def check_trackers(names: Sequence[str]) -> None:
             )
 
 
-class LogToRun(TrainerCallback):
-    """Append what the trainer logs to the run's metrics; its first step follows those `before` it."""
+class Beside(TrainerCallback):
+    """Logs to the run folder and the bar, evaluates, raises alarms, counts money, stops, marks checkpoints.
 
-    def __init__(self, run: Run, before: int = 0) -> None:
-        self.run, self.before = run, before
+    An alarm is a line on the terminal and one in `alarms.jsonl`; rewards and the course of the run stay what
+    they are.
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
-        if state.is_world_process_zero and logs and "train_runtime" not in logs:
-            self.run.log(self.before + state.global_step, logs)
-
-
-class ShowProgress(TrainerCallback):
-    """Advance a bar by one per step, with reward and masked share beside it."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self._note = ""
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        self.progress.advance(1, self._note)
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
-        if logs and logs.get("reward") is not None:
-            masked = logs.get("reward/masked_frac") or 0
-            self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
-
-
-class EvaluateEvery(TrainerCallback):
-    """Call `evaluate(step)` every so many steps and at the end; log what it returns."""
-
-    def __init__(
-        self, evaluate: Callable[[int], Mapping[str, float | None]], steps: int | None, run: Run | None
-    ) -> None:
-        self.evaluate = evaluate
-        self.steps = steps
-        self.run = run
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        due = state.global_step == state.max_steps or (self.steps and state.global_step % self.steps == 0)
-        if due and state.is_world_process_zero:
-            metrics = self.evaluate(state.global_step)
-            if self.run is not None:
-                named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
-                self.run.log(state.global_step, named)
-
-
-class CountSpending(TrainerCallback):
-    """After each step, its evaluation included, add up what all processes have spent; add it behind both."""
-
-    def __init__(self, spending: Spending, run: Run) -> None:
-        self.spending, self.run = spending, run
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        self.spending.note(gather_object([self.spending.here()]))
-        if state.is_world_process_zero:
-            self.spending.save(self.run.path)
-
-
-class RaiseAlarms(TrainerCallback):
-    """Show what is logged to a watch; an alarm is a line on the terminal and one in `alarms.jsonl`.
-
-    Rewards, advantages and the course of the run stay what they are.
+    Args:
+        before: steps that the run did in earlier rounds.
+        evaluate: of a step; called every `eval_steps` steps and at the end, and what it returns is logged.
+        watch: raises the alarms; None raises none.
+        held_out: what `evaluate` compares reward and truth with; its samples are kept for the alarms.
+        spending: what all processes spend, added up after each step and its evaluation.
+        must_stop: asked after each step; then a checkpoint is saved, as for a signal.
     """
 
-    def __init__(self, watch: Watch, run: Run) -> None:
-        self.watch, self.run = watch, run
+    def __init__(
+        self,
+        run: Run,
+        *,
+        before: int = 0,
+        evaluate: Callable[[int], Mapping[str, float | None]] | None = None,
+        eval_steps: int | None = None,
+        watch: Watch | None = None,
+        held_out: HeldOut | None = None,
+        spending: Spending | None = None,
+        must_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.run, self.before, self.evaluate, self.eval_steps = run, before, evaluate, eval_steps
+        self.watch, self.held_out, self.spending, self.must_stop = watch, held_out, spending, must_stop
+        self.stopped = False
+        self._label, self._bar = "", ExitStack()
+        self._progress: Progress | None = None  # a trainer that is run without `train` has none
+        self._interrupt = Interrupt()
+        self._note = ""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        if self._label:
+            bar = Progress(self._label, state.max_steps, already=state.global_step)
+            self._progress = self._bar.enter_context(bar)
 
     def on_log(
         self,
@@ -147,73 +103,68 @@ class RaiseAlarms(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if state.is_world_process_zero and logs and "reward" in logs:
-            self.tell(state.global_step, logs)
-
-    def tell(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Look at the metrics of a step or of an evaluation."""
-        alarms = self.watch.see(step, metrics)
-        if not alarms:
+        if not logs or "train_runtime" in logs:
             return
-        path = append_alarms(self.run.path, alarms)
-        for alarm in alarms:
-            sys.stderr.write(f"{one_line(str(alarm))}; its worst samples: {path}\n")
-
-    def evaluated(
-        self, evaluate: Callable[[int], Mapping[str, float | None]], held_out: HeldOut | None
-    ) -> Callable[[int], Mapping[str, float | None]]:
-        """The same evaluation, its numbers shown to the watch."""
-        if held_out is not None:
-            held_out.start(self.run.path)
-
-        def evaluate_and_tell(step: int) -> Mapping[str, float | None]:
-            metrics = evaluate(step)
-            if held_out is not None:
-                self.watch.keep(step, held_out.found)
-                self.tell(step, metrics)
-            return metrics
-
-        return evaluate_and_tell
-
-
-class StopWhen(TrainerCallback):
-    """Save a checkpoint and stop after the step in which `condition()` becomes true."""
-
-    def __init__(self, condition: Callable[[], bool]) -> None:
-        self.condition = condition
-        self.stopped = False
+        if logs.get("reward") is not None:
+            masked = logs.get("reward/masked_frac") or 0
+            self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
+        if state.is_world_process_zero:
+            self.run.log(self.before + state.global_step, logs)
+            if "reward" in logs:
+                self._look(state.global_step, logs)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        if self.condition() and state.global_step < state.max_steps:
+        if self._progress is not None:
+            self._progress.advance(1, self._note)
+        last = state.global_step == state.max_steps
+        if last or (self.eval_steps and state.global_step % self.eval_steps == 0):
+            self._evaluate(state)
+        if self.spending is not None:
+            self.spending.note(gather_object([self.spending.here()]))
+            if state.is_world_process_zero:
+                self.spending.save(self.run.path)
+        if (self._interrupt.asked or self.must_stop()) and not last:
             control.should_save = control.should_training_stop = self.stopped = True
-
-
-class MarkComplete(TrainerCallback):
-    """Mark a checkpoint once all of it is on disk, so that a kill while saving leaves no trap."""
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        """Once all of a checkpoint is on disk, so that a kill while saving leaves no trap."""
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
+    def train(self, trainer: Trainer, checkpoint: tuple[Path, int] | None, label: str) -> bool:
+        """Train, from a checkpoint on if there is one, with a bar; whether it was stopped before its end."""
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(self)
+        if self.held_out is not None:
+            self.held_out.start(self.run.path)
+        with self._interrupt, ExitStack() as self._bar:
+            self._label = label
+            trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+        return self.stopped
 
-def train_on(
-    trainer: Trainer, checkpoint: Path | None, progress: Progress, *callbacks: TrainerCallback
-) -> bool:
-    """Train, from a checkpoint on if there is one, with a bar; whether SIGINT or SIGTERM stopped it.
+    def _evaluate(self, state: TrainerState) -> None:
+        if self.evaluate is None or not state.is_world_process_zero:
+            return
+        step = state.global_step
+        metrics = self.evaluate(step)
+        if self.held_out is not None:
+            if self.watch is not None:
+                self.watch.keep(step, self.held_out.found)
+            self._look(step, metrics)
+        named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
+        self.run.log(step, named)
 
-    A checkpoint is saved before a stop, and each is marked once it is complete.
-    """
-    trainer.remove_callback(PrinterCallback)
-    with Interrupt() as interrupt, progress:
-        stop = StopWhen(lambda: interrupt.asked)
-        for callback in (ShowProgress(progress), *callbacks, MarkComplete(), stop):
-            trainer.add_callback(callback)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    return stop.stopped
+    def _look(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Show the metrics of a step or of an evaluation to the watch."""
+        alarms = self.watch.see(step, metrics) if self.watch is not None else []
+        if alarms:
+            path = append_alarms(self.run.path, alarms)
+            for alarm in alarms:
+                sys.stderr.write(f"{one_line(str(alarm))}; its worst samples: {path}\n")
 
 
 class Interrupted(KeyboardInterrupt):

@@ -10,7 +10,6 @@ this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robu
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,11 +24,10 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.runs.folder import Run
-from factrl.runs.progress import Progress
 from factrl.runs.settings import ModelSettings
 from factrl.train.tuning.settings import TuneSettings
 
-from .callbacks import Interrupted, LogToRun, last_checkpoint, train_on
+from .callbacks import Beside, Interrupted, last_checkpoint
 from .model import load_policy, lora_config, uses_bf16
 from .packed import restore_forward, use_packed_logprobs
 
@@ -77,10 +75,9 @@ def learn(
     if not torch.cuda.is_available():
         for policy in filter(None, (inner, getattr(trainer, "ref_model", None))):
             use_packed_logprobs(policy)
-    checkpoint, already = last_checkpoint(checkpoints) or (None, 0)
-    run.truncate_after(before + already)
-    progress = Progress(f"train {settings.tune.method}", steps_of(settings, len(rows)), already=already)
-    if train_on(trainer, checkpoint, progress, LogToRun(run, before)):
+    checkpoint = last_checkpoint(checkpoints)
+    run.truncate_after(before + (checkpoint[1] if checkpoint else 0))
+    if Beside(run, before=before).train(trainer, checkpoint, f"train {settings.tune.method}"):
         raise Interrupted("tune", run.path, before + trainer.state.global_step)
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)
@@ -93,12 +90,6 @@ def learn(
         shutil.rmtree(target)
     unfinished.replace(target)
     return before + trainer.state.global_step
-
-
-def steps_of(settings: TuneSettings, rows: int) -> int:
-    """Optimizer steps of one round, as transformers counts them."""
-    told = settings.train
-    return told.steps or max(1, math.ceil(math.ceil(rows / told.prompts_per_step) * told.epochs))
 
 
 def _imitation(

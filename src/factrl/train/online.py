@@ -6,7 +6,6 @@ leaves a complete checkpoint.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from transformers import PrinterCallback
 
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import preflight
@@ -25,28 +23,15 @@ from factrl.rewards.grading import Grader
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
-from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
 from factrl.train.card import write_training_card
 from factrl.train.page import write_run_page
 from factrl.train.plan import Plan, check_enough, open_judge
-from factrl.train.signals import HeldOut, Watch, open_watch
+from factrl.train.signals import HeldOut, open_watch
 from factrl.types import Example
 
 from .answering import evaluator, extraction
-from .callbacks import (
-    CountSpending,
-    EvaluateEvery,
-    Interrupt,
-    Interrupted,
-    LogToRun,
-    MarkComplete,
-    RaiseAlarms,
-    ShowProgress,
-    StopWhen,
-    check_trackers,
-    last_checkpoint,
-)
+from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer, WatchedTrainer
 from .model import check_model, load_policy, lora_config, uses_bf16
 from .packed import restore_forward
@@ -135,42 +120,28 @@ def optimise(
         processing_class=tokenizer,
         peft_config=lora_config(settings.model),
     )
-    trainer.remove_callback(PrinterCallback)
     checkpoint = last_checkpoint(run.checkpoints)
     already = checkpoint[1] if checkpoint else 0
     if trainer.accelerator.is_main_process:
         run.truncate_after(already)
-    total = _total_steps(trainer)
-    with Interrupt() as interrupt, Progress(f"train {reward.name}", total, already=already) as progress:
-        stop = StopWhen(lambda: interrupt.asked or _must_stop(trainer, spending))
-        trainer.add_callback(ShowProgress(progress))
-        trainer.add_callback(LogToRun(run))
-        main = trainer.accelerator.is_main_process
-        alarms = RaiseAlarms(open_watch(run, already) if main else Watch(), run)
-        trainer.watch = alarms.watch
-        trainer.add_callback(alarms)
-        trainer.add_callback(MarkComplete())
-        if evaluate is not None:
-            policy = trainer.accelerator.unwrap_model(trainer.model)
-            trainer.add_callback(
-                EvaluateEvery(
-                    alarms.evaluated(lambda step: evaluate(policy, step), held_out),
-                    settings.train.eval_steps,
-                    run,
-                )
-            )
-        if spending is not None:
-            trainer.add_callback(CountSpending(spending, run))
-        trainer.add_callback(stop)
-        trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
-    restore_forward(trainer.accelerator.unwrap_model(trainer.model))
-    if stop.stopped:
+        trainer.watch = open_watch(run, already)
+    policy = trainer.accelerator.unwrap_model(trainer.model)
+    beside = Beside(
+        run,
+        evaluate=None if evaluate is None else lambda step: evaluate(policy, step),
+        eval_steps=settings.train.eval_steps,
+        watch=trainer.watch,
+        held_out=held_out,
+        spending=spending,
+        must_stop=lambda: (
+            trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and spending.over)
+        ),
+    )
+    stopped = beside.train(trainer, checkpoint, f"train {reward.name}")
+    restore_forward(policy)
+    if stopped:
         raise _why_it_stopped(trainer, run, spending)
     return trainer
-
-
-def _must_stop(trainer: FactualGRPOTrainer, spending: Spending | None) -> bool:
-    return trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and spending.over)
 
 
 def _why_it_stopped(
@@ -287,12 +258,3 @@ def _run_folder(settings: RunSettings) -> Run:
         run = Run.open(resume) if resume else Run.create(settings.run.dir, name, dump_toml(settings))
     path = broadcast_object_list([run and run.path])[0]
     return run or Run.beside(Path(str(path)))
-
-
-def _total_steps(trainer: FactualGRPOTrainer) -> int:
-    """Optimizer steps of the whole run."""
-    if trainer.args.max_steps > 0:
-        return trainer.args.max_steps
-    per_step = (trainer.args.generation_batch_size or 1) // trainer.num_generations
-    rounds = len(trainer.examples) // per_step * trainer.num_iterations
-    return max(1, math.ceil(rounds * trainer.args.num_train_epochs))
