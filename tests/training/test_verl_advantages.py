@@ -44,6 +44,7 @@ def test_verl_knows_what_the_plugin_registers(plugin: Any) -> None:
     assert v1.get_trainer_cls("factrl_sync") is plugin.FactualTrainer
 
 
+@pytest.mark.slow
 def test_a_fresh_process_takes_the_plugin_up(plugin: Any) -> None:
     """As the launcher checks it, and verl's main_ppo needs it."""
     from factrl.cli.train_verl import _CHECK, _environment

@@ -62,16 +62,21 @@ def with_evidence(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
-@pytest.mark.parametrize("paper", ["truthrl", "fspo"])
 @pytest.mark.parametrize(
-    "words",
+    ("paper", "words"),
     [
-        "",
-        "train.beta=0.001 train.loss_type=grpo train.scale_rewards=batch train.warmup_steps=0.1 "
-        "train.lr_scheduler_type=cosine train.epsilon_high=0.28",
-        "train.loss_type=dr_grpo train.scale_rewards=none train.max_prompt_length=64 "
-        "train.lr_scheduler_type=constant_with_warmup train.warmup_steps=5 model.dtype=bfloat16",
-        "train.loss_type=reinforce++ train.report_to=['wandb'] train.num_iterations=2",
+        ("fspo", ""),
+        (
+            "truthrl",
+            "train.beta=0.001 train.loss_type=grpo train.scale_rewards=batch train.warmup_steps=0.1 "
+            "train.lr_scheduler_type=cosine train.epsilon_high=0.28",
+        ),
+        (
+            "fspo",
+            "train.loss_type=dr_grpo train.scale_rewards=none train.max_prompt_length=64 "
+            "train.lr_scheduler_type=constant_with_warmup train.warmup_steps=5 model.dtype=bfloat16",
+        ),
+        ("truthrl", "train.loss_type=reinforce++ train.report_to=['wandb'] train.num_iterations=2"),
     ],
 )
 def test_verls_loader_takes_the_command(
@@ -114,10 +119,10 @@ def test_the_sampler_that_is_named_is_the_one_that_is_needed(
 
 
 def test_any_text_survives_hydra(verl: Path) -> None:
-    for text in ("it's", r"a\b", "a b, c=[d]", "null", "", "ü{x}", "C:\\", "1", "x\\'"):
-        words = as_words({"trainer.project_name": text, "trainer.logger": [text]})
-        config = composed(verl, words, checked=False)
-        assert (config.trainer.project_name, list(config.trainer.logger)) == (text, [text])
+    texts = ["it's", r"a\b", "a b, c=[d]", "null", "", "ü{x}", "C:\\", "1", "x\\'"]
+    alone = {f"+alone.t{number}": text for number, text in enumerate(texts)}
+    config = composed(verl, as_words({"trainer.logger": texts, **alone}), checked=False)
+    assert list(config.trainer.logger) == [*config.alone.values()] == texts
 
 
 def test_an_adapter_is_verls(verl: Path, questions: Path, capsys: pytest.CaptureFixture[str]) -> None:
