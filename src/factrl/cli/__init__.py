@@ -69,6 +69,7 @@ _UNSURE = "0.95 saved one sample in eight at most; --samples says how many a que
 GONE = {
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
+    ("train", "judge.second="): "grade the same answers twice: factrl eval FILE --judge of each",
     **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
     ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
     ("eval", "--base-probe"): "factrl report BASE MODEL lists what the base got right and the model declines",
