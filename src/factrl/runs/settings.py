@@ -160,7 +160,8 @@ class VerifierSettings(Section):
     web: str | None = None
     """Serper-compatible search server, for questions that come without evidence."""
     judge: str | None = None
-    """Instead of the preset's own: `local`, `weak`, or `nli:NAME` of any cross-encoder."""
+    """Instead of the preset's own: `local`, `weak`, `llm` (the model of `judge.url`), or `nli:NAME` of any
+    cross-encoder."""
     trust_remote_code: bool = False
     """Run Python code that comes with that cross-encoder, as HHEM's does; needs its commit
     (`nli:NAME@COMMIT`) or a folder, so that the code is the one that you read."""
