@@ -469,6 +469,7 @@ PIPELINE = Pipeline(
             "eval --long {held_out} --model {base} --config {recipe} sampling.method=cove "
             "--output {out}/evaluations/cove",
             row="cove",
+            small=None,  # a 135M model writes no list of questions about its own draft
         ),
         Stage(
             "intuitor", "train --config {recipe} --model {base} --data {train} paper=intuitor", row="intuitor"
