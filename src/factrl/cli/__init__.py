@@ -16,7 +16,6 @@ from factrl import __version__
 from factrl.errors import ConfigError, SetupError, TooManyMasked, nearest
 
 from . import (
-    demo,
     describe,
     doctor,
     evaluate,
@@ -36,11 +35,9 @@ from . import (
     tune,
     verify,
 )
-from .mishaps import mishap
-from .terminal import complain, drop_stdout, never_fail_on_letters
+from .terminal import complain, drop_stdout, mishap, never_fail_on_letters
 
 _VERBS = (
-    demo,
     lab,
     verify,
     index,
