@@ -146,8 +146,8 @@ def sqlite(version: str) -> Finding:
         return Finding("ok", "SQLite", version)
     told = (
         f"{version} can damage a file that several processes write at once (WAL reset, fixed in "
-        f"{_WAL_FIXED}); factrl's cache takes a lock against it, so open that file with no other program while "
-        "factrl runs"
+        f"{_WAL_FIXED}); factrl's cache takes a lock against it, so open that file with no other program "
+        "while factrl runs"
     )
     return Finding("warning", "SQLite", told)
 
