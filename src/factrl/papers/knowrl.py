@@ -201,7 +201,7 @@ SETTINGS = {
         ),
         "prompt": "{question}",
     },
-    "verifier": {"preset": "knowrl"},
+    "verifier": {"preset": "knowrl", "judge": "llm"},
     "train": {
         "steps": 150,
         "prompts_per_step": 8,
@@ -233,6 +233,8 @@ VARIANTS = {
     "format+correct": knowrl.with_(weight_fact=0.0),
     "no-refusal": knowrl.with_(abstain=-1.0),
 }
+# At 0.3, as the preset has it.
+VARIANT_SETTINGS = {"code": {"verifier": {"judge": "nli:MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"}}}
 FORM = "tags"
 LENGTH = "short"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,8 +25,6 @@ from factrl.errors import ConfigError, nearest
 from factrl.llm.spending import Spending
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
-from factrl.text.escape import one_line
-from factrl.train.signals import HeldOut, Watch, append_alarms
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 
@@ -54,16 +51,11 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 class Beside(TrainerCallback):
-    """Logs to the run folder and the bar, evaluates, raises alarms, counts money, stops, marks checkpoints.
-
-    An alarm is a line on the terminal and one in `alarms.jsonl`; rewards and the course of the run stay what
-    they are.
+    """Logs to the run folder and the bar, evaluates, counts money, stops, marks checkpoints.
 
     Args:
         before: steps that the run did in earlier rounds.
         evaluate: of a step; called every `eval_steps` steps and at the end, and what it returns is logged.
-        watch: raises the alarms; None raises none.
-        held_out: what `evaluate` compares reward and truth with; its samples are kept for the alarms.
         spending: what all processes spend, added up after each step and its evaluation.
         must_stop: asked after each step; then a checkpoint is saved, as for a signal.
     """
@@ -75,13 +67,11 @@ class Beside(TrainerCallback):
         before: int = 0,
         evaluate: Callable[[int], Mapping[str, float | None]] | None = None,
         eval_steps: int | None = None,
-        watch: Watch | None = None,
-        held_out: HeldOut | None = None,
         spending: Spending | None = None,
         must_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.run, self.before, self.evaluate, self.eval_steps = run, before, evaluate, eval_steps
-        self.watch, self.held_out, self.spending, self.must_stop = watch, held_out, spending, must_stop
+        self.spending, self.must_stop = spending, must_stop
         self.stopped = False
         self._label, self._bar = "", ExitStack()
         self._progress: Progress | None = None  # a trainer that is run without `train` has none
@@ -110,8 +100,6 @@ class Beside(TrainerCallback):
             self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
         if state.is_world_process_zero:
             self.run.log(self.before + state.global_step, logs)
-            if "reward" in logs:
-                self._look(state.global_step, logs)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -139,32 +127,16 @@ class Beside(TrainerCallback):
         """Train, from a checkpoint on if there is one, with a bar; whether it was stopped before its end."""
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(self)
-        if self.held_out is not None:
-            self.held_out.start(self.run.path)
         with self._interrupt, ExitStack() as self._bar:
             self._label = label
             trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
         return self.stopped
 
     def _evaluate(self, state: TrainerState) -> None:
-        if self.evaluate is None or not state.is_world_process_zero:
-            return
-        step = state.global_step
-        metrics = self.evaluate(step)
-        if self.held_out is not None:
-            if self.watch is not None:
-                self.watch.keep(step, self.held_out.found)
-            self._look(step, metrics)
-        named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
-        self.run.log(step, named)
-
-    def _look(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Show the metrics of a step or of an evaluation to the watch."""
-        alarms = self.watch.see(step, metrics) if self.watch is not None else []
-        if alarms:
-            path = append_alarms(self.run.path, alarms)
-            for alarm in alarms:
-                sys.stderr.write(f"{one_line(str(alarm))}; its worst samples: {path}\n")
+        if self.evaluate is not None and state.is_world_process_zero:
+            metrics = self.evaluate(state.global_step)
+            named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
+            self.run.log(state.global_step, named)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,8 +1,8 @@
 """The model card of a run: `README.md` in the folder of the saved model, with the hub's header.
 
-What was learnt from what, who judged it, what changed on held-out questions, what could not be graded, which
-alarms went off and what the judge cost.  It is made from the plan and the run folder once the model is in
-place, and replaces what a library left there.
+What was learnt from what, who judged it, what changed on held-out questions, what could not be graded, and
+what the judge cost.  It is made from the plan and the run folder once the model is in place, and replaces
+what a library left there.
 
 A card is meant to be shown, so nothing here names an address of a server or a key, and of a path only the
 last part is left; every text that is not ours is escaped.
@@ -29,7 +29,6 @@ from factrl.runs.settings import LOCAL, RunSettings
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markdown
 from factrl.train.plan import Plan
-from factrl.train.signals.alarms import read_alarms
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.plan import TunePlan
 from factrl.types import Example, Grade, Label
@@ -63,12 +62,7 @@ def write_training_card(plan: Plan, run: Path) -> Path:
     cost = "" if price is None else f", ${spent.cost(price):.4g}"
     tokens = f"{spent.calls:,}; {spent.tokens_in:,} + {spent.tokens_out:,} tokens"
     facts["judge calls"] = tokens + cost if spent.calls else "none to a server"
-    alarms = [f"- {markdown(alarm['told'])}" for alarm in read_alarms(run)]
-    rest = [
-        *_evaluated(metrics, len(plan.held_out), told),
-        *_states(run),
-        *["## Alarms", "", *(alarms or ["No detector of cheating went off."]), ""],
-    ]
+    rest = [*_evaluated(metrics, len(plan.held_out), told), *_states(run)]
     return _write(run, told, "reinforce" if reinforce else "grpo", plan.examples, facts, rest)
 
 

@@ -19,15 +19,14 @@ from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.rewards import Reward
-from factrl.rewards.grading import Grader
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.settings import RunSettings
 from factrl.train.card import write_training_card
+from factrl.train.held_out import HeldOut
 from factrl.train.page import write_run_page
-from factrl.train.plan import Plan, check_enough, open_judge
-from factrl.train.signals import HeldOut, open_watch
+from factrl.train.plan import Plan, check_enough
 from factrl.types import Example
 
 from .answering import evaluator, extraction
@@ -61,7 +60,7 @@ def train(plan: Plan) -> Path:
         where = extraction(plan.reward)
         if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
             begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-            held_out = HeldOut(plan.reward, where, _second(plan), prefill=begun)
+            held_out = HeldOut(plan.reward, where, prefill=begun)
         evaluate = evaluator(plan.held_out, tokenizer, settings, grader, where, held_out)
     with _run_folder(settings) as run:
         spent = _spending(plan, run)
@@ -74,18 +73,6 @@ def train(plan: Plan) -> Path:
             write_run_page(run.path)
             write_training_card(plan, run.path)  # over what a library wrote there
     return run.path
-
-
-def _second(plan: Plan) -> Grader | None:
-    told = plan.settings.judge
-    if told.second is None:
-        return None
-    second = told.model_copy(update={"url": told.second})
-    judge = open_judge(second)
-    if judge is None:
-        raise ConfigError("judge.second names no model; give `local` or http://host:8000/v1#model")
-    preflight(judge)
-    return Supplier(judge, second, plan.settings.verifier).grade()
 
 
 def optimise(
@@ -121,17 +108,15 @@ def optimise(
         peft_config=lora_config(settings.model),
     )
     checkpoint = last_checkpoint(run.checkpoints)
-    already = checkpoint[1] if checkpoint else 0
     if trainer.accelerator.is_main_process:
-        run.truncate_after(already)
-        trainer.watch = open_watch(run, already)
+        run.truncate_after(checkpoint[1] if checkpoint else 0)
+    if held_out is not None:
+        held_out.start(run.path)
     policy = trainer.accelerator.unwrap_model(trainer.model)
     beside = Beside(
         run,
         evaluate=None if evaluate is None else lambda step: evaluate(policy, step),
         eval_steps=settings.train.eval_steps,
-        watch=trainer.watch,
-        held_out=held_out,
         spending=spending,
         must_stop=lambda: (
             trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and spending.over)

@@ -62,7 +62,7 @@ def open_verifier(
         docs: files of evidence; `index` is a folder made by `factrl index`, `web` a Serper-compatible server.
             One of the three, or none where evidence comes with every text.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`.
+        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, or `llm`, which is `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
             `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
@@ -102,6 +102,10 @@ def open_verifier(
 
 def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool, trusted: bool) -> Judge:
     """The judge that was named, else the preset's own."""
+    if judge == "llm":
+        if llm is None:
+            raise ConfigError("judge=llm (verifier.judge) asks a model server; name one with judge.url")
+        return LLMJudge(llm, style="veriscore" if preset == "veriscore" else "factscore")
     if preset in ("knowrl", "fspo"):
         thresholds, usual = (NLIJudge.knowrl, KNOWRL_NLI) if preset == "knowrl" else (NLIJudge.fspo, FSPO_NLI)
         if judge is None:
@@ -172,7 +176,7 @@ def open_judge(name: str, *, trust_remote_code: bool = False) -> LocalJudge | NL
             f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
         )
     raise ConfigError(
-        f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name)"
+        f"unknown judge {name!r} (there are: local, weak, llm, nli:NAME with any cross-encoder's name)"
     )
 
 
