@@ -129,20 +129,19 @@ def __getattr__(name: str) -> TRLReward:
     specs = _specs()
     if name not in specs:
         raise AttributeError(f"{__name__} has no reward {name!r}{nearest(name, specs)}")
-    url, model = (os.environ.get(f"FACTRL_JUDGE_{part}", "") for part in ("BASE_URL", "MODEL"))
-    settings = run_settings(
-        None,
-        [
-            f"paper={specs[name]}",
-            *(["model.name=none", "data.train=none"]),  # TRL's own
-            *([f"judge.url={url}#{model}" if model else f"judge.url={url}"] if url else []),
-            *shlex.split(os.environ.get("FACTRL_SETTINGS", "")),
-        ],
-    )
+    own = ["model.name=none", "data.train=none"]  # TRL's
+    settings = run_settings(None, [f"paper={specs[name]}", *own, *words_of_environment()])
     reward, _ = supplied_reward(settings)
     function = to_trl(reward, prefill=settings.data.prefill, columns=settings.data.columns)
     function.__name__ = name
     return function
+
+
+def words_of_environment() -> list[str]:
+    """Settings from FACTRL_JUDGE_BASE_URL, FACTRL_JUDGE_MODEL and FACTRL_SETTINGS."""
+    url, model = (os.environ.get(f"FACTRL_JUDGE_{part}", "") for part in ("BASE_URL", "MODEL"))
+    judge = [f"judge.url={url}#{model}" if model else f"judge.url={url}"] if url else []
+    return [*judge, *shlex.split(os.environ.get("FACTRL_SETTINGS", ""))]
 
 
 def __dir__() -> list[str]:

@@ -35,6 +35,8 @@ from factrl.runs.data import ColumnName, to_example
 from factrl.train.plan import run_settings, supplied_reward
 from factrl.types import Completion, Example, Result, Span
 
+from .trl import words_of_environment
+
 WRITTEN = "factrl_written"  # what our agent loop knows about a completion, among its extra fields
 BUG = "bug"  # why there is no score at all, for our trainer, which ends the run by it
 _OURS = get_args(ColumnName)
@@ -90,7 +92,7 @@ def _score(
 ) -> dict[str, Any]:
     told = extra.pop(WRITTEN, None)
     try:
-        supplied = _supplied(recipe, paper, settings, os.environ.get("FACTRL_SETTINGS", ""))
+        supplied = _supplied(recipe, paper, settings, tuple(words_of_environment()))
         completion = Completion(text, **{"prefill": supplied.prefill, **(told or {})})
         result = supplied.reward(_example(extra, ground_truth, supplied.columns), completion)
     except FactrlError as error:
@@ -154,7 +156,7 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-_MADE: dict[tuple[str, ...], _Supplied] = {}
+_MADE: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
 _MAKING = threading.RLock()
 _THREADS: dict[int, ThreadPoolExecutor] = {}
 
@@ -167,7 +169,7 @@ def _threads() -> ThreadPoolExecutor:
         return _THREADS[os.getpid()]
 
 
-def _supplied(recipe: str, paper: str, settings: str, usual: str) -> _Supplied:
+def _supplied(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
     key = (recipe, paper, settings, usual)
     with _MAKING:
         if key not in _MADE:
@@ -175,22 +177,14 @@ def _supplied(recipe: str, paper: str, settings: str, usual: str) -> _Supplied:
         return _MADE[key]
 
 
-def _make(recipe: str, paper: str, settings: str, usual: str) -> _Supplied:
-    if not recipe and not paper and "paper=" not in f"{settings} {usual}":
+def _make(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:
+    if not recipe and not paper and "paper=" not in " ".join((settings, *usual)):
         raise ConfigError(
             "verl: which reward? Give +reward.custom_reward_function.reward_kwargs.paper=truthrl or .recipe=…"
         )
-    url, model = (os.environ.get(f"FACTRL_JUDGE_{part}", "") for part in ("BASE_URL", "MODEL"))
-    told = run_settings(
-        recipe or None,
-        [
-            *([f"paper={paper}"] if paper else []),
-            *([] if recipe else ["model.name=none", "data.train=none"]),  # verl's own
-            *([f"judge.url={url}#{model}" if model else f"judge.url={url}"] if url else []),
-            *shlex.split(usual),
-            *shlex.split(settings),
-        ],
-    )
+    words = [f"paper={paper}"] if paper else []
+    words += [] if recipe else ["model.name=none", "data.train=none"]  # verl's own
+    told = run_settings(recipe or None, [*words, *usual, *shlex.split(settings)])
     reward, _ = supplied_reward(told)
     return _Supplied(reward, _terms(told.paper), told.data.prefill, told.data.columns)
 
