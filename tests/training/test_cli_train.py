@@ -106,17 +106,6 @@ def test_eval_of_a_model_without_a_recipe(
     assert all(len(row["completion"].split()) <= 3 for row in rows)
 
 
-@pytest.mark.parametrize("name", ["./nothing", "no-such/model"])
-def test_eval_of_a_model_that_is_not_there(
-    questions: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
-    assert main(["eval", str(questions), "--model", name, "--output", str(tmp_path / "n.json")]) == 2
-    out, err = capfd.readouterr()
-    assert f"factrl: model.name = {name!r}" in err
-    assert out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("size", [100, 5_000, 120_000], ids=["folder", "metrics", "checkpoint"])
 def test_a_disk_that_fills_up_gets_one_line_and_the_run_goes_on(
     train: Train, capfd: pytest.CaptureFixture[str], size: int

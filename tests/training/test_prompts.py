@@ -14,7 +14,7 @@ from factrl.runs.settings import DataSettings, ModelSettings
 from factrl.train.model import check_model, load_policy
 from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
-from factrl.train.prompts import beginning, encode, render_prompts
+from factrl.train.prompts import beginning, render_prompts
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage
 from factrl.verifier.presets import open_verifier
@@ -100,13 +100,6 @@ def test_a_reasoning_is_not_opened_twice(thinking_model: Path) -> None:
     assert prompt.endswith("<think>\nrome")
     assert beginning(tokenizer, "rome") == "<think>\nrome"
     assert beginning(tokenizer, "<think>", chat=False) == "<think>"
-
-
-def test_every_prompt_is_encoded_on_its_own(tiny_model: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    prompts = render_prompts(ASKED, tokenizer, _data())
-    together = encode(prompts, tokenizer, chat=True)
-    assert together == [encode([prompt], tokenizer, chat=True)[0] for prompt in prompts]
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/place", "a/b/c"])

@@ -7,7 +7,7 @@ have is the way of the weights to the server: TRL sends them by NCCL, and its cl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +149,3 @@ def test_a_run_trains_on_what_the_server_writes(
     assert "model.embed_tokens.weight" in sent[-1]
     assert vllm.paths.count("/reset_prefix_cache") == len(sent)
     assert (run / "model" / "config.json").is_file()
-
-
-def test_without_vllm_installed_trl_does_not_even_ask_a_server(
-    words: list[str], vllm: VLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    absent: Callable[..., bool] = lambda *_, **__: False  # noqa: E731
-    for module in ("trl.generation.vllm_client", "trl.generation.vllm_generation"):
-        monkeypatch.setattr(f"{module}.is_vllm_available", absent)
-    with pytest.raises(ImportError, match="vLLM is not available"):
-        train(make_plan(run_settings(None, words)))
-    assert vllm.paths == []
