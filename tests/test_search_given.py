@@ -1,4 +1,4 @@
-"""Words, evidence that was handed in, fusion, and the pool of a group."""
+"""Words, evidence that was handed in, and the pool of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from factrl.types import Passage
 from factrl.verifier.search import EvidencePool, Given
 from factrl.verifier.search.given import Ranking
-from factrl.verifier.search.index import fuse
 from factrl.verifier.search.words import title_key, words
 
 CURIE = Passage("Marie Curie was born in Warsaw in 1867.", title="Marie Curie")
@@ -71,19 +70,6 @@ def test_a_topic_narrows_given_evidence_where_it_can() -> None:
     assert [p.title for p in evidence.search("born", topic="marie_curie")] == ["Marie Curie"]
     assert len(evidence.search("born", topic="Pierre Curie;Marie Curie")) == 2
     assert len(evidence.search("born", topic="Nobody")) == 3
-
-
-# Fusion
-
-
-def test_reciprocal_rank_fusion_by_hand() -> None:
-    assert fuse([[1, 2], [2, 3]]) == [
-        (2, pytest.approx(1 / 12 + 1 / 11)),
-        (1, pytest.approx(1 / 11)),
-        (3, pytest.approx(1 / 12)),
-    ]
-    assert fuse([[8], [7]]) == [(8, 1 / 11), (7, 1 / 11)]  # equal: the first that was met
-    assert fuse([]) == fuse([[], []]) == []
 
 
 # The pool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
 import sqlite3
@@ -16,8 +15,15 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import DataError
-from factrl.verifier.search.passages import KEPT_WORDS, MAX_WORDS, cut, read_passages
-from factrl.verifier.search.sources import Document, Source, find_sources
+from factrl.verifier.search.sources import (
+    KEPT_WORDS,
+    MAX_WORDS,
+    Document,
+    Source,
+    cut,
+    find_sources,
+    read_passages,
+)
 
 ROWS = [
     {"id": "a", "title": "Marie Curie", "text": "She was born in Warsaw.", "url": "https://example.org/a"},
@@ -46,7 +52,7 @@ def refusal(path: Path, content: bytes | str) -> str:
 # Formats
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress], ids=["plain", "gz", "bz2"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -62,7 +68,7 @@ def refusal(path: Path, content: bytes | str) -> str:
     ],
 )
 def test_rows(tmp_path: Path, name: str, content: str, pack: Callable[[bytes], bytes]) -> None:
-    suffix = {bytes: "", gzip.compress: ".gz", bz2.compress: ".bz2"}[pack]
+    suffix = {bytes: "", gzip.compress: ".gz"}[pack]
     path = tmp_path / f"{name}{suffix}"
     path.write_bytes(pack(content.encode()))
     assert read(path) == ([Document("one\ttwo", "T", "S", "1")] if name == "x.tsv" else DOCUMENTS)
@@ -120,8 +126,7 @@ def test_a_cirrus_dump(tmp_path: Path) -> None:
         ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read after"),
         ("x.parquet", b"PAR1", "x.parquet is not a parquet file"),
         ("x.db", b"no database at all" * 99, "cannot be read after 0 documents"),
-        ("x.xml", "<html></html>", "starts with <html>, not <mediawiki>"),
-        ("x.xml", "<mediawiki><page>", "not well-formed XML after 0 pages"),
+        ("x.xml", "<mediawiki></mediawiki>", "of Wikipedia take the Cirrus dump, .json.gz"),
     ],
 )  # fmt: skip
 def test_broken_files(tmp_path: Path, name: str, content: bytes | str, told: str) -> None:

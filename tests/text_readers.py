@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import io
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -43,11 +42,10 @@ from factrl.verifier import small_judge
 from factrl.verifier.claims import LLMClaims, SentenceClaims, marks, replies, statements
 from factrl.verifier.claims.llm import Places
 from factrl.verifier.claims.whole import unwrapped
-from factrl.verifier.judges import LLMJudge, overlap
+from factrl.verifier.judges import LLMJudge, WeakJudge, overlap
 from factrl.verifier.judges import replies as verdicts
-from factrl.verifier.judges.weak import WeakJudge
 from factrl.verifier.marked import Mark, marked
-from factrl.verifier.search import given, passages, web, wikipedia
+from factrl.verifier.search import given, sources, web
 from factrl.verifier.search import words as search_words
 
 Reader = Callable[[str], object]
@@ -98,12 +96,6 @@ def _pool(do: Callable[[given.EvidencePool, str], object], raw: str) -> object:
     found = given.EvidencePool()
     found.add([Passage(raw), Passage(FACT)])
     return do(found, raw)
-
-
-def _dump(raw: str) -> object:
-    said = f"<text>{text.escape.markup(raw)}</text>"
-    page = f"<mediawiki><page><title>A</title><ns>0</ns><revision>{said}</revision></page></mediawiki>"
-    return list(wikipedia.read_dump(io.BytesIO(page.encode("utf-8", "replace")), Path("dump.xml")))
 
 
 @cache
@@ -247,13 +239,11 @@ READERS: dict[str, Reader] = {
     "llm.quoting.forges": quoting.forges,
     "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
     "verifier.search.given.Given.search": _given,
-    "verifier.search.passages.cut": passages.cut,
+    "verifier.search.sources.cut": sources.cut,
     "verifier.search.given.EvidencePool.top": partial(_pool, lambda found, raw: found.top(raw)),
     "verifier.search.given.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
     "verifier.search.given.EvidencePool.coverage": partial(_pool, lambda found, raw: found.coverage(raw)),
     "verifier.search.web.without_secrets": web.without_secrets,
-    "verifier.search.wikipedia.plain_text": wikipedia.plain_text,
-    "verifier.search.wikipedia.read_dump": _dump,
     "verifier.search.words.words": search_words.words,
     "verifier.search.words.title_key": search_words.title_key,
     "text.sentences.sentences": sentences,

@@ -66,6 +66,10 @@ _VERBS = (
 _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
 _UNSURE = "0.95 saved one sample in eight at most; --samples says how many a question gets"
 GONE = {
+    (
+        "index",
+        "--dense",
+    ): "an index is searched by words, which found more than vectors (docs/history.md)",
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
     **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},

@@ -163,7 +163,7 @@ def open_judge(name: str, *, trust_remote_code: bool = False) -> LocalJudge | NL
     if name == "local":
         return LocalJudge()
     if name == "weak":
-        return _weak()
+        return WeakJudge()
     kind, _, model = name.partition(":")
     if kind == "nli" and model:
         return NLIJudge(_cross_encoder(model, trust_remote_code))
@@ -189,16 +189,7 @@ def _best_here() -> Judge:
     try:
         return LocalJudge()
     except (MissingExtra, ModelError):
-        return _weak()
-
-
-def _weak() -> WeakJudge:
-    if not _embeds():
         return WeakJudge()
-    from factrl.llm.local.embed import Potion
-    from factrl.llm.models import cached
-
-    return WeakJudge(Potion()) if cached("potion-base-8M") else WeakJudge()
 
 
 def _cross_encoder(name: str, trusted: bool) -> Any:
@@ -218,26 +209,8 @@ def _open_search(
     if docs:
         return Given.read(docs)
     if index is not None:
-        return index if isinstance(index, Index) else open_index(index)
+        return index if isinstance(index, Index) else Index.open(index)
     return WebSearch(web) if isinstance(web, str) else web
-
-
-def open_index(folder: str | Path) -> Index:
-    """An index, with the embedder it was built with where that is installed.
-
-    Raises:
-        SetupError: it is not there, or damaged.
-    """
-    found = Index.open(folder)
-    if not found.dense or not _embeds():
-        return found
-    from factrl.llm.local.embed import Potion
-
-    return Index.open(folder, embedder=Potion())
-
-
-def _embeds() -> bool:
-    return _installed("tokenizers") and _installed("safetensors")
 
 
 def _installed(package: str) -> bool:

@@ -114,7 +114,7 @@ _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
     " seventeen eighteen nineteen twenty"
 )
-_NUMBERS = {word: str(number) for number, word in enumerate(_UNITS.split())} | {
+NUMBERS = {word: str(number) for number, word in enumerate(_UNITS.split())} | {
     word: str(10 * number)
     for number, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)
 }
@@ -130,7 +130,7 @@ def base(word: str) -> str:
     >>> [base(word) for word in ("won", "planned", "plans", "prizes", "prize", "cities", "two")]
     ['win', 'plan', 'plan', 'priz', 'priz', 'city', '2']
     """
-    word = _NUMBERS.get(word) or _BASES.get(word, word)
+    word = NUMBERS.get(word) or _BASES.get(word, word)
     for ending, instead in _ENDINGS:
         stem = word[: -len(ending)]
         if word.endswith(ending) and len(stem) >= 3 and not word.endswith(("ss", "us", "is")):

@@ -96,7 +96,8 @@ class LocalJudge:
         A claim without evidence is `unknown` with the cause `no_evidence`.  One that does not fit into the
         model's context is `unjudged` with the cause `too_long`; when the model fails, all are.
         """
-        held = [(claim, pieces_of(passages)) for claim, passages in pairs]
+        held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
+        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
         asked = [index for index, (_, pieces) in enumerate(held) if pieces]
         try:
             rows = self._logprobs([held[index] for index in asked])
@@ -104,50 +105,42 @@ class LocalJudge:
             failed = Verdict(
                 "unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(error.facts)
             )
-            return [failed if pieces else self._nothing() for _, pieces in held]
-        verdicts = [self._nothing() for _ in held]
+            return [
+                failed if pieces else verdict for verdict, (_, pieces) in zip(verdicts, held, strict=True)
+            ]
         for index, row in zip(asked, rows, strict=True):
-            claim, pieces = held[index]
-            verdicts[index] = self._verdict(compare(claim.text, pieces), row)
+            verdicts[index] = self._verdict(compare(*held[index]), row)
         return verdicts
 
     def features(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[dict[str, float] | None]:
-        """What the calibration sees of every pair, for a calibration of your own.
-
-        None for a pair without evidence or one that is too long.
+        """What the calibration sees of pairs with evidence; None for one that is too long.
 
         Raises:
             LLMError: the model failed.
         """
-        held = [(claim, pieces_of(passages)) for claim, passages in pairs]
-        asked = [index for index, (_, pieces) in enumerate(held) if pieces]
-        found: list[dict[str, float] | None] = [None] * len(held)
-        for index, row in zip(asked, self._logprobs([held[index] for index in asked]), strict=True):
-            claim, pieces = held[index]
-            if not any(math.isnan(value) for value in row):
-                found[index] = features_of(compare(claim.text, pieces), row)
-        return found
+        held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
+        return [
+            None if any(map(math.isnan, row)) else features_of(compare(*one), row)
+            for one, row in zip(held, self._logprobs(held), strict=True)
+        ]
 
-    def _logprobs(self, held: Sequence[tuple[Claim, Sequence[Piece]]]) -> list[list[float]]:
+    def _logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
         if not held:
             return []
         prompts = []
         for claim, pieces in held:
-            shown = shown_pieces(best_pieces(claim.text, pieces, self.evidence_chars))
-            prompts.append(_turn(shown[: 2 * self.evidence_chars], claim.text[:_MAX_CLAIM]))
+            shown = shown_pieces(best_pieces(claim, pieces, self.evidence_chars))
+            prompts.append(_turn(shown[: 2 * self.evidence_chars], claim[:_MAX_CLAIM]))
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
     def _verdict(self, overlap: Overlap, row: Sequence[float]) -> Verdict:
-        if any(math.isnan(value) for value in row):
+        if any(map(math.isnan, row)):
             return Verdict("unjudged", self.identity, cause="too_long")
         label, p = self.calibration.decide(features_of(overlap, row))
         facts: dict[str, Any] = {
             answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)
         }
         return Verdict(label, self.identity, p=p, quote=overlap.quote, facts=facts)
-
-    def _nothing(self) -> Verdict:
-        return Verdict("unknown", self.identity, cause="no_evidence")
 
 
 def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:

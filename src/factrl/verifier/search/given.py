@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from factrl.types import Passage
-from factrl.verifier.search.passages import read_passages
+from factrl.verifier.search.sources import read_passages
 from factrl.verifier.search.words import query_words, title_key, words
 
 _K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
