@@ -15,7 +15,7 @@ from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.types import Claim
 from factrl.verifier.claims import LLMClaims
-from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.llm import read_facts
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes. Her husband was Pierre Curie."
 

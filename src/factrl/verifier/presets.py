@@ -19,8 +19,7 @@ from factrl.llm import LLM, Reply, connect
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from factrl.verifier.claims import LLMClaims, SentenceClaims
-from factrl.verifier.claims.llm import Style
-from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.llm import Style, read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.search import Given, Index, Search, WebSearch
 

@@ -28,8 +28,8 @@ from factrl.rewards.truthfulness import TUNED_PROMPT, shown_claim
 from factrl.runs.rows import read_rows
 from factrl.train.tuning.labelled_settings import LabelledData, Method
 from factrl.verifier.claims import LLMClaims
+from factrl.verifier.claims.llm import read_facts
 from factrl.verifier.claims.marks import normalised
-from factrl.verifier.claims.replies import read_facts
 
 ANSWERS = (" True", " False")
 _NONE = {"factscore": "NO FACTS", "veriscore": "No verifiable claim."}

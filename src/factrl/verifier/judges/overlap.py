@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.claims.words import NUMBERS, word_set
+from factrl.verifier.claims.marks import NUMBERS, word_set
 from factrl.verifier.judges.calibration import Calibration
 
 MAX_EVIDENCE = 100_000

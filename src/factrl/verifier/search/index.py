@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import tantivy
 from tantivy import Occur, Query
@@ -170,7 +170,7 @@ class Index:
         with _undamaged(self.path):
             index = tantivy.Index.open(str(self.path / ENGINE))
             index.config_reader("manual")  # else a thread per index watches the folder
-            self._schema, self._searcher = index.schema, index.searcher()
+            self._schema, self._searcher = index.schema, cast("Any", index.searcher())
         manifest.kept(self.path, len(self))
 
     def __len__(self) -> int:
