@@ -40,9 +40,9 @@ from factrl.train.signals import reading
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import small_judge
 from factrl.verifier.claims import LLMClaims, SentenceClaims, llm, marks, whole
+from factrl.verifier.html import Mark, marked
 from factrl.verifier.judges import LLMJudge, WeakJudge, overlap
 from factrl.verifier.judges import replies as verdicts
-from factrl.verifier.marked import Mark, marked
 from factrl.verifier.search import given, sources, web
 from factrl.verifier.search import words as search_words
 
@@ -260,7 +260,7 @@ READERS: dict[str, Reader] = {
     "text.clean": text.clean,
     "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
-    "verifier.marked.marked": lambda raw: marked(
+    "verifier.html.marked": lambda raw: marked(
         raw, [Mark(n, n + 9, "supported", n, "#") for n in range(0, len(raw), 9)]
     ),
     "text.words.fold": fold,
