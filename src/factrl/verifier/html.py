@@ -28,7 +28,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "skipped": ("–", "not counted"),
 }
 _WHOLE, _AROUND, _START = 600, 240, 120
-"""Characters: a passage shown whole, those on each side of the quote of a longer one, the start of the others."""
+"""Characters: a passage shown whole, those on each side of a quote in a longer one, the start of others."""
 _IN_NOTEBOOK = 40  # claims; the page has all
 _SKIPPED = {
     "question": "the question already says it",
