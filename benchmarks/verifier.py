@@ -33,10 +33,10 @@ from factrl.llm.local.llama import JUDGE
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
-from factrl.verifier.judges import Calibration, LocalJudge, WeakJudge
+from factrl.verifier.judges import Calibration, LocalJudge
 from factrl.verifier.judges.calibration import Line
 from factrl.verifier.judges.local import prompt_digest
-from factrl.verifier.judges.overlap import lacks
+from factrl.verifier.judges.overlap import compare, lacks, pieces_of
 
 FILES = {
     "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),
@@ -146,18 +146,18 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
             known[row["judge"], row["id"]] = row["parts"]
     blank = _blank()
     judges: dict[str, Callable[[], Any]] = {
-        "weak": lambda: WeakJudge(calibration=blank),
-        "local": lambda: LocalJudge(calibration=blank),
+        "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held)).features for one, held in pairs],
+        "local": lambda: LocalJudge(calibration=blank).features,
     }
     for name in only:
         missing = [item for item in items if (name, item.id) not in known]
         if not missing:
             continue
-        judge = judges[name]()
+        features = judges[name]()
         started = time.process_time()
         with path.open("a", encoding="utf-8") as file:
             for count, item in enumerate(missing, start=1):
-                rows = judge.features([(claim, item.passages) for claim in parts(item)])
+                rows = features([(claim, item.passages) for claim in parts(item)])
                 known[name, item.id] = [row for row in rows if row is not None]
                 file.write(json.dumps({"judge": name, "id": item.id, "parts": known[name, item.id]}) + "\n")
                 file.flush()

@@ -75,10 +75,18 @@ def test_a_topic_narrows_given_evidence_where_it_can() -> None:
 # The pool
 
 
+def pool_of(*results: list[Passage]) -> EvidencePool:
+    pool = EvidencePool()
+    for found in results:
+        pool.add(found)
+    return pool
+
+
 def test_a_pool_holds_each_passage_once() -> None:
-    pool = EvidencePool([[CURIE, ULM], [Passage(f"  {CURIE.text}\n", source="elsewhere")], []])
-    pool.add([PIERRE, Passage("  ")])
-    assert len(pool) == 3
+    pool = pool_of(
+        [CURIE, ULM], [Passage(f"  {CURIE.text}\n", source="elsewhere")], [], [PIERRE, Passage("  ")]
+    )
+    assert len(pool.top("born", k=9)) == 3
     assert [passage.title for passage in pool.top("Where was Marie Curie born?", k=2)] == [
         "Marie Curie",
         "Pierre Curie",
@@ -86,22 +94,21 @@ def test_a_pool_holds_each_passage_once() -> None:
 
 
 def test_a_pool_says_when_it_has_nothing() -> None:
-    pool = EvidencePool([[CURIE, ULM]])
+    pool = pool_of([CURIE, ULM])
     assert pool.covers("Marie Curie was born in Warsaw in 1868.")  # the year is wrong, the passage right
     assert not pool.covers("Marie Curie discovered radium and polonium in Paris.")
     assert not pool.covers("Whales are mammals.")
     assert pool.top("Whales are mammals.") == []
-    assert pool.coverage("Albert Einstein was born.") == 1.0
-    assert EvidencePool().coverage("Whales") == 0.0
-    assert EvidencePool().top("Whales") == []
-    assert EvidencePool().coverage("1 2 3") == 1.0
+    assert not pool_of().covers("Whales")
+    assert pool_of().top("Whales") == []
+    assert pool_of().covers("1 2 3")
 
 
 @pytest.mark.security("S24")
 @settings(max_examples=50)
 @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=60))
 def test_any_text(texts: list[str], claim: str) -> None:
-    pool = EvidencePool([[Passage(text) for text in texts]])
-    assert 0.0 <= pool.coverage(claim) <= 1.0
+    pool = pool_of([Passage(text) for text in texts])
+    assert pool.covers(claim) in (True, False)
     assert {p.text for p in pool.top(claim)} <= {*texts}
     assert len(Given(texts).search(claim, k=3)) == min(3, len(texts))

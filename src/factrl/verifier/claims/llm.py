@@ -54,8 +54,6 @@ class LLMClaims:
         style: whose definition of a claim: `factscore`, `veriscore` or `knowrl`.
         per: one call per `response` or per `sentence`; None takes the style's own (a sentence for
         `veriscore`).
-        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence, and more
-            for long texts: a wordy one could hide behind a list that is cut off.
 
     Attributes:
         found, planted: claims so far, and those dropped because their words are not in the text.
@@ -64,9 +62,7 @@ class LLMClaims:
         ConfigError: no such style, or one that cannot work sentence by sentence.
     """
 
-    def __init__(
-        self, llm: LLM, style: Style = "factscore", per: Per | None = None, *, max_tokens: int | None = None
-    ) -> None:
+    def __init__(self, llm: LLM, style: Style = "factscore", per: Per | None = None) -> None:
         styles = sorted({known for known, _ in _PROMPTS})
         if style not in styles:
             raise ConfigError(
@@ -78,7 +74,6 @@ class LLMClaims:
             raise ConfigError(f"style {style!r} works per {known}, not per {self.per!r}")
         self.llm = llm
         self.style = style
-        self.max_tokens = max_tokens
         self.prompt = (
             (resources.files("factrl.verifier.claims") / "prompts" / _PROMPTS[style, self.per])
             .read_text("utf-8")
@@ -154,8 +149,8 @@ class LLMClaims:
         """The facts of one reply, and the error that it is where it was cut off."""
         messages = quoted_message(self.prompt, data)
         asked = len(messages[0]["content"]) - len(self.prompt)
-        usual = self.max_tokens or _MAX_TOKENS[self.per]
-        room = self.max_tokens or max(usual, asked // 2)
+        usual = _MAX_TOKENS[self.per]
+        room = max(usual, asked // 2)  # a wordy text could hide behind a list that is cut off
         try:
             reply = await self._reply(messages, room, usual)
         except LLMError as error:

@@ -277,7 +277,7 @@ class WeakJudge:
     a calibrated probability of 0.5 on, when the evidence lacks none of its names and numbers; else `unknown`.
 
     Args:
-        calibration: weights for `features`; by default those that come with factrl.
+        calibration: weights for the features of `compare`; by default those that come with factrl.
 
     Attributes:
         identity: begins with "weak".
@@ -295,10 +295,6 @@ class WeakJudge:
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
         return [self._verdict(claim.text, pieces_of(passages)) for claim, passages in pairs]
-
-    def features(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[dict[str, float]]:
-        """What the calibration sees of every pair."""
-        return [compare(claim.text, pieces_of(passages)).features for claim, passages in pairs]
 
     def _verdict(self, claim: str, pieces: Sequence[Piece]) -> Verdict:
         if not pieces:

@@ -2,7 +2,7 @@
 
     index = Index.build("kb", ["wiki.jsonl.gz"])
     index.search("Marie Curie was born in Warsaw.", k=5)
-    index.titled("Marie Curie")
+    index.search("born in Warsaw", topic="Marie Curie")
 
 A thin layer over tantivy, chosen by measurement (docs/history.md): a claim is looked up among a million
 passages in about a millisecond, and a commit replaces one small file.  Queries are built of terms, never
@@ -22,7 +22,7 @@ import shlex
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -198,8 +198,10 @@ class Index:
         Args:
             query: a claim or a question, in its own words; nothing in it is an operator.
             k: how many at most.
-            topic: rank only the passages of this document, or of these, parted by semicolons, and all of
-                them; none when there is no such document.
+            topic: rank only the passages of the document with this title, and all of them; none when there is
+                no such document.  KnowRL's rows name several in one title, parted by semicolons.  Case and
+                underscores make no difference, unless several titles differ only there and one of them is
+                exactly this.
 
         Raises:
             ConfigError: `k` is below 1.
@@ -218,18 +220,6 @@ class Index:
             found = self._fetch(Query.boolean_query(parts), k) if parts else []
         # Of equal scores the engine takes the older file first, and which file that is depends on the build.
         return [passage for _, passage in sorted(found, key=lambda each: (-(each[1].score or 0.0), each[0]))]
-
-    def titled(self, title: str) -> list[Passage]:
-        """All passages of the document with this title, in their order; none when there is no such document.
-
-        KnowRL's rows name several documents in one title, parted by semicolons.  Case and underscores make no
-        difference, unless several titles differ only there and one of them is exactly this.
-        """
-        with _undamaged(self.path):
-            query = self._titled(self._keys(title))
-            count = self._searcher.search(query, 1).count
-            found = self._fetch(query, count) if count else []
-        return [replace(passage, score=None) for _, passage in sorted(found, key=lambda each: each[0])]
 
     def _keys(self, topic: str) -> list[str]:
         """The keys of what a topic names: the document with this very title, or else those of its parts."""
