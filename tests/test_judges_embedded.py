@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,10 +15,10 @@ from hypothesis import strategies as st
 
 from factrl.errors import ConfigError, LLMError
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.judges import Calibration, Judge, LocalJudge, NLIJudge, WeakJudge, overlap
+from factrl.verifier.judges import Calibration, LocalJudge, NLIJudge, WeakJudge, overlap
 from factrl.verifier.judges.calibration import Line
 from factrl.verifier.judges.local import features_of
-from factrl.verifier.judges.overlap import _remembered, best_pieces, compare, pieces_of, quote_of, words_of
+from factrl.verifier.judges.overlap import best_pieces, compare, pieces_of, quote_of, words_of
 
 CURIE = Passage(
     "Marie Curie was a physicist. She was born in Warsaw on 7 November 1867. She won two Nobel Prizes."
@@ -150,47 +148,6 @@ def test_shown_sentences_keep_their_order_and_the_limit(text: str, evidence: lis
     if held.quote:
         number, start, end = held.quote
         assert {*words_of(text).stems} & {*words_of(evidence[number][start:end]).stems}
-
-
-UNITS = [
-    "a ",
-    "Ab. ",
-    "1,",
-    "1.1",
-    "not ",
-    "million ",
-    "居",
-    "isn't",
-    "\n",
-    "- x\n",
-    "two hundred ",
-    "e\u0301",
-    '"',
-]
-
-
-@pytest.mark.security("S15")
-@pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger or a coverage tool makes time meaningless")
-@pytest.mark.parametrize("unit", UNITS)
-def test_comparing_takes_linear_time(unit: str) -> None:
-    def best(size: int) -> float:
-        evidence = (unit * size)[:size]
-        times = []
-        for _ in range(3):
-            _remembered.cache_clear()
-            start = time.thread_time()
-            pieces = pieces_of([Passage(evidence)])
-            best_pieces("Two hundred men are not here.", pieces, 450)
-            compare("Two hundred men are not here.", pieces)
-            times.append(time.thread_time() - start)
-        return min(times)
-
-    ratio = float("inf")
-    for _ in range(4):
-        ratio = min(ratio, best(80_000) / best(40_000))
-        if ratio <= 2.5:
-            break
-    assert ratio < 3.0
 
 
 # ---------------------------------------------------------------- weak
@@ -449,13 +406,6 @@ def test_identity_of_the_local_judge() -> None:
     assert LocalJudge(FakeLetters(), evidence_chars=300).identity != one.identity
     with pytest.raises(ConfigError, match="evidence_chars"):
         LocalJudge(FakeLetters(), evidence_chars=0)
-
-
-def test_these_judges_have_the_shape_of_the_protocol() -> None:
-    def accepts(judge: Judge) -> int:
-        return judge.per_call
-
-    assert min(map(accepts, (WeakJudge(), NLIJudge(FakeEncoder({})), LocalJudge(FakeLetters())))) > 1
 
 
 @pytest.mark.model

@@ -239,7 +239,6 @@ READERS: dict[str, Reader] = {
     "verifier.search.sources.cut": sources.cut,
     "verifier.search.given.EvidencePool.top": partial(_pool, lambda found, raw: found.top(raw)),
     "verifier.search.given.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
-    "verifier.search.given.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
     "verifier.search.web.without_secrets": web.without_secrets,
     "verifier.search.words.words": search_words.words,
     "verifier.search.words.title_key": search_words.title_key,
