@@ -15,10 +15,10 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import DataError
+from factrl.types import Passage
 from factrl.verifier.search.sources import (
     KEPT_WORDS,
     MAX_WORDS,
-    Document,
     Source,
     cut,
     find_sources,
@@ -30,15 +30,15 @@ ROWS = [
     {"id": "b", "title": "Kim, Lee", "text": 'He said "no",\nand left.', "url": "https://example.org/b"},
 ]
 DOCUMENTS = [
-    Document("She was born in Warsaw.", "Marie Curie", "https://example.org/a", "a"),
-    Document('He said "no",\nand left.', "Kim, Lee", "https://example.org/b", "b"),
+    Passage("She was born in Warsaw.", "Marie Curie", "https://example.org/a", "a"),
+    Passage('He said "no",\nand left.', "Kim, Lee", "https://example.org/b", "b"),
 ]
 JSON_LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
 QUOTED = "id,title,text,url\na,Marie Curie,She was born in Warsaw.,https://example.org/a\n"
 QUOTED += 'b,"Kim, Lee","He said ""no"",\nand left.",https://example.org/b\n'
 
 
-def read(path: Path) -> list[Document]:
+def read(path: Path) -> list[Passage]:
     return list(Source(path).documents())
 
 
@@ -71,7 +71,7 @@ def test_rows(tmp_path: Path, name: str, content: str, pack: Callable[[bytes], b
     suffix = {bytes: "", gzip.compress: ".gz"}[pack]
     path = tmp_path / f"{name}{suffix}"
     path.write_bytes(pack(content.encode()))
-    assert read(path) == ([Document("one\ttwo", "T", "S", "1")] if name == "x.tsv" else DOCUMENTS)
+    assert read(path) == ([Passage("one\ttwo", "T", "S", "1")] if name == "x.tsv" else DOCUMENTS)
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,30 +40,11 @@ _UNSPACED = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _PIECE = re.compile(r"\S{1,200}\s*")
 
 _TEXT = ("text", "contents", "passage")
-_TITLE = ("title",)
-_SOURCE = ("url", "source")
-_ID = ("id", "_id")
+_COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
 _MAX_FIELD = 1 << 26  # characters of one CSV field; a whole book is 10 million
 _FINGERPRINT_BYTES = 1 << 16
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text with a title, as a file holds it.
-
-    Attributes:
-        text: all of it.
-        title: empty when it has none.
-        source: its URL, or the name of the file.
-        id: as the file has it; empty when it has none.
-    """
-
-    text: str
-    title: str = ""
-    source: str = ""
-    id: str = ""
 
 
 class Source:
@@ -100,7 +81,7 @@ class Source:
             end = file.read()
         return hashlib.sha256(b"%d:%b%b" % (self.size, start, end)).hexdigest()[:32]
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[Passage]:
         """The documents in the order of the file, those without text left out.
 
         Raises:
@@ -108,15 +89,34 @@ class Source:
         """
         number = 0
         try:
-            with closing(self._read(self)) as found:
-                for document in found:
-                    number += 1
+            with closing(self._read(self)) as rows:
+                for number, (place, row) in enumerate(rows, start=1):  # noqa: B007  (the error tells it)
+                    document = self._document(row, place)
                     if document.text and not document.text.isspace():
                         yield document
         except UnicodeDecodeError as error:
             raise DataError(f"{self.path} is not UTF-8 text: {error.reason}") from None
         except (OSError, EOFError, zlib.error, csv.Error, sqlite3.Error) as error:
             raise DataError(f"{self.path} cannot be read after {number:,} documents: {error}") from error
+
+    def _document(self, row: Mapping[str, Any], place: str) -> Passage:
+        text, title, url, name = (
+            next((row[name] for name in names if row.get(name) is not None), None) for names in _COLUMNS
+        )
+        if not any(name in row for name in _TEXT):
+            columns = ", ".join(map(str, row)) or "none"
+            raise DataError(
+                f"{self.path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
+                "rename the one that holds the text to 'text'"
+            )
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"{self.path}, {place}: the text is a {type(text).__name__}, not a string")
+        return Passage(
+            text or "",
+            title="" if title is None else str(title).strip(),
+            source=self.path.name if url is None else str(url),
+            id="" if name is None else str(name),
+        )
 
 
 def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) -> list[Source]:
@@ -160,7 +160,7 @@ def _kind(path: Path) -> str:
     return Path(stem).suffix.lower()
 
 
-_Reader: TypeAlias = Callable[[Source], Generator[Document, None, None]]
+_Rows: TypeAlias = Generator[tuple[str, Mapping[str, Any]], None, None]  # each with its place in the file
 
 
 def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
@@ -184,33 +184,7 @@ def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
             yield line
 
 
-# Rows with columns
-
-
-def _document(row: Mapping[str, Any], source: Source, place: str) -> Document:
-    text = _value(row, _TEXT)
-    if text is None and not any(name in row for name in _TEXT):
-        columns = ", ".join(map(str, row)) or "none"
-        raise DataError(
-            f"{source.path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
-            "rename the one that holds the text to 'text'"
-        )
-    if text is not None and not isinstance(text, str):
-        raise DataError(f"{source.path}, {place}: the text is a {type(text).__name__}, not a string")
-    title, url, name = (_value(row, names) for names in (_TITLE, _SOURCE, _ID))
-    return Document(
-        text or "",
-        title="" if title is None else str(title).strip(),
-        source=source.path.name if url is None else str(url),
-        id="" if name is None else str(name),
-    )
-
-
-def _value(row: Mapping[str, Any], names: Iterable[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
-
-
-def _read_json_lines(source: Source) -> Generator[Document, None, None]:
+def _read_json_lines(source: Source) -> _Rows:
     with closing(_lines(source)) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -229,10 +203,10 @@ def _read_json_lines(source: Source) -> Generator[Document, None, None]:
                 )
             # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
             if row.keys() != {"index"} and row.get("namespace", 0) == 0:
-                yield _document(row, source, place)
+                yield place, row
 
 
-def _read_separated(source: Source) -> Generator[Document, None, None]:
+def _read_separated(source: Source) -> _Rows:
     delimiter = "\t" if _kind(source.path) == ".tsv" else ","
     limit = csv.field_size_limit(_MAX_FIELD)
     try:
@@ -242,43 +216,41 @@ def _read_separated(source: Source) -> Generator[Document, None, None]:
                 place = f"line {reader.line_num}"
                 if None in row:
                     raise DataError(f"{source.path}, {place} has more fields than the first line")
-                yield _document(row, source, place)
+                yield place, row
     finally:
         csv.field_size_limit(limit)
 
 
-def _read_parquet(source: Source) -> Generator[Document, None, None]:
+def _read_parquet(source: Source) -> _Rows:
     import pyarrow
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(source.path) as file:
-            names = [n for n in file.schema_arrow.names if n in (*_TEXT, *_TITLE, *_SOURCE, *_ID)]
-            if not set(names) & {*_TEXT}:
-                _document(dict.fromkeys(file.schema_arrow.names), source, "the file")
+            names = file.schema_arrow.names
+            if not {*names} & {*_TEXT}:
+                yield "the file", dict.fromkeys(names)
+            known = [name for name in names if any(name in column for column in _COLUMNS)]
             rows = 0
-            for batch in file.iter_batches(batch_size=1024, columns=names):
+            for batch in file.iter_batches(batch_size=1024, columns=known):
                 for row in batch.to_pylist():
-                    yield _document(row, source, f"row {(rows := rows + 1)}")
+                    yield f"row {(rows := rows + 1)}", row
                 source.position = source.size * rows // file.metadata.num_rows
     except pyarrow.ArrowException as error:
         raise DataError(f"{source.path} is not a parquet file: {error}") from error
 
 
-def _read_database(source: Source) -> Generator[Document, None, None]:
+def _read_database(source: Source) -> _Rows:
     uri = f"{source.path.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as database:
         total = database.execute("SELECT max(rowid) FROM documents").fetchone()[0] or 1
         for row, title, text in database.execute("SELECT rowid, title, text FROM documents ORDER BY rowid"):
             source.position = source.size * row // total
             text = (text or "").replace("<s>", " ").replace("</s>", " ").replace(_SEPARATOR, "\n\n")
-            yield Document(text.strip(), title=title or "", source=source.path.name)
+            yield f"row {row}", {"text": text.strip(), "title": title}
 
 
-# Whole texts
-
-
-def _read_text(source: Source) -> Generator[Document, None, None]:
+def _read_text(source: Source) -> _Rows:
     parts, size = [], 0
     for line in _lines(source):
         parts.append(line)
@@ -290,10 +262,10 @@ def _read_text(source: Source) -> Generator[Document, None, None]:
     first, _, rest = text.lstrip().partition("\n")
     if _kind(source.path) == ".md" and first.startswith("# "):
         title, text = first[2:].strip(), rest
-    yield Document(text.strip(), title=title, source=source.path.name)
+    yield "it", {"text": text.strip(), "title": title}
 
 
-_READERS: Mapping[str, _Reader] = {
+_READERS: Mapping[str, Callable[[Source], _Rows]] = {
     ".jsonl": _read_json_lines,
     ".json": _read_json_lines,
     ".csv": _read_separated,
@@ -329,12 +301,12 @@ def cut(text: str) -> list[str]:
     return [text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
-def passages_of(document: Document) -> Iterator[Passage]:
+def passages_of(document: Passage) -> Iterator[Passage]:
     """The passages of one document, each with its title and source; several of one id are numbered."""
     parts = cut(document.text)
     for number, text in enumerate(parts, start=1):
         name = f"{document.id}#{number}" if document.id and len(parts) > 1 else document.id
-        yield Passage(text, title=document.title, source=document.source, id=name)
+        yield replace(document, text=text, id=name)
 
 
 def read_passages(paths: Iterable[str | Path]) -> list[Passage]:
