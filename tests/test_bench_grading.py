@@ -294,7 +294,19 @@ def test_answers_to_one_question_are_drawn_together() -> None:
             assert more.high - more.low == pytest.approx(number.high - number.low, rel=0.1)
     (few,), (many,) = confidence_bins(single), confidence_bins(several)
     assert (few.n, many.n) == (10, 80)
+    assert many.right_high is not None
+    assert many.right_low is not None
     assert many.right_high - many.right_low > 0.4
+
+
+def test_abstentions_are_kept_beside_answers_that_are_as_sure(tmp_path: Path) -> None:
+    some = [
+        sample("1", "correct", confidence=0.9),
+        *(sample(str(n), "abstained", confidence=0.2) for n in (2, 3)),
+    ]
+    low, high = confidence_bins(some)
+    assert (low.low, low.n, low.abstained, low.right) == (0.2, 0, 2, None)
+    assert (high.n, high.abstained, high.right) == (1, 0, 1.0)
 
 
 def test_a_page_where_nothing_was_graded(tmp_path: Path) -> None:

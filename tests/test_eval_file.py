@@ -138,3 +138,22 @@ def test_every_resource_that_asks_a_judge_remembers(
     judge.said = said
     first = getattr(supplier, name)()(*arguments)
     assert (getattr(supplier, name)()(*arguments), judge.calls) == (first, asked + 1)
+
+
+def test_rows_are_parted_by_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "crag.jsonl"
+    rows = [
+        {"question": "Where is Oslo?", "answers": ["Norway"], "completion": said, "question_type": kind}
+        for said, kind in (("Norway", "simple"), ("Rome", "comparison"), ("I don't know", "comparison"))
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert main(["eval", str(file), "--by", "question_type", "--json"]) == 0
+    by = json.loads(capsys.readouterr().out)["by"]
+    assert {name: (part["accuracy"]["value"], part["abstained"]) for name, part in by.items()} == {
+        "comparison": (0.0, 1),
+        "simple": (1.0, 0),
+    }
+    assert main(["eval", str(file), "--by", "question_type"]) == 0
+    assert "comparison" in capsys.readouterr().out
+    assert main(["eval", str(file), "--by", "question_typ"]) == 2
+    assert "no row has a column 'question_typ'; did you mean 'question_type'?" in capsys.readouterr().err

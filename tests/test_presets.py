@@ -65,6 +65,9 @@ def test_the_published_presets(curie, nli):
     assert isinstance(fspo.extract, SentenceClaims)
     named = open_verifier("knowrl", docs=[curie], llm=llm, judge="nli:my/encoder")
     assert (named.judge.threshold_supported, named.judge.threshold_refuted) == (0.3, None)
+    paper = open_verifier("knowrl", docs=[curie], llm=llm, judge="llm")
+    assert isinstance(paper.judge, LLMJudge)
+    assert paper.topic_in_query
     assert nli == [presets.KNOWRL_NLI, f"{presets.FSPO_NLI}@0123abc", "my/encoder"]
     report = fspo("He lived there. Wait.", evidence=["He lived there."])
     assert [check.verdict.label for check in report.checks if check.verdict] == ["supported"]
@@ -97,6 +100,7 @@ def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
     [
         ({"preset": "veriscor"}, ConfigError, "unknown preset 'veriscor'; did you mean 'veriscore'?"),
         ({"preset": "veriscore"}, ConfigError, "preset 'veriscore' asks a model server"),
+        ({"judge": "llm"}, ConfigError, "judge=llm"),
         ({"judge": "clever"}, ConfigError, "unknown judge 'clever'"),
         ({"docs": ["nowhere.txt"]}, DataError, "nowhere.txt"),
         ({"index": "nowhere"}, SetupError, "nowhere"),

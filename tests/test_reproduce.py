@@ -150,7 +150,8 @@ def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
             assert main(["reproduce", name, scale, "--output", "out", "--dry-run"]) == 0
         pipeline = declared(name, "PIPELINE")
         rows = {stage.row for stage in pipeline.steps} - {"", "base"}
-        assert rows <= {*declared(name, "STUDY").arms, *pipeline.published}
+        assert rows >= {*pipeline.published}
+        assert rows & {*declared(name, "STUDY").arms}
     assert "factrl: " not in capfd.readouterr().err
 
 

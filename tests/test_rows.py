@@ -15,7 +15,6 @@ from factrl.runs import rows
 from factrl.runs.folder import read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.rows import json_lines, read_rows, whole_lines
-from factrl.train.signals.alarms import FILE, read_alarms
 from factrl.verifier.search.sources import Source
 
 # What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.
@@ -42,8 +41,7 @@ def test_files_that_are_appended_to_are_cut_there_too(tmp_path: Path) -> None:
     path.write_bytes(CONTENT + b'{"torn')
     assert [line.decode() for line in whole_lines(path)] == [f"{line}\n" for line in LINES]
     (tmp_path / "metrics.jsonl").write_bytes(CONTENT)
-    (tmp_path / FILE).write_bytes(CONTENT)
-    assert read_metrics(tmp_path) == read_alarms(tmp_path) == WANTED
+    assert read_metrics(tmp_path) == WANTED
     path.write_bytes(b'{"job":\r1}\n' + CONTENT.replace(b'"step"', b'"key"').replace(b"1}", b'"1"}'))
     with Journal(path, {"job": 1}) as journal:
         assert journal["1"] == {"text": MARKS}

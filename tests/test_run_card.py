@@ -21,7 +21,6 @@ from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
 from factrl.train.card import write_training_card, write_tuning_cards
 from factrl.train.plan import Plan, run_settings
-from factrl.train.signals.alarms import FILE as ALARMS
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.pairs import Sample
 from factrl.train.tuning.plan import TunePlan
@@ -77,8 +76,6 @@ def card(
                 shares = {"accuracy": right, "abstention": 0.25, "hallucination": 0.75 - right}
                 named = {f"eval/{name}": value for name, value in shares.items()}
                 run.log(step, {**named, "eval/masked": 0.2})
-        alarm = {"step": 2, "told": f"alarm at step 2: {odd}"}
-        (run.path / ALARMS).write_text(json.dumps(alarm) + "\n", "utf-8")
         spent = {"calls": 1234, "tokens_in": 10**6, "tokens_out": 10**5}
         (run.path / SPENT).write_text(json.dumps({"total": spent, "dearest_step": spent}), "utf-8")
         plan = Plan(settings, reward, judge, examples, held_out, "")
@@ -149,7 +146,6 @@ def test_what_was_not_scored_is_counted_by_cause(tmp_path: Path) -> None:
         "| masked | timeout | 4 | 25.0% |",
         "| floored | no\\_box | 2 | 12.5% |",
     ]
-    assert "- alarm at step 2: no\\_box" in text
 
 
 @pytest.mark.parametrize("paper", ["truthrl", "truthrl:code", "knowrl", "fspo", "klcf", "factreason"])

@@ -161,16 +161,9 @@ def test_what_scrolls_can_be_reached_by_keyboard(tmp_path: Path) -> None:
         run.write_rollouts(1, [row])
         run.log(1, {"reward": 0.0})
         run.log(1, {"eval/accuracy": 0.5, "eval/abstention": 0.5, "eval/hallucination": 0.0})
-        worst = {"step": 1, "number": 1.0, "id": "q", "question": "?", "completion": "x", "characters": 1}
-        alarm = {
-            "step": 1,
-            "told": "alarm",
-            "worst": [{**worst, "state": "scored", "cause": None, "reward": 1.0}],
-        }
-        (run.path / "alarms.jsonl").write_text(json.dumps(alarm) + "\n", "utf-8")
         page = Page(write_run_page(run.path).read_text("utf-8"))
     scrolling = [*page.by_class("scroll"), *page.by_class("tall")]
-    assert len(scrolling) == 3 + 3  # a completion, one of an alarm, the settings
+    assert len(scrolling) == 2 + 2  # the completion, the settings
     for attrs in scrolling:
         assert (attrs.get("tabindex"), attrs.get("role")) == ("0", "region"), attrs
         assert attrs["aria-label"]

@@ -17,7 +17,6 @@ from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
 from factrl.llm.models.hub import hub_name
 from factrl.llm.store import Store
-from factrl.rewards.tuned_truthfulness import CARD, read_card
 from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples, to_example
 from factrl.runs.folder import Run, read_metrics
@@ -132,7 +131,6 @@ STATES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "journal": ("rows.jsonl", journal),
     "results": (RESULTS, lambda file: read_output(file.parent)),
     "samples": (SAMPLES, lambda file: read_output(file.parent)),
-    "card": (CARD, lambda file: read_card(file.parent)),
     "calibration": ("calibration.json", Calibration.load),
     "manifest": ("index.json", lambda file: load_manifest(file.parent)),
     "settings": ("config.toml", read_toml),

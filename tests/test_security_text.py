@@ -348,7 +348,6 @@ ALLOWED = {
     "factrl.cli.evaluate._SETTING": "reads the command line",
     "factrl.cli.train._SETTING": "reads the command line",
     "factrl.cli.tune._SETTING": "reads the command line",
-    "factrl.cli.tune_claims._SETTING": "reads the command line",
     "factrl.runs.folder._SECRET": "reads the command line",
     "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
 }

@@ -34,9 +34,9 @@ from factrl.server.service import _without_ending
 from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
 from factrl.text.sentences import sentences
 from factrl.text.words import fold, read, stem
+from factrl.train import signals
 from factrl.train.card_head import shown
 from factrl.train.cove import read_questions
-from factrl.train.signals import reading
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import small_judge
 from factrl.verifier.claims import LLMClaims, SentenceClaims, llm, marks, whole
@@ -175,9 +175,11 @@ READERS: dict[str, Reader] = {
     "runs.data.render_prompt": lambda raw: render_prompt(
         Example(raw, evidence=(Passage(raw),)), "{question} {evidence}"
     ),
-    "train.signals.reading.read": lambda raw: reading.read(CURIE, raw, _setup("truthrl").reward(CURIE, "x")),
-    "train.signals.reading.split": reading.split,
-    "train.signals.reading.has_invisible": reading.has_invisible,
+    "train.signals.signals": lambda raw: signals.signals(
+        [signals.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
+    ),
+    "train.signals.split": signals.split,
+    "train.signals.has_invisible": signals.has_invisible,
     "text.escape.visible": escape.visible,
     "text.escape.one_line": escape.one_line,
     "text.escape.markup": escape.markup,

@@ -45,8 +45,11 @@ def own(example, completion):
 SECTIONS = ("Rewards", "States", "Answers", "Detectors", "Evaluation", "The trainer's own")
 # Completions of three words have no long part and no reasoning; there is no probe, second judge or source.
 NOT_HERE = {
-    *("hack/judge_disagreement", "abstain/false_rate", "claims/unextracted_char_frac"),
-    *("think/len", "text/compress_ratio", "reward/masked_frac/from/<source>"),
+    *("abstain/false_rate", "claims/unextracted_char_frac"),
+    *(
+        "think/len",
+        "text/compress_ratio",
+    ),
 }
 
 

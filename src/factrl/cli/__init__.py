@@ -64,6 +64,7 @@ _VERBS = (
 
 # What 0.1 had, and what to do instead; CHANGELOG.md has the whole list, and commit 1b92e7e the code.
 _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
+_LABELLED = "labelled rows are learnt as any others are; --evaluate FILE names those that are held out"
 _UNSURE = "0.95 saved one sample in eight at most; --samples says how many a question gets"
 GONE = {
     (
@@ -72,6 +73,7 @@ GONE = {
     ): "an index is searched by words, which found more than vectors (docs/history.md)",
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
+    ("train", "judge.second="): "grade the same answers twice: factrl eval FILE --judge of each",
     **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
     ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
     ("eval", "--base-probe"): "factrl report BASE MODEL lists what the base got right and the model declines",
@@ -79,6 +81,13 @@ GONE = {
     ("stress", "--html"): "--json has the same, with every text",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
+    **{
+        ("tune", word): _LABELLED
+        for word in (
+            *("model.trainable_layers=", "data.files=", "data.positive=", "data.negative="),
+            *("data.held_out=", "data.calibrate=", "data.style="),
+        )
+    },
     **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},
 }
 

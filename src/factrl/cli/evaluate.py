@@ -19,6 +19,7 @@ from factrl.evals.shortqa import (
     Evaluation,
     Extract,
     check_gradable,
+    check_parts,
     grade_completions,
     load_completions,
     summarise,
@@ -77,6 +78,12 @@ def add_verbs(verbs: Verbs) -> None:
     )
     _add_grading_options(parser)
     parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
+    parser.add_argument(
+        "--by",
+        metavar="COLUMN",
+        default="",
+        help="of a FILE: also the rows of each value, e.g. question_type",
+    )
     parser.add_argument(
         "--weights",
         metavar="C,A,W",
@@ -168,13 +175,15 @@ def _eval_file(file: str, args: argparse.Namespace) -> int:
         answered, supplier, extract = _ask(file, args)
     else:
         answered = load_completions(file, args.column, args.limit)
-        check_gradable([example for example, _ in answered], file)
+        examples = [example for example, _ in answered]
+        check_gradable(examples, file)
+        check_parts(examples, args.by)
         extract, models = args.extract or "text", JudgeSettings(url=args.judge)
         supplier = open_supplier(models, VerifierSettings())
     form: Form = args.form or "short"
     with Progress("grade", len(answered)) as progress:
         rows = grade_completions(answered, supplier.grade(form), extract, on_row=progress.advance)
-    evaluation = summarise(rows, args.weights)
+    evaluation = summarise(rows, args.weights, args.by)
     about = {"file": file, "model": args.model, "judge": getattr(supplier.judge, "identity", None)}
     written = _report(evaluation, {**about, "extract": extract, "form": form, **evaluation.to_json()}, args)
     masked = sum(evaluation.masked.values())
@@ -221,6 +230,7 @@ def _ask(file: str, args: argparse.Namespace) -> tuple[Answered, Supplier, Extra
         require_answers=False,
     )
     check_gradable(examples, file)
+    check_parts(examples, args.by)
     quiet_policy(settings.model.name)
     supplier = open_supplier(settings.judge, settings.verifier)
     answers = _answers(settings, examples, Path(args.output))
@@ -263,6 +273,8 @@ def _report(evaluation: Evaluation, document: Mapping[str, Any], args: argparse.
         say(text)
     else:
         show_table(evaluation.table())
+        if evaluation.by:
+            show_table(evaluation.table_by(args.by))
     return written
 
 

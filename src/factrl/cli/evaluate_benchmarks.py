@@ -81,6 +81,8 @@ def _check(args: argparse.Namespace, benchmarks: Sequence[Benchmark]) -> None:
         )
     if args.column and args.completions is None:
         raise ConfigError("--column names the answers in --completions FILE, which is not given")
+    if args.by:
+        raise ConfigError(f"--by {args.by} is for a FILE of answers; benchmarks have rows of their own")
     if args.output is None:
         raise ConfigError("benchmarks need --output FOLDER, where answers and numbers are kept")
     folder = Path(args.output)

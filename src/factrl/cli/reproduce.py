@@ -167,7 +167,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             command = _command(step, args, names, folder, seed)
             commands.append(command)
             names[step.name] = str(command.made)
-        if _shown(step, full=args.full):
+        if _shown(step, full=args.full) and not step.words.startswith("eval "):
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,11 +15,10 @@ from factrl.text.escape import one_line
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
 
-from . import tune_claims
 from .options import Verbs, add_judge, add_settings, add_verb, as_overrides, needs_extra
 from .terminal import say, show_table, tell
 
-METHODS: Mapping[str, Callable[[argparse.Namespace], int]]  # beneath the functions
+METHODS = get_args(Method)
 
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 _OPTIONS = {
@@ -46,7 +45,8 @@ def add_verbs(verbs: Verbs) -> None:
         about="train a model on given answers or on pairs of its own, the methods that papers compare with",
         example=(
             "methods: sft, r-tuning, rft, sft-seed; dpo and iterative-dpo with --rule correctness, max-min,\n"
-            "margin-length, factscore or klc; on claims truthfulness, checklist-verifier, extractor\n\n"
+            "margin-length, factscore or klc; on labelled rows truthfulness,\n"
+            "checklist-verifier, extractor\n\n"
             "examples:\n"
             "  factrl probe train.jsonl --model SmolLM2-135M-Instruct --output probed.jsonl\n"
             "  factrl tune r-tuning train.jsonl --model SmolLM2-135M-Instruct --probe probed.jsonl \\\n"
@@ -79,10 +79,6 @@ def _tune(args: argparse.Namespace) -> int:
     _sort_words(args)
     if args.method is None and args.resume is None and args.config is None:
         raise ConfigError(f"name a method: factrl tune METHOD QUESTIONS, one of {', '.join(METHODS)}")
-    return METHODS[args.method](args) if args.method is not None else _offline(args)
-
-
-def _offline(args: argparse.Namespace) -> int:
     source, overrides = _layers(args)
     settings = tune_settings(source, overrides)
     if args.resume is not None:
@@ -113,7 +109,7 @@ def _sort_words(args: argparse.Namespace) -> None:
             setattr(args, name, None)
             args.settings = [word, *args.settings]
     if args.method is not None:
-        check_method(args.method, tuple(METHODS))
+        check_method(args.method, METHODS)
 
 
 def _layers(args: argparse.Namespace) -> tuple[Path | None, list[str]]:
@@ -187,9 +183,3 @@ def _what_next(plan: TunePlan, folder: Path) -> str:
         f"rows:       {shlex.quote(str(folder / 'data'))}\n"
         f"evaluate:   factrl eval QUESTIONS.jsonl --model {model} --config {recipe} --output after.json"
     )
-
-
-METHODS = {
-    **dict.fromkeys(get_args(Method), _offline),
-    **dict.fromkeys(tune_claims.METHODS, tune_claims.run),
-}

@@ -285,23 +285,26 @@ class Bin:
     Attributes:
         low, high: the stretch; `high` belongs to the next one, but for the last.
         n: answers in it.
-        stated: their mean confidence.
+        abstained: abstentions beside them, which are in no other number.
+        stated: the answers' mean confidence; None without one.
         right: how many were right, as a share with its Wilson limits, or with limits from a bootstrap over
-            questions where some were answered several times.
+            questions where some were answered several times; None without an answer.
     """
 
     low: float
     high: float
     n: int
-    stated: float
-    right: float
-    right_low: float
-    right_high: float
+    abstained: int
+    stated: float | None
+    right: float | None
+    right_low: float | None
+    right_high: float | None
 
 
 def confidence_bins(samples: Sequence[Row]) -> list[Bin]:
-    """The bins that hold an answer; abstentions and answers without a stated confidence are left out."""
+    """The bins that hold an answer or an abstention; what states no confidence is left out."""
     pairs = _pairs(samples)
+    declined = [one.confidence for one in samples if one.label == "abstained" and one.confidence is not None]
     bins = []
     for number in range(BINS):
         inside = {
@@ -310,10 +313,13 @@ def confidence_bins(samples: Sequence[Row]) -> list[Bin]:
         }
         every = [pair for group in inside.values() for pair in group]
         share = _rate([[float(right) for _, right in group] for group in inside.values()])
-        if share is not None:
-            stated = sum(sure for sure, _ in every) / len(every)
-            limits = (number / BINS, (number + 1) / BINS)
-            bins.append(Bin(*limits, len(every), stated, share.value, share.low, share.high))
+        abstained = sum(_bin(sure) == number for sure in declined)
+        if share is None and not abstained:
+            continue
+        told = (number / BINS, (number + 1) / BINS, len(every), abstained)
+        stated = sum(sure for sure, _ in every) / len(every) if every else None
+        right = (share.value, share.low, share.high) if share else (None, None, None)
+        bins.append(Bin(*told, stated, *right))
     return bins
 
 

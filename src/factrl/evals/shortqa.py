@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.metrics import TRUTHRL, Interval, ShortForm, Weights, short_form
+from factrl.evals.plots import OUTCOMES
 from factrl.evals.prompts import final_part
 from factrl.evals.samples import Row, graded, masked
 from factrl.runs.data import ColumnName, load_examples
@@ -63,6 +64,7 @@ class Evaluation:
         summary: all questions but those known to rest on a false premise.
         false_premise: those; None when the file has none.
         masked, floored: questions by cause, over all rows; floored ones count as wrong answers.
+        by: what a column says -> its rows alone, false premises too; empty where no column was named.
     """
 
     rows: Sequence[Row]
@@ -70,6 +72,7 @@ class Evaluation:
     false_premise: ShortForm | None
     masked: Mapping[str, int]
     floored: Mapping[str, int]
+    by: Mapping[str, ShortForm] = field(default_factory=dict)
 
     def table(self) -> Table:
         """For a terminal: every metric with its interval, and what was masked as a row of its own."""
@@ -92,6 +95,18 @@ class Evaluation:
             table.add_row(name, "", Text(told), str(sum(causes.values())))
         return table
 
+    def table_by(self, column: str) -> Table:
+        """For a terminal: a row for each value of the column that the rows were parted by."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(column, "questions", *OUTCOMES)
+        for name, part in self.by.items():
+            numbers = (part.metrics[metric] for metric in OUTCOMES)
+            cells = ("–" if number is None else str(number) for number in numbers)
+            table.add_row(Text(one_line(name)), str(part.n), *cells)
+        return table
+
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`, with one entry per row."""
         return {
@@ -99,6 +114,7 @@ class Evaluation:
             "false_premise": self.false_premise.to_json() if self.false_premise else None,
             "masked": dict(self.masked),
             "floored": dict(self.floored),
+            "by": {name: part.to_json() for name, part in self.by.items()},
             "rows": [_plain(row) for row in self.rows],
         }
 
@@ -193,8 +209,16 @@ def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
         )
 
 
-def summarise(rows: Sequence[Row], weights: Weights = TRUTHRL) -> Evaluation:
-    """What graded rows come to."""
+def summarise(rows: Sequence[Row], weights: Weights = TRUTHRL, by: str = "") -> Evaluation:
+    """What graded rows come to.
+
+    Args:
+        by: a column of the file, or a field of `Example` such as `ook`, whose values part the rows.
+    """
+    parts: dict[str, list[Grade | None]] = {}
+    for row in rows:
+        if value := _part(row.example, by):
+            parts.setdefault(value, []).append(row.grade)
     usual = [row.grade for row in rows if not row.example.false_premise]
     odd = [row.grade for row in rows if row.example.false_premise]
     return Evaluation(
@@ -203,7 +227,25 @@ def summarise(rows: Sequence[Row], weights: Weights = TRUTHRL) -> Evaluation:
         short_form(odd, weights) if odd else None,
         _by_count(row.cause for row in rows if row.cause),
         _by_count(row.grade.floored for row in rows if row.grade and row.grade.floored),
+        {name: short_form(grades, weights) for name, grades in sorted(parts.items())},
     )
+
+
+def check_parts(examples: Sequence[Example], by: str) -> None:
+    """Refuse a column to part the rows by that none of them has.
+
+    Raises:
+        DataError: which there are.
+    """
+    if by and not any(_part(example, by) for example in examples):
+        columns = dict.fromkeys(name for example in examples for name in example.meta)
+        known = f" (there are: {', '.join(columns)})" if columns else ""
+        raise DataError(f"no row has a column {by!r}{nearest(by, columns)}{known}")
+
+
+def _part(example: Example, by: str) -> str:
+    value = example.meta.get(by, getattr(example, by, None)) if by else None
+    return "" if value is None else str(value)
 
 
 def grade_completions(

@@ -110,7 +110,7 @@ class Stage:
     Attributes:
         name: what later steps call what it makes: `{name}` is the model folder of `train` and `tune`, and
             what `--output` names for other verbs.
-        words: what stands behind `factrl`, with names in braces.
+        words: what stands behind `factrl`, with names in braces; an `eval` is the evaluation of its row.
         row: its row in the paper's table, an arm of `STUDY`; `base` is what the others are compared with.
         small, full: further words at that scale; None leaves the step out, and without a step `base` that
             name is the model that the pipeline starts from.

@@ -201,7 +201,7 @@ SETTINGS = {
         ),
         "prompt": "{question}",
     },
-    "verifier": {"preset": "knowrl"},
+    "verifier": {"preset": "knowrl", "judge": "llm"},
     "train": {
         "steps": 150,
         "prompts_per_step": 8,
@@ -233,6 +233,7 @@ VARIANTS = {
     "format+correct": knowrl.with_(weight_fact=0.0),
     "no-refusal": knowrl.with_(abstain=-1.0),
 }
+VARIANT_SETTINGS = {"code": {"verifier": {"judge": None}}}  # the preset's own: a cross-encoder at 0.3
 FORM = "tags"
 LENGTH = "short"
 

@@ -102,13 +102,10 @@ class Supplier:
         return JudgedChecklist(open_judge(self.verifier.judge or "local"))
 
     def truthfulness(self) -> Any:
-        if self.models.truthfulness_model is None:
-            from factrl.rewards.truthfulness import LetterTruthfulness
+        from factrl.rewards.truthfulness import LetterTruthfulness, TruthfulnessModel
 
-            return LetterTruthfulness()
-        from factrl.rewards.tuned_truthfulness import open_truthfulness
-
-        return open_truthfulness(self.models.truthfulness_model)
+        model = self.models.truthfulness_model
+        return LetterTruthfulness() if model is None else TruthfulnessModel(model)
 
     def certainty(self) -> Callable[[Completion], float]:
         return written_certainty

@@ -116,15 +116,12 @@ class JudgeSettings(Section):
     """US dollars for a million tokens of its prompts; without a price only tokens are counted."""
     price_out: float | None = Field(default=None, ge=0)
     """US dollars for a million tokens of its replies."""
-    second: str | None = None
-    """Another judge for some of the held-out answers, to see whether the judge is fooled
-    (`hack/judge_disagreement`)."""
     reward_model: str | None = None
     """Scalar reward model, a folder or hub id, that rates answers; by default the judge rates them."""
     truthfulness_model: str | None = None
     """Model that was tuned to say whether a claim is true (KLCF); by default the local one."""
 
-    @field_validator("url", "second")
+    @field_validator("url")
     @classmethod
     def _url_holds_no_key(cls, value: str | None, field: ValidationInfo) -> str | None:
         address = (value or "").partition("#")[0]
@@ -163,7 +160,8 @@ class VerifierSettings(Section):
     web: str | None = None
     """Serper-compatible search server, for questions that come without evidence."""
     judge: str | None = None
-    """Instead of the preset's own: `local`, `weak`, or `nli:NAME` of any cross-encoder."""
+    """Instead of the preset's own: `local`, `weak`, `llm` (the model of `judge.url`), or `nli:NAME` of any
+    cross-encoder."""
     trust_remote_code: bool = False
     """Run Python code that comes with that cross-encoder, as HHEM's does; needs its commit
     (`nli:NAME@COMMIT`) or a folder, so that the code is the one that you read."""
@@ -343,8 +341,6 @@ class RunSettings(Section):
                 f"run.max_cost = {cap:g} needs the judge's prices: judge.price_in and judge.price_out, "
                 "US dollars for a million tokens of prompts and of replies"
             )
-        if self.judge.second is not None:
-            yield f"run.max_cost = {cap:g} counts what one judge costs; leave judge.second out"
 
 
 class AskSettings(RunSettings):

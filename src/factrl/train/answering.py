@@ -13,7 +13,7 @@ from factrl.evals.samples import Row
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.rewards import Reward
 from factrl.runs.settings import RunSettings
-from factrl.train.signals import HeldOut
+from factrl.train.held_out import HeldOut
 from factrl.train.tuning.extraction import extract_of
 from factrl.types import Example
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +24,6 @@ from factrl.errors import ConfigError, nearest
 from factrl.llm.spending import Spending
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
-from factrl.text.escape import one_line
-from factrl.train.signals import HeldOut, Watch, append_alarms
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 
@@ -128,52 +125,6 @@ class CountSpending(TrainerCallback):
         self.spending.note(gather_object([self.spending.here()]))
         if state.is_world_process_zero:
             self.spending.save(self.run.path)
-
-
-class RaiseAlarms(TrainerCallback):
-    """Show what is logged to a watch; an alarm is a line on the terminal and one in `alarms.jsonl`.
-
-    Rewards, advantages and the course of the run stay what they are.
-    """
-
-    def __init__(self, watch: Watch, run: Run) -> None:
-        self.watch, self.run = watch, run
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
-        if state.is_world_process_zero and logs and "reward" in logs:
-            self.tell(state.global_step, logs)
-
-    def tell(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Look at the metrics of a step or of an evaluation."""
-        alarms = self.watch.see(step, metrics)
-        if not alarms:
-            return
-        path = append_alarms(self.run.path, alarms)
-        for alarm in alarms:
-            sys.stderr.write(f"{one_line(str(alarm))}; its worst samples: {path}\n")
-
-    def evaluated(
-        self, evaluate: Callable[[int], Mapping[str, float | None]], held_out: HeldOut | None
-    ) -> Callable[[int], Mapping[str, float | None]]:
-        """The same evaluation, its numbers shown to the watch."""
-        if held_out is not None:
-            held_out.start(self.run.path)
-
-        def evaluate_and_tell(step: int) -> Mapping[str, float | None]:
-            metrics = evaluate(step)
-            if held_out is not None:
-                self.watch.keep(step, held_out.found)
-                self.tell(step, metrics)
-            return metrics
-
-        return evaluate_and_tell
 
 
 class StopWhen(TrainerCallback):

@@ -1,8 +1,8 @@
 """The model card of a run: `README.md` in the folder of the saved model, with the hub's header.
 
 What was learnt from what, who judged it, what changed on held-out questions, what could not be graded, which
-alarms went off, which ways to cheat the reward is known to pay for, and what the judge cost.  It is made from
-the plan and the run folder once the model is in place, and replaces what a library left there.
+ways to cheat the reward is known to pay for, and what the judge cost.  It is made from the plan and the run
+folder once the model is in place, and replaces what a library left there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markdown
 from factrl.train.card_head import card_head, shown, shown_spec, table
 from factrl.train.plan import Plan
-from factrl.train.signals.alarms import read_alarms
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.plan import TunePlan
 from factrl.types import Grade, Label
@@ -56,7 +55,6 @@ def write_training_card(plan: Plan, run: Path) -> Path:
         *card_head(told, family, plan.examples, facts, adapter=_adapter(run / "model")),
         *_evaluated(metrics, len(plan.held_out), told),
         *_states(run),
-        *_alarms(run),
         *_hacks(told.paper),
         *_again("train", "config.toml"),
     ]
@@ -219,11 +217,6 @@ def _left_out(about: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 # -- Cheating -----------------------------------------------------------------------------------------
-
-
-def _alarms(run: Path) -> list[str]:
-    told = [f"- {markdown(alarm['told'])}" for alarm in read_alarms(run)]
-    return ["## Alarms", "", *(told or ["No detector of cheating went off."]), ""]
 
 
 def _hacks(paper: str) -> list[str]:

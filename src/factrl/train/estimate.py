@@ -12,8 +12,8 @@ from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
 from factrl.rewards.preference import RATING_PROMPT
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL
+from factrl.train.held_out import FIRST
 from factrl.train.plan import Plan
-from factrl.train.signals.held_out import FIRST
 
 _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # characters of a short answer that a grader is shown

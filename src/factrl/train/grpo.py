@@ -28,8 +28,7 @@ from trl.trainer.utils import RepeatSampler
 
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
-from factrl.train.signals import Sample, Watch, signals
-from factrl.train.signals.step import source_of
+from factrl.train.signals import Sample, signals
 from factrl.types import Completion, Example, Result
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
@@ -286,13 +285,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
 
 
 class WatchedTrainer(FactualGRPOTrainer):
-    """`FactualGRPOTrainer` that logs the signals of each step.
-
-    Attributes:
-        watch: keeps the samples of the last steps for the tables of alarms; None keeps none.
-    """
-
-    watch: Watch | None = None
+    """`FactualGRPOTrainer` that logs the signals of each step."""
 
     def _keep(self, advantages: torch.Tensor) -> None:
         super()._keep(advantages)
@@ -300,17 +293,9 @@ class WatchedTrainer(FactualGRPOTrainer):
         everyone = gather_object(mine)
         if not self.accelerator.is_main_process:
             return
-        prefill = self.args.prefill
-        samples = [Sample(self.examples[index], text, r, prefill) for index, text, r in everyone]
-        found = signals(samples, by_source=self._few_sources)
-        for name, value in found.metrics.items():
+        samples = [Sample(self.examples[n], text, r, self.args.prefill) for n, text, r in everyone]
+        for name, value in signals(samples).items():
             self._metrics["train"][name].append(value)
-        if self.watch is not None:
-            self.watch.keep(self.state.global_step + 1, found)
-
-    @functools.cached_property
-    def _few_sources(self) -> bool:
-        return len({source_of(example) for example in self.examples}) <= SOURCES
 
 
 class _EpochOrder(RepeatSampler):

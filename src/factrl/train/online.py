@@ -21,16 +21,15 @@ from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.rewards import Reward
-from factrl.rewards.grading import Grader
 from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
 from factrl.runs.settings import RunSettings
 from factrl.train.card import write_training_card
+from factrl.train.held_out import HeldOut
 from factrl.train.page import write_run_page
-from factrl.train.plan import Plan, check_enough, open_judge
-from factrl.train.signals import HeldOut, Watch, open_watch
+from factrl.train.plan import Plan, check_enough
 from factrl.types import Example
 
 from .answering import evaluator, extraction
@@ -41,7 +40,6 @@ from .callbacks import (
     Interrupted,
     LogToRun,
     MarkComplete,
-    RaiseAlarms,
     ShowProgress,
     StopWhen,
     check_trackers,
@@ -76,7 +74,7 @@ def train(plan: Plan) -> Path:
         where = extraction(plan.reward)
         if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
             begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-            held_out = HeldOut(plan.reward, where, _second(plan), prefill=begun)
+            held_out = HeldOut(plan.reward, where, prefill=begun)
         evaluate = evaluator(plan.held_out, tokenizer, settings, grader, where, held_out)
     with _run_folder(settings) as run:
         spent = _spending(plan, run)
@@ -89,18 +87,6 @@ def train(plan: Plan) -> Path:
             write_run_page(run.path)
             write_training_card(plan, run.path)  # over what a library wrote there
     return run.path
-
-
-def _second(plan: Plan) -> Grader | None:
-    told = plan.settings.judge
-    if told.second is None:
-        return None
-    second = told.model_copy(update={"url": told.second})
-    judge = open_judge(second)
-    if judge is None:
-        raise ConfigError("judge.second names no model; give `local` or http://host:8000/v1#model")
-    preflight(judge)
-    return Supplier(judge, second, plan.settings.verifier).grade()
 
 
 def optimise(
@@ -145,19 +131,13 @@ def optimise(
         stop = StopWhen(lambda: interrupt.asked or _must_stop(trainer, spending))
         trainer.add_callback(ShowProgress(progress))
         trainer.add_callback(LogToRun(run))
-        main = trainer.accelerator.is_main_process
-        alarms = RaiseAlarms(open_watch(run, already) if main else Watch(), run)
-        trainer.watch = alarms.watch
-        trainer.add_callback(alarms)
         trainer.add_callback(MarkComplete())
+        if held_out is not None:
+            held_out.start(run.path)
         if evaluate is not None:
             policy = trainer.accelerator.unwrap_model(trainer.model)
             trainer.add_callback(
-                EvaluateEvery(
-                    alarms.evaluated(lambda step: evaluate(policy, step), held_out),
-                    settings.train.eval_steps,
-                    run,
-                )
+                EvaluateEvery(lambda step: evaluate(policy, step), settings.train.eval_steps, run)
             )
         if spending is not None:
             trainer.add_callback(CountSpending(spending, run))

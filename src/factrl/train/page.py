@@ -23,7 +23,6 @@ from factrl.evals.report import curves_section
 from factrl.runs.config import flat, read_toml
 from factrl.runs.folder import count_states, read_metrics
 from factrl.text.html import page, write_page
-from factrl.train.signals.alarms import read_alarms
 
 PAGE, RUNS_PAGE = "report.html", "runs.html"
 _SHOWN_STEPS, _SHOWN_GROUPS = 3, 2
@@ -129,8 +128,6 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
             columns=["step", *keys],
             numbers=[[row["step"], *(number(row.get(key)) for key in keys)] for row in run.metrics],
             curves=curves_section({paper: points}) if points else "",
-            alarms=[_alarm(alarm) for alarm in read_alarms(run.folder)],
-            watched=any("text/len" in row for row in run.metrics),
             states=_states(run.folder),
             last=len(files[-_LAST_STEPS:]),
             ends=_ends(files),
@@ -237,17 +234,6 @@ def _states(folder: Path) -> Mapping[str, Any]:
     states = count_states(folder)
     odd = [(*key, count) for key, count in states.most_common() if key[0] != "scored"]
     return {"total": states.total(), "odd": odd, "count": sum(count for *_, count in odd)}
-
-
-def _alarm(alarm: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]]:
-    """What an alarm says, and its worst samples."""
-    samples = []
-    for worst in alarm["worst"]:
-        paid = worst["state"] if worst["reward"] is None else f"{worst['reward']:+.3g}"
-        cut = "…" if worst["characters"] > len(worst["completion"]) else ""
-        cells = [str(worst["step"]), f"{worst['number']:.3g}", paid, worst["question"]]
-        samples.append({"cells": cells, "completion": worst["completion"] + cut})
-    return alarm["told"], samples
 
 
 def _different(runs: Sequence[LoggedRun]) -> list[list[str]]:

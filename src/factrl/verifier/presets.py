@@ -19,7 +19,7 @@ from factrl.llm import LLM, Reply, connect
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from factrl.verifier.claims import LLMClaims, SentenceClaims
-from factrl.verifier.claims.llm import read_facts
+from factrl.verifier.claims.llm import Style, read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.search import Given, Index, Search, WebSearch
 
@@ -29,7 +29,7 @@ KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # systems page of K
 FSPO_NLI = "vectara/hallucination_evaluation_model"  # nusnlp/FSPO, issue 6
 
 
-_STYLES: Mapping[str, tuple[Any, dict[str, Any]]] = {
+_STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
     "local": ("factscore", {}),
     "factscore": ("factscore", {"k": 5}),  # section 4.1: five passages of the title
     "veriscore": ("veriscore", {"k": 10}),  # ten search results, the command line's default
@@ -61,7 +61,7 @@ def open_verifier(
         docs: files of evidence; `index` is a folder made by `factrl index`, `web` a Serper-compatible server.
             One of the three, or none where evidence comes with every text.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`.
+        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, or `llm`, which is `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
             `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
@@ -101,6 +101,11 @@ def open_verifier(
 
 def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool, trusted: bool) -> Judge:
     """The judge that was named, else the preset's own."""
+    style = "veriscore" if preset == "veriscore" else "factscore"
+    if judge == "llm":
+        if llm is None:
+            raise ConfigError("judge=llm (verifier.judge) asks a model server; name one with judge.url")
+        return LLMJudge(llm, style=style)
     if judge is None and preset == "knowrl":
         judge = f"nli:{KNOWRL_NLI}"
     if judge is None and preset == "fspo":
@@ -116,7 +121,7 @@ def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bo
     if judge is not None:
         return judge
     if llm is not None:
-        return LLMJudge(llm, style="factrl" if preset == "local" else _STYLES[preset][0], controls=controls)
+        return LLMJudge(llm, style="factrl" if preset == "local" else style, controls=controls)
     try:
         return LocalJudge()
     except (MissingExtra, ModelError):  # it cannot run here, or cannot be had
@@ -174,7 +179,7 @@ def open_judge(
             f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
         )
     raise ConfigError(
-        f"unknown judge {name!r} (there are: local, weak, nli:NAME with any cross-encoder's name)"
+        f"unknown judge {name!r} (there are: local, weak, llm, nli:NAME with any cross-encoder's name)"
     )
 
 

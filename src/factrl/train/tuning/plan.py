@@ -17,6 +17,7 @@ from factrl.rewards.resources import Supplier, check_unjudged
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.rows import read_rows
 from factrl.train.plan import bare_reward, check_usable, open_judge
+from factrl.train.tuning.labelled import LABELLED, load_lessons
 from factrl.train.tuning.pairs import Sample
 from factrl.train.tuning.settings import TuneSettings
 from factrl.train.tuning.targets import check_probed
@@ -68,17 +69,21 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
         SetupError: what the user must change.
     """
     data, told = settings.data, settings.tune
-    examples = load_examples(
-        data.train,
-        split=data.split,
-        subset=data.subset,
-        columns=data.columns,
-        limit=data.limit,
-        require_answers=settings.needs_answers,
-    )
+    notes: list[str] = []
+    if told.method in LABELLED:
+        examples, left_out = load_lessons(told.method, data.train, data.limit)
+        notes += [f"{count} rows left out: {why}" for why, count in left_out.most_common()]
+    else:
+        examples = load_examples(
+            data.train,
+            split=data.split,
+            subset=data.subset,
+            columns=data.columns,
+            limit=data.limit,
+            require_answers=settings.needs_answers,
+        )
     render_prompt(examples[0], data.prompt)
     probed: Mapping[str, Sequence[Sample]] = {}
-    notes: list[str] = []
     if told.probe is not None:
         examples, probed = _probed(examples, told.probe)
         notes += _check_asked_alike(settings, told.probe)
@@ -91,15 +96,25 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
         check_probed(examples, told.rule or told.method)
     reward = _ranking(settings) if settings.measure in ("reward", "klcf") else None
     _check(settings, reward, examples)
-    held_out = (
-        load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
-        if data.eval
-        else []
-    )
-    if data.eval:
-        check_gradable(held_out, data.eval)
+    held_out = _held_out(settings)
     judge = None if only_show else open_judge(settings.judge)
     return TunePlan(settings, judge, examples, held_out, probed, reward, notes)
+
+
+def _held_out(settings: TuneSettings) -> Sequence[Example]:
+    data, method = settings.data, settings.tune.method
+    if not data.eval:
+        return []
+    if method == "truthfulness":
+        return load_lessons(method, data.eval)[0]
+    if method in LABELLED:
+        raise ConfigError(
+            f"data.eval={data.eval!r}: replies of {method} are not right or wrong as a whole; "
+            "leave it out, and serve the model to try it"
+        )
+    held_out = load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
+    check_gradable(held_out, data.eval)
+    return held_out
 
 
 def demonstrated(settings: TuneSettings) -> TuneSettings:

@@ -20,10 +20,11 @@ from factrl.runs.config import dump_toml, load_settings, peek
 from factrl.runs.data import template_names
 from factrl.runs.settings import LOCAL, AskSettings, Positive, RunSettings, Section
 from factrl.train.tuning.extraction import extract_of, form_with
+from factrl.train.tuning.labelled import Labelled
 from factrl.train.tuning.pairs import Measure, rule_of
 from factrl.train.tuning.targets import SOURCES
 
-Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed"]
+Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed", Labelled]
 RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "klc"]
 PAIRED = ("dpo", "iterative-dpo")
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
@@ -39,7 +40,8 @@ class TuneSection(Section):
     """`[tune]`: where the rows come from and how pairs are learnt from."""
 
     method: Method
-    """What is done: sft, rft, r-tuning, sft-seed, dpo or iterative-dpo."""
+    """What is done: sft, rft, r-tuning, sft-seed, dpo or iterative-dpo; on labelled rows, for KLCF's own
+    models, truthfulness, checklist-verifier or extractor."""
     rule: RuleName | None = None
     """How samples become pairs, for dpo: correctness, max-min, margin-length, factscore or klc."""
     beta: float = Field(default=0.1, gt=0)
@@ -189,6 +191,7 @@ _SFT = {
     "lr_scheduler_type": "cosine",
     "warmup_steps": 0.03,  # a share
 }
+_LABELLED = {**_SFT, "learning_rate": 2e-5, "warmup_steps": 0.1}
 _DPO = {"learning_rate": 3e-6, "prompts_per_step": 32}
 _NUCLEUS = {"temperature": 0.6, "top_p": 0.9}
 _METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -200,6 +203,14 @@ _METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "train": {"learning_rate": 5.5e-6, "prompts_per_step": 32},
         "sampling": {"num_samples": 10, "temperature": 1.0},
     },
+    # Of KLCF no values are known: these are ours.  Its prompt of claims ends where the answer begins.
+    "truthfulness": {
+        "train": {**_LABELLED, "max_completion_length": 4},
+        "data": {"chat": False, "prompt": "{question}"},
+        "tune": {"target": " {answer}"},
+    },
+    "checklist-verifier": {"train": _LABELLED, "data": {"prompt": "{question}"}},
+    "extractor": {"train": _LABELLED, "data": {"prompt": "{question}"}},
     "dpo": {"train": _DPO},
     "iterative-dpo": {"train": _DPO, "tune": {"rounds": 4}},
 }

@@ -4,6 +4,7 @@ sft        the accepted answer
 r-tuning   the accepted answer, "I don't know" where the question is out of knowledge
 rft        an own sample that is right; where the question is out of knowledge, an own sample that abstains
 sft-seed   the own sample whose claims have the highest precision
+truthfulness, checklist-verifier, extractor   as sft: the reply of a labelled row (`tuning.labelled`)
 The first three are TruthRL's baselines (arXiv:2509.25760, section 4.1; its R-Tuning is not that paper's own),
 the last is how Learning to Reason for Factuality (arXiv:2508.05618) starts.  A sample that could
 not be measured is never imitated.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from factrl.errors import DataError
+from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.pairs import UNDECIDED, Measure, Sample
 from factrl.types import Example
 
@@ -109,7 +111,7 @@ def most_precise(example: Example, samples: Sequence[Sample], form: Form) -> Fou
 
 
 SOURCES: Mapping[str, Source] = {
-    "sft": Source(accepted),
+    **dict.fromkeys(("sft", *LABELLED), Source(accepted)),
     "r-tuning": Source(accepted_or_abstention, needs_ook=True),
     "rft": Source(own, "grade", needs_ook=True),
     "sft-seed": Source(most_precise, "precision", needs_answers=False),

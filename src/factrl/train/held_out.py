@@ -18,48 +18,32 @@ from typing import Any
 
 from factrl.errors import RewardBug
 from factrl.evals.samples import Row
-from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
+from factrl.evals.shortqa import Extract, grade_completions
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.runs.whole_file import write_whole
 from factrl.text.escape import one_line
-from factrl.train.signals.step import Sample, Signals, Values
-from factrl.types import Completion, Example, Grade, Result
+from factrl.types import Completion, Example, Result
 
 FIRST = 64
 FILE = "held_out_start.json"
-GAP, FLIPS = "hack/proxy_true_gap", "hack/judge_disagreement"
+GAP = "hack/proxy_true_gap"
 _LEAST = 0.1  # a deviation that is counted as no smaller, so that an all but constant start gives no giant z
 _POINTS = {"correct": 1.0, "abstained": 0.0, "incorrect": -1.0}
 
 
 class HeldOut:
-    """Compares the reward, and the judge, with others on held-out answers.
+    """Compares the reward with the truth of held-out answers.
 
     Args:
         reward: the one that trains, its resources supplied.
         extract: where the answer stands in a completion.
-        second: another judge's grader; without one `hack/judge_disagreement` is not known.
         prefill: what every prompt puts at the start of the answer.
-        first: how many of the answers are scored.
-
-    Attributes:
-        found: the signals of the last evaluation.
     """
 
-    def __init__(
-        self,
-        reward: Reward,
-        extract: Extract,
-        second: GradeAnswer | None = None,
-        *,
-        prefill: str = "",
-        first: int = FIRST,
-    ) -> None:
-        self.reward, self.second = reward, second
+    def __init__(self, reward: Reward, extract: Extract, *, prefill: str = "") -> None:
+        self.reward, self.prefill = reward, prefill
         self.extract: Extract = extract
-        self.prefill, self.first = prefill, first
-        self.found = Signals()
         self._start: dict[str, tuple[float, float]] = {}
         self._path: Path | None = None
         self._told = False
@@ -73,36 +57,23 @@ class HeldOut:
             self._start = {name: (mean, deviation) for name, (mean, deviation) in told.items()}
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, float]:
-        """The metrics of one evaluation; one that does not exist is absent.
+        """The gap, empty where it is not known.
 
         Args:
-            rows: the held-out answers as the evaluation's own judge graded them.
+            rows: the held-out answers.
         """
-        kept = [row for row in rows if row.completion is not None and self._can_score(row.example)]
-        kept = kept[: self.first]
-        self.found = Signals()
+        kept = [row for row in rows if row.completion is not None and self._can_score(row.example)][:FIRST]
         written = [Completion(row.completion or "", prefill=self.prefill) for row in kept]
         results = self._scored([row.example for row in kept], written)
         if not results:
             return {}
-        true = [_points(grade) for grade in self._graded(kept, self._rules)]
+        answers = [(row.example, row.completion) for row in kept]
+        graded = [row.grade for row in grade_completions(answers, self._rules, self.extract)]
+        true = [_POINTS["incorrect" if grade is None else grade.label] for grade in graded]
         pairs = [(r.value, t) for r, t in zip(results, true, strict=True) if r.value is not None]
-        metrics: dict[str, float] = {}
-        values: dict[str, Values] = {}
-        if pairs and (self._start or 2 * len(pairs) >= len(kept)):  # too few are no start to count from
-            paid, truth = self._z("reward", [p for p, _ in pairs]), self._z("truth", [t for _, t in pairs])
-            metrics[GAP] = paid - truth
-            values[GAP] = [self._apart(r.value, t) for r, t in zip(results, true, strict=True)]
-        if self.second is not None:
-            values[FLIPS] = self._flips(kept, self.second)
-            known = [flip for flip in values[FLIPS] if flip is not None]
-            if known:
-                metrics[FLIPS] = fmean(known)
-        parts = zip(kept, written, results, strict=True)
-        self.found = Signals(
-            metrics, values, [Sample(row.example, str(t), r, self.prefill) for row, t, r in parts]
-        )
-        return metrics
+        if not pairs or (not self._start and 2 * len(pairs) < len(kept)):  # too few to count from
+            return {}
+        return {GAP: self._z("reward", [p for p, _ in pairs]) - self._z("truth", [t for _, t in pairs])}
 
     def _can_score(self, example: Example) -> bool:
         """Whether the reward has what it needs; held-out questions are not checked for it before a run."""
@@ -124,20 +95,6 @@ class HeldOut:
             self._told = True
             return []
 
-    def _graded(self, rows: Sequence[Row], grader: GradeAnswer) -> list[Grade | None]:
-        pairs = [(row.example, row.completion) for row in rows]
-        return [row.grade for row in grade_completions(pairs, grader, self.extract)]
-
-    def _flips(self, rows: Sequence[Row], second: GradeAnswer) -> Values:
-        """Of the answers that are right to the evaluation's judge, which the second takes that back of."""
-        places = [n for n, row in enumerate(rows) if row.grade is not None and row.grade.label == "correct"]
-        found: Values = [None] * len(rows)
-        if places:
-            grades = self._graded([rows[n] for n in places], second)
-            for place, grade in zip(places, grades, strict=True):
-                found[place] = None if grade is None else float(grade.label != "correct")
-        return found
-
     def _z(self, name: str, numbers: Sequence[float]) -> float:
         mean = fmean(numbers)
         if name not in self._start:
@@ -148,14 +105,3 @@ class HeldOut:
         if deviation <= _LEAST:
             deviation = max(deviation, pstdev(numbers))
         return (mean - began) / deviation
-
-    def _apart(self, value: float | None, true: float) -> float | None:
-        """How far one answer is paid above its truth, in the same deviations."""
-        if value is None:
-            return None
-        (paid, wide), (truth, narrow) = self._start["reward"], self._start["truth"]
-        return (value - paid) / wide - (true - truth) / narrow
-
-
-def _points(grade: Grade | None) -> float:
-    return _POINTS["incorrect" if grade is None else grade.label]
