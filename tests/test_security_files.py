@@ -23,7 +23,6 @@ from factrl.runs.folder import Run, read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.whole_file import read_lock
 from factrl.train.page import write_run_page
-from factrl.verifier.judges import Calibration
 from factrl.verifier.search.index import load_manifest
 
 TOML = 'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q.jsonl"\n'
@@ -131,7 +130,6 @@ STATES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "journal": ("rows.jsonl", journal),
     "results": (RESULTS, lambda file: read_output(file.parent)),
     "samples": (SAMPLES, lambda file: read_output(file.parent)),
-    "calibration": ("calibration.json", Calibration.load),
     "manifest": ("index.json", lambda file: load_manifest(file.parent)),
     "settings": ("config.toml", read_toml),
     "data": ("data.jsonl", lambda file: load_examples(str(file))),
