@@ -137,7 +137,7 @@ class Lines(HTMLParser):
 
 
 def mark(start: int, end: int, kind: str = "supported", number: int = 1) -> Mark:
-    return Mark(start, end, kind, number, f"#claim-{number}")
+    return Mark(start, end, kind, number)
 
 
 MARKS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.sampled_from(list(KINDS))), max_size=6)

@@ -262,7 +262,7 @@ READERS: dict[str, Reader] = {
     "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
     "verifier.html.marked": lambda raw: marked(
-        raw, [Mark(n, n + 9, "supported", n, "#") for n in range(0, len(raw), 9)]
+        raw, [Mark(n, n + 9, "supported", n) for n in range(0, len(raw), 9)]
     ),
     "text.words.fold": fold,
     "text.words.read": read,

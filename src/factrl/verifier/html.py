@@ -53,9 +53,7 @@ def page(report: Report) -> str:
         "text": _count(len(report.text), "character"),
         "took": f"{report.seconds:.1f} s",
     }
-    stretches = [
-        Mark(one.claim.start, one.claim.end, kind(one), n, f"#claim-{n}", f"mark-{n}") for n, one in checks
-    ]
+    stretches = [Mark(one.claim.start, one.claim.end, kind(one), n) for n, one in checks]
     title = headline(report)
     return whole_page(
         "verifier/report.html",
@@ -66,7 +64,7 @@ def page(report: Report) -> str:
         report=report,
         facts=facts,
         counts={**report.counts, "skipped": skipped},
-        text=marked(report.text, stretches),
+        text=marked(report.text, stretches, id="mark-"),
         claims=[_claim(number, check, numbers, len(report.text)) for number, check in checks],
         evidence=_evidence(checks, numbers),
     )
@@ -135,8 +133,7 @@ def _evidence(checks: Sequence[tuple[int, Check]], numbers: Mapping[Any, int]) -
     for number, check in checks:
         if check.verdict is not None and check.verdict.quote is not None:
             passage, start, end = check.verdict.quote
-            mark = Mark(start, end, kind(check), number, f"#claim-{number}")
-            marks[_content(check.passages[passage])].append(mark)
+            marks[_content(check.passages[passage])].append(Mark(start, end, kind(check), number))
     return [
         (number, title, source, marked(text, marks[title, source, text]))
         for (title, source, text), number in numbers.items()
@@ -171,21 +168,21 @@ class Mark:
     Attributes:
         start, end: in characters, end exclusive; what lies outside of the text is left out.
         kind: one of `KINDS`.
-        number: of the claim, as it is shown.
-        href: where the claim is explained, e.g. `#claim-3`.
-        id: of the link, so that others can lead here; empty for none.
+        number: of the claim, as it is shown; its part of the page has the id `claim-NUMBER`.
     """
 
     start: int
     end: int
     kind: str
     number: int
-    href: str
-    id: str = ""
 
 
-def marked(text: str, marks: Sequence[Mark]) -> Markup:
-    """`text` as HTML content with its `marks`; a mark of no length, or outside of the text, is left out."""
+def marked(text: str, marks: Sequence[Mark], id: str = "") -> Markup:
+    """`text` as HTML content with its `marks`; a mark of no length, or outside of the text, is left out.
+
+    Args:
+        id: what the ids of the links at the ends begin with, so that others can lead here; empty for none.
+    """
     ends = {mark: min(mark.end, len(text)) for mark in marks if mark.start < min(mark.end, len(text))}
     cuts = sorted({0, len(text), *ends.values(), *(mark.start for mark in ends)})
     later = sorted(ends, key=lambda mark: mark.start, reverse=True)  # the next one is the last
@@ -196,7 +193,7 @@ def marked(text: str, marks: Sequence[Mark]) -> Markup:
             here.append(later.pop())
         parts.append(_piece(text[start:end], here))
         over = [mark for mark in here if ends[mark] == end]
-        parts += map(_link, sorted(over, key=lambda mark: mark.number))
+        parts += (_link(mark, id) for mark in sorted(over, key=lambda mark: mark.number))
         here = [mark for mark in here if ends[mark] > end]
     return Markup("".join(parts))  # noqa: S704 - every piece is escaped
 
@@ -212,13 +209,13 @@ def _piece(text: str, marks: Sequence[Mark]) -> str:
     for depth, kind in enumerate(kind for kind in KINDS if kind in found):
         shown = f'<span class="line {kind} d{depth}">{shown}</span>'
     # The numbered links behind do the same for the keyboard.
-    return f'<a class="piece" href="{first.href}" tabindex="-1">{shown}</a>'
+    return f'<a class="piece" href="#claim-{first.number}" tabindex="-1">{shown}</a>'
 
 
-def _link(mark: Mark) -> str:
+def _link(mark: Mark, id: str) -> str:
     letter, word = KINDS[mark.kind]
-    name = f' id="{mark.id}"' if mark.id else ""
+    name = f' id="{id}{mark.number}"' if id else ""
     return (
-        f'<sup><a class="to {mark.kind}"{name} href="{mark.href}" aria-label="claim {mark.number}, {word}">'
-        f"{letter}{mark.number}</a></sup>"
+        f'<sup><a class="to {mark.kind}"{name} href="#claim-{mark.number}"'
+        f' aria-label="claim {mark.number}, {word}">{letter}{mark.number}</a></sup>'
     )
