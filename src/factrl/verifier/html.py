@@ -1,7 +1,4 @@
-"""A checked text as a page: its claims underlined by verdict, the evidence beside them, the score.
-
-A notebook shows less of it: the score, and each claim with the sentence that decided.
-"""
+"""A checked text as a page: its claims underlined by verdict, the evidence beside them, the score."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from typing import Any
 from markupsafe import Markup
 
 from factrl.text.escape import markup
-from factrl.text.html import fragment
 from factrl.text.html import page as whole_page
 from factrl.types import Passage
 
@@ -29,7 +25,6 @@ KINDS: Mapping[str, tuple[str, str]] = {
 }
 _WHOLE, _AROUND, _START = 600, 240, 120
 """Characters: a passage shown whole, those on each side of a quote in a longer one, the start of others."""
-_IN_NOTEBOOK = 40  # claims; the page has all
 _SKIPPED = {
     "question": "the question already says it",
     "self": "it speaks of the text itself, or of whoever grades it",
@@ -67,16 +62,6 @@ def page(report: Report) -> str:
         text=marked(report.text, stretches, id="mark-"),
         claims=[_claim(number, check, numbers, len(report.text)) for number, check in checks],
         evidence=_evidence(checks, numbers),
-    )
-
-
-def notebook(report: Report) -> str:
-    """The report as one HTML element without classes, ids and links, in the notebook's own colours."""
-    checks = [(kind(check), check) for check in report.checks[:_IN_NOTEBOOK]]
-    more = len(report.checks) - len(checks)
-    title = headline(report)
-    return fragment(
-        "verifier/notebook.html", title=title, report=report, checks=checks, more=more, kinds=KINDS
     )
 
 

@@ -194,12 +194,6 @@ class Report:
         target.write_text(page(self), encoding="utf-8")
         return target
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from .html import notebook
-
-        return notebook(self)
-
     def __repr__(self) -> str:
         """The counts and the score, in one line; `print` has the claims."""
         told = "; ".join(self.summary())
