@@ -110,7 +110,7 @@ def _extraction(row: Mapping[str, Any], where: str) -> Lesson | str:
         raise DataError(f"{where} needs `claims`, a list of texts, which may be empty")
     claims = [" ".join(claim.split()) for claim in claims if claim.strip()]
     recorder = _Recorder()
-    reader = LLMClaims(recorder, "veriscore", "response")
+    reader = LLMClaims(recorder, "veriscore_response")
     prompt = recorder.of(lambda: wait_for(reader(response, question)))
     if prompt is None:
         return "nothing in it"

@@ -19,8 +19,8 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
-from importlib import resources
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored, nearest
 from factrl.llm import LLM, Message, Reply, ask
@@ -30,19 +30,11 @@ from factrl.verifier.claims.marks import content_words, mark, normalised, speaks
 from factrl.verifier.claims.whole import Statement, statements
 
 T = TypeVar("T")
-Style = Literal["factscore", "veriscore", "knowrl"]
-Per = Literal["response", "sentence"]
+Style = Literal["factscore", "veriscore", "veriscore_response", "knowrl"]
 
 BEFORE, AFTER = 3, 1
 """Sentences shown around the one that is taken apart; VeriScore's window."""
-_PROMPTS: Mapping[tuple[str, str], str] = {
-    ("factscore", "response"): "factscore.txt",
-    ("factscore", "sentence"): "factscore_sentence.txt",
-    ("veriscore", "sentence"): "veriscore.txt",
-    ("veriscore", "response"): "veriscore_response.txt",
-    ("knowrl", "response"): "knowrl.txt",
-}
-_MAX_TOKENS = {"response": 4096, "sentence": 1024}
+_ROOM, _ROOM_OF_ONE = 4096, 1024  # tokens of a reply about a text, and about a sentence
 _MANY = 64  # facts: as many as a verifier judges of one text
 
 
@@ -51,34 +43,23 @@ class LLMClaims:
 
     Args:
         llm: any LLM; its `acomplete` is used when it has one, and the calls of one text run side by side.
-        style: whose definition of a claim: `factscore`, `veriscore` or `knowrl`.
-        per: one call per `response` or per `sentence`; None takes the style's own (a sentence for
-        `veriscore`).
+        style: whose definition of a claim: `factscore`, `veriscore` (one call per sentence),
+            `veriscore_response` (one call) or `knowrl`.
 
     Attributes:
         found, planted: claims so far, and those dropped because their words are not in the text.
 
     Raises:
-        ConfigError: no such style, or one that cannot work sentence by sentence.
+        ConfigError: no such style.
     """
 
-    def __init__(self, llm: LLM, style: Style = "factscore", per: Per | None = None) -> None:
-        styles = sorted({known for known, _ in _PROMPTS})
-        if style not in styles:
-            raise ConfigError(
-                f"style must be one of {', '.join(styles)}, not {style!r}{nearest(style, styles)}"
-            )
-        self.per: str = per or ("sentence" if style == "veriscore" else "response")
-        if (style, self.per) not in _PROMPTS:
-            known = " or ".join(sorted(by for of, by in _PROMPTS if of == style))
-            raise ConfigError(f"style {style!r} works per {known}, not per {self.per!r}")
-        self.llm = llm
-        self.style = style
-        self.prompt = (
-            (resources.files("factrl.verifier.claims") / "prompts" / _PROMPTS[style, self.per])
-            .read_text("utf-8")
-            .strip()
-        )
+    def __init__(self, llm: LLM, style: Style = "factscore") -> None:
+        if style not in get_args(Style):
+            names = ", ".join(get_args(Style))
+            raise ConfigError(f"style must be one of {names}, not {style!r}{nearest(style, get_args(Style))}")
+        self.llm, self.style = llm, style
+        self.per_sentence = style == "veriscore"
+        self.prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").strip()
         self.found = self.planted = 0
 
     @property
@@ -88,7 +69,7 @@ class LLMClaims:
         model = (
             getattr(self.llm, "identity", None) or getattr(self.llm, "model", None) or type(self.llm).__name__
         )
-        return f"{self.style}/{self.per}/{digest}/{model}"
+        return f"{self.style}/{digest}/{model}"
 
     async def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         """The claims of `text` in the order of its sentences, marked by `factrl.verifier.claims.marks.mark`.
@@ -126,8 +107,8 @@ class LLMClaims:
     ) -> list[tuple[int | None, dict[str, Any]]]:
         """The data of every call, with the number of the statement that it is about."""
         words = [f"{unit.context} {unit.text}" if unit.context else unit.text for unit in told]
-        opening = {"question": question} if self.style == "veriscore" else {"topic": topic}
-        if self.per == "response":
+        opening = {"question": question} if self.style.startswith("veriscore") else {"topic": topic}
+        if not self.per_sentence:
             return [(None, {**opening, "sentences": words})]
         asked: list[tuple[int | None, dict[str, Any]]] = []
         seen: set[str] = set()
@@ -135,13 +116,12 @@ class LLMClaims:
             if sentence in seen:  # a sentence that is repeated word for word says nothing more
                 continue
             seen.add(sentence)
-            data: dict[str, Any] = {
+            data = {
                 **opening,
                 "before": words[max(0, number - BEFORE) : number],
                 "sentence": sentence,
+                "after": words[number + 1 : number + 1 + AFTER],
             }
-            if self.style == "veriscore":
-                data["after"] = words[number + 1 : number + 1 + AFTER]
             asked.append((number, data))
         return asked
 
@@ -149,7 +129,7 @@ class LLMClaims:
         """The facts of one reply, and the error that it is where it was cut off."""
         messages = quoted_message(self.prompt, data)
         asked = len(messages[0]["content"]) - len(self.prompt)
-        usual = _MAX_TOKENS[self.per]
+        usual = _ROOM_OF_ONE if self.per_sentence else _ROOM
         room = max(usual, asked // 2)  # a wordy text could hide behind a list that is cut off
         try:
             reply = await self._reply(messages, room, usual)
