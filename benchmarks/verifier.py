@@ -144,10 +144,9 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     if path.exists():
         for row in json_lines(path.read_bytes()):
             known[row["judge"], row["id"]] = row["parts"]
-    blank = _blank()
     judges: dict[str, Callable[[], Any]] = {
         "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held)).features for one, held in pairs],
-        "local": lambda: LocalJudge(calibration=blank).features,
+        "local": lambda: LocalJudge().features,
     }
     for name in only:
         missing = [item for item in items if (name, item.id) not in known]
@@ -172,11 +171,6 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
 def weakest(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     """The scores of the sentence that is supported least: by the model, or by the words that it shares."""
     return min(rows, key=lambda row: row.get("supports", row["covered_best"]))
-
-
-def _blank() -> Calibration:
-    """A calibration that is never asked: only features are read here."""
-    return Calibration((), (), (), Line((), 0.0))
 
 
 # -- Predictions --------------------------------------------------------------------------------------

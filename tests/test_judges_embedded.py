@@ -367,8 +367,8 @@ def test_judged_text_cannot_leave_its_string(payload: str) -> None:
 
 def test_long_claims_and_evidence_are_cut() -> None:
     model = FakeLetters()
-    LocalJudge(model, evidence_chars=100).judge([pair("word " * 9_999, Passage("word " * 9_999))])
-    assert len(model.calls[0][1][0]) < 1_500
+    LocalJudge(model).judge([pair("word " * 9_999, Passage("word " * 9_999))])
+    assert len(model.calls[0][1][0]) < 2_500
 
 
 def test_what_does_not_fit_or_fails_is_unjudged() -> None:
@@ -403,9 +403,7 @@ def test_odds_of_the_answers() -> None:
 def test_identity_of_the_local_judge() -> None:
     one = LocalJudge(FakeLetters())
     assert "letters@2" in one.identity
-    assert LocalJudge(FakeLetters(), evidence_chars=300).identity != one.identity
-    with pytest.raises(ConfigError, match="evidence_chars"):
-        LocalJudge(FakeLetters(), evidence_chars=0)
+    assert "calibration=ba1fef213536" in one.identity
 
 
 @pytest.mark.model

@@ -5,8 +5,7 @@ counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These rank
 thresholds are not (docs/history.md), so a calibration fitted on human labels turns them, with the plain
 comparison of words, into the probability that the claim is supported.
 
-It reads about 450 characters of evidence per claim, because on a CPU every word costs time: 3 seconds per
-claim.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
+A claim takes 3 seconds of a CPU.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import ConfigError, LLMError
+from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 ANSWERS = ("Yes", "No", "Unknown")
+EVIDENCE = 450
+"""Characters of evidence that are shown for one claim: on a CPU every word costs time."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 
@@ -51,43 +52,30 @@ class LocalJudge:
 
     Args:
         model: the model; by default the judge that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
-        calibration: weights for `features`; by default those that come with factrl, which are for this model
-            and prompt.
-        evidence_chars: characters of evidence shown for one claim.
 
     Attributes:
-        identity: model, hash of the prompt, calibration and limit.
+        identity: model, hash of the prompt, calibration and limit of the evidence.
         per_call: pairs that one call takes.
         weak: False.
 
     Raises:
         ModelError, MissingExtra: the default model cannot be had.
-        ConfigError: `evidence_chars` below 1.
     """
 
     weak = False
     per_call = 32
 
-    def __init__(
-        self,
-        model: LetterModel | None = None,
-        *,
-        calibration: Calibration | None = None,
-        evidence_chars: int = 450,
-    ) -> None:
-        if evidence_chars < 1:
-            raise ConfigError(f"evidence_chars must be at least 1, not {evidence_chars!r}")
+    def __init__(self, model: LetterModel | None = None) -> None:
         if model is None:
             from factrl.llm.local.llama import shared_model
 
             model = shared_model()
         self.model = model
-        self.calibration = calibration or Calibration.shipped("local")
-        self.evidence_chars = evidence_chars
+        self.calibration = Calibration.shipped("local")  # fitted with the default model and this prompt
         self._prefix = _prefix()
         self.identity = (
             f"local {model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={evidence_chars}"
+            f"evidence={EVIDENCE}"
         )
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
@@ -129,8 +117,8 @@ class LocalJudge:
             return []
         prompts = []
         for claim, pieces in held:
-            shown = shown_pieces(best_pieces(claim, pieces, self.evidence_chars))
-            prompts.append(_turn(shown[: 2 * self.evidence_chars], claim[:_MAX_CLAIM]))
+            shown = shown_pieces(best_pieces(claim, pieces, EVIDENCE))
+            prompts.append(_turn(shown[: 2 * EVIDENCE], claim[:_MAX_CLAIM]))
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
     def _verdict(self, overlap: Overlap, row: Sequence[float]) -> Verdict:

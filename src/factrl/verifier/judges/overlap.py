@@ -276,9 +276,6 @@ class WeakJudge:
     A claim is `refuted` only when a sentence covers it but for another number or a negation; `supported` from
     a calibrated probability of 0.5 on, when the evidence lacks none of its names and numbers; else `unknown`.
 
-    Args:
-        calibration: weights for the features of `compare`; by default those that come with factrl.
-
     Attributes:
         identity: begins with "weak".
         per_call: pairs that one call takes.
@@ -288,8 +285,8 @@ class WeakJudge:
     weak = True
     per_call = 256
 
-    def __init__(self, calibration: Calibration | None = None) -> None:
-        self.calibration = calibration or Calibration.shipped("weak")
+    def __init__(self) -> None:
+        self.calibration = Calibration.shipped("weak")
         self.identity = f"weak word overlap calibration={self.calibration.identity}"
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
