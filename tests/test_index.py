@@ -300,6 +300,18 @@ Index.build({str(tmp_path / "kb")!r}, {list(map(str, sources))!r})
     )
 
 
+@pytest.mark.fault("F20")
+def test_an_addition_that_was_killed_before_its_commit_is_made_again(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "a.jsonl", CURIE), write(tmp_path / "b.jsonl", [{"text": "More."}])
+    index = Index.build(tmp_path / "kb", [first])
+    manifest = json.loads((index.path / "index.json").read_text())
+    manifest["sources"].append([str(second), Source(second).fingerprint(), 8])
+    (index.path / "index.json").write_text(json.dumps(manifest))
+    assert len(Index.open(index.path)) == 7
+    assert len(Index.build(index.path, [first, second])) == 8
+    assert len(Index.build(index.path, [first, second])) == 8
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """Of Python's own; the engine's is bounded by its heap, and measured in docs/history.md."""
     peaks = []

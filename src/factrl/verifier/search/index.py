@@ -146,8 +146,8 @@ class Index:
         """
         folder = Path(path).expanduser()
         found = find_sources(sources, outside=folder)
-        if _prepare(folder, found):
-            _extend(folder, found)
+        _prepare(folder, found)
+        _extend(folder, found)
         return cls.open(folder)
 
     @classmethod
@@ -247,11 +247,8 @@ class Index:
 # Writing
 
 
-def _prepare(folder: Path, sources: Sequence[Source]) -> bool:
-    """Make `folder` an index that can be written: a new one, or an unfinished build to go on with.
-
-    Returns:
-        Whether there is anything to do; False for a finished index of exactly these sources.
+def _prepare(folder: Path, sources: Sequence[Source]) -> None:
+    """Make `folder` an index of these sources that can be written: a new one, or one to go on with.
 
     Raises:
         SetupError: the folder holds something else.
@@ -259,9 +256,7 @@ def _prepare(folder: Path, sources: Sequence[Source]) -> bool:
     if (folder / NAME).exists():
         manifest = load_manifest(folder)
         known = {reading.fingerprint for reading in manifest.sources}
-        if manifest.built and known == {source.fingerprint() for source in sources}:
-            return False
-        if manifest.built:
+        if manifest.built and known != {source.fingerprint() for source in sources}:
             raise SetupError(
                 f"{folder} already holds an index of other files; "
                 f"add these with: factrl index FILES --out {folder} --add, or name another folder"
@@ -279,7 +274,6 @@ def _prepare(folder: Path, sources: Sequence[Source]) -> bool:
     with _undamaged(folder):
         (folder / ENGINE).mkdir(exist_ok=True)
         tantivy.Index(schema.build(), str(folder / ENGINE))
-    return True
 
 
 def _extend(folder: Path, sources: Sequence[Source]) -> None:
