@@ -155,6 +155,7 @@ UNVERIFIABLE = [
     "Consider the sea!",
     "Try to rest.",
     "Finally, stir the mixture.",
+    "Wait, let me check.",
     "Great question!",
     "I hope this helps.",
     "Here are the facts:",
@@ -170,6 +171,7 @@ UNVERIFIABLE = [
 VERIFIABLE = [
     "Research shows that sleep helps.",
     "Mark was a king of Cornwall.",
+    "Wait, but puppeteers usually operate such characters.",
     "Use of drugs is illegal in Japan.",
     "I Love Lucy is a sitcom.",
     "Aspirin may cause bleeding.",

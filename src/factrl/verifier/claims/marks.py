@@ -276,7 +276,8 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 _CHATTER = re.compile(
     r"(?:hello|hi(?!-)|hey|greetings|thank you|thanks|you're welcome|good luck|enjoy|welcome to|cheers"
     r"|(?:(?:that's |what )?an? )?(?:great|good|interesting|excellent) question"
-    r"|let me|let us|let's|feel free|hope (?:this|that|it)|i hope|happy to|glad to|is there anything"
+    r"|(?:wait, )?let me|let us|let's|feel free"
+    r"|hope (?:this|that|it)|i hope|happy to|glad to|is there anything"
     r"|if you(?:'d| have| need| want| would| are| like| could)"
     r"(?: any| more| further| other| additional| a| specific| like| interested)"
     r"|(?-i:[Pp]lease (?=[a-z]))|as (?:mentioned|noted|stated|discussed) (?:above|earlier)"
