@@ -19,7 +19,7 @@ import pytest
 import factrl
 from factrl import cli
 from factrl.cli import main
-from factrl.cli.mishaps import mishap
+from factrl.cli.terminal import mishap
 from factrl.errors import ConfigError, RewardBug
 from factrl.papers import load_reward
 from factrl.runs.config import load_settings, settable

@@ -12,7 +12,6 @@ import pytest
 from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.lab.hacks import Outcome, cases, check, oracle_setup, run_battery
-from factrl.lab.hacks.attacks import search
 from factrl.lab.hacks.families import families
 from factrl.lab.hacks.oracles import fact_table, grade
 from factrl.lab.hacks.order import Cell, compare
@@ -219,17 +218,6 @@ def test_cases_of_a_reward_of_ones_own(own: Path) -> None:
     assert check(masked, "D01", questions=2) == "D01: 6 of 6 texts could not be graded"
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):
         check(load_reward(f"{own}:needy"), "D01")
-
-
-def test_a_search_finds_what_the_36_do_not_hold_and_does_so_again(own: Path) -> None:
-    setup = oracle_setup(f"{own}:gameable")
-    found = search(setup, 12, seed=3)
-    assert [attack.id for attack in found] == [attack.id for attack in search(setup, 12, seed=3)]
-    assert found[0].beats
-    assert len(found) == 12
-
-
-# The command
 
 
 def test_known_failures_are_printed_and_do_not_fail(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ from factrl import __version__
 from factrl.errors import ConfigError, SetupError, TooManyMasked, nearest
 
 from . import (
-    demo,
     describe,
     doctor,
     evaluate,
@@ -36,11 +35,9 @@ from . import (
     tune,
     verify,
 )
-from .mishaps import mishap
-from .terminal import complain, drop_stdout, never_fail_on_letters
+from .terminal import complain, drop_stdout, mishap, never_fail_on_letters
 
 _VERBS = (
-    demo,
     lab,
     verify,
     index,
@@ -78,6 +75,7 @@ GONE = {
     ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
     ("eval", "--base-probe"): "factrl report BASE MODEL lists what the base got right and the model declines",
     ("eval", "--judge-quality"): "precision is as the judge has it; docs/history.md has how often judges err",
+    ("stress", "--search"): "docs/history.md has what it found; --policies and --forms try what is known",
     ("stress", "--html"): "--json has the same, with every text",
     ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
     **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},

@@ -1,4 +1,4 @@
-"""`factrl lab`."""
+"""`factrl demo` and `factrl lab`: what a reward teaches a small real model, and a tiny one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError
+from factrl.lab.demo.settings import demo_settings
 from factrl.lab.tables import find_table, table_names, table_of
 
-from .options import Verbs, add_verb, at_least_one, needs_extra
+from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "demo",
+        _demo,
+        about="teach a small real model to say when it does not know: ten minutes, no GPU, no key",
+        example="example:\n  factrl demo --quick",
+    )
+    parser.add_argument("--reward", default="", metavar="PAPER", help="the reward (default: the recipe's)")
+    parser.add_argument("--steps", metavar="N", help="optimizer steps of the main reward")
+    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
+    parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")
+    parser.add_argument("--output", metavar="DIR", help="folder for the run folder (default: runs)")
+    add_settings(parser)
     parser = add_verb(
         verbs,
         "lab",
@@ -49,6 +63,15 @@ def add_verbs(verbs: Verbs) -> None:
         "--output", metavar="DIR", default="runs", help="folder for the run folder (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def _demo(args: argparse.Namespace) -> int:
+    overrides = as_overrides(args, {"steps": "train.steps", "seed": "run.seed", "output": "run.dir"})
+    # Mistakes come before torch is loaded.
+    reward = demo_settings(overrides, args.reward, quick=args.quick).paper
+    needs_extra("train.quiet", "demo").quiet_libraries()
+    needs_extra("lab.demo.show", "demo").play(reward, overrides, quick=args.quick)
+    return 0
 
 
 def _lab(args: argparse.Namespace) -> int:

@@ -23,9 +23,8 @@ from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_
 from factrl.types import Completion, Example, Result
 from factrl.verifier import Verifier
 
-from .mishaps import writing
 from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
-from .terminal import say, show_table, tell
+from .terminal import say, show_table, tell, writing
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -33,7 +33,6 @@ from .options import (
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
-    from factrl.lab.hacks.attacks import Attack
     from factrl.lab.hacks.order import Finding, Setup
     from factrl.lab.hacks.run import Outcome
 
@@ -59,7 +58,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl stress my_reward.py:mine --form tags --json\n"
             "  factrl stress robust --embedded --policies D01-D09\n"
             "  factrl stress my_reward.py:mine --policies F01-F17 --forms 200 --seed 1\n"
-            "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B --search 64\n"
+            "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "exit code: 0 the order holds but for failures that the paper is known to have; 1 it is broken;\n"
             "2 something must be changed first; 3 too little could be graded to say that it holds"
         ),
@@ -85,9 +84,6 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("--paraphrases", metavar="N", type=at_least_one, help="only N of 3 wordings")
     parser.add_argument(
-        "--search", metavar="N", type=at_least_one, help="try N random combinations of transformations too"
-    )
-    parser.add_argument(
         "--forms", metavar="N", type=at_least_one, help="answer forms of each family (default: 24)"
     )
     parser.add_argument(
@@ -95,7 +91,7 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="N",
         type=whole_number,
         default=0,
-        help="of the answer forms and the search (default: 0)",
+        help="of the answer forms (default: 0)",
     )
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
     parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")
@@ -104,7 +100,6 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _stress(args: argparse.Namespace) -> int:
-    from factrl.lab.hacks.attacks import search
     from factrl.lab.hacks.policies import RUNGS
     from factrl.lab.hacks.run import chosen, run_battery
 
@@ -113,17 +108,16 @@ def _stress(args: argparse.Namespace) -> int:
     settings = _settings(args)
     setup = _setup(args, settings)
     journal = Journal(args.output, _about(settings, setup)) if args.output else nullcontext(None)
-    with journal as rows, Progress("stress", count + (args.search or 0)) as progress:
+    with journal as rows, Progress("stress", count) as progress:
 
         def done(name: str) -> None:
             progress.advance(1, name)
 
         outcome = run_battery(setup, ids, journal=rows, on_done=done)
-        attacks = search(setup, args.search, args.seed, on_done=done) if args.search else []
     if args.json:
-        say(json.dumps(document(outcome, attacks), indent=2))
+        say(json.dumps(document(outcome), indent=2))
     else:
-        _show(outcome, attacks)
+        _show(outcome)
     return _ending(outcome, strict=args.strict)
 
 
@@ -205,7 +199,7 @@ def _about(settings: RunSettings, setup: Setup) -> dict[str, object]:
     }
 
 
-def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
+def _show(outcome: Outcome) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -221,7 +215,7 @@ def _show(outcome: Outcome, attacks: Sequence[Attack]) -> None:
         say(broken_line(found))
     for found in outcome.of("repaired"):
         say(f"repaired: {found.id} is on the list of known failures and holds")
-    say("\n".join([*attack_lines(attacks), summary(outcome)]))
+    say(summary(outcome))
 
 
 def _ending(outcome: Outcome, *, strict: bool) -> int:
@@ -279,23 +273,11 @@ def broken_line(found: Finding) -> str:
     return told + text
 
 
-def attack_lines(attacks: Sequence[Attack]) -> list[str]:
-    """What a search found, in words, with its five best; nothing without a search."""
-    if not attacks:
-        return []
-    best = [attack for attack in attacks if attack.beats]
-    lines = [f"search: {len(best)} of {len(attacks)} candidates beat their ceiling"]
-    for a in best[:5]:
-        lines.append(f"  {a.id}: {_number(a.mean)}, must not beat {a.ceiling} {_number(a.bound)}")
-        lines.append(f"    {one_line(a.text[:160])}")
-    return lines
-
-
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def document(outcome: Outcome, attacks: Sequence[Attack] = ()) -> dict[str, Any]:
+def document(outcome: Outcome) -> dict[str, Any]:
     """Everything as plain data."""
     from factrl.lab.hacks.policies import RUNGS
 
@@ -312,17 +294,6 @@ def document(outcome: Outcome, attacks: Sequence[Attack] = ()) -> dict[str, Any]
         "order": [_plain(found) for found in outcome.ladder],
         "policies": [_plain(found) for found in outcome.findings],
         "free_options": [_plain(found) for found in outcome.options],
-        "search": [
-            {
-                "id": a.id,
-                "ceiling": a.ceiling,
-                "mean": a.mean,
-                "bound": a.bound,
-                "beats": a.beats,
-                "text": a.text,
-            }
-            for a in attacks
-        ],
     }
 
 
