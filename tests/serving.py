@@ -68,6 +68,11 @@ class Running:
         connection.close()
         return response.status, json.loads(text) if text[:1] in b"{[" else text.decode()
 
+    def wait_until_waiting(self, samples: int) -> None:
+        """Until so many samples are being scored or wait for it."""
+        while self.service._waiting != samples:
+            time.sleep(0.01)
+
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join()

@@ -22,7 +22,6 @@ from factrl import Example, FakeLLM, Grader, Passage, load_reward, remote
 from factrl.cli import main
 from factrl.errors import LLMError
 from factrl.rewards import reward
-from factrl.server import counts
 from factrl.server.describe import description
 from fault_server import FaultServer
 from serving import PARIS, RIGHT, WRONG, Make, request, servers, steps
@@ -46,9 +45,6 @@ def test_a_sample_is_scored_masked_or_floored_and_a_masked_one_has_no_value(make
         ("floored", -1.0, "no_box"),
         ("masked", None, "timeout"),
     ]
-    [metrics] = [text for code, text in [server.ask("/metrics")] if code == 200]
-    assert 'factrl_samples_total{cause="timeout",reward="truthrl",state="masked"} 1.0' in metrics
-    assert "Paris" not in metrics
 
 
 def test_claims_are_verified_against_the_evidence_of_the_request(make: Make) -> None:
@@ -272,17 +268,6 @@ def test_a_redirect_is_not_followed_and_a_dead_server_masks() -> None:
 
 
 # As a program
-
-
-def test_what_a_killed_worker_had_in_flight_is_forgotten(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    for worker in (process.pid, os.getpid()):
-        (tmp_path / f"gauge_livesum_{worker}.db").touch()
-    (tmp_path / f"counter_{process.pid}.db").touch()
-    forgotten: list[int] = []
-    counts._forget_the_dead(tmp_path, forgotten.append)
-    assert forgotten == [process.pid]
 
 
 def test_the_description_that_is_checked_in_is_the_servers(tmp_path: Path) -> None:

@@ -159,8 +159,7 @@ def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) 
     server = make(FakeLLM(wait), limits={"inside": 1})
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(server.ask, "/v1/score", request(WRONG))
-        while "factrl_samples_in_flight 1.0" not in server.ask("/metrics")[1]:
-            time.sleep(0.01)
+        server.wait_until_waiting(1)
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
         connection.request("POST", "/v1/score", b"{}", {"Content-Type": "application/json"})
         response = connection.getresponse()

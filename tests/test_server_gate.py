@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,9 +40,9 @@ def test_without_the_token_nothing_is_done(make: Make, given: dict[str, str]) ->
 @pytest.mark.security("S31")
 def test_guessing_tokens_is_stopped(make: Make) -> None:
     server = make(token="secret")
-    statuses = [server.ask("/metrics", headers={"Authorization": f"Bearer {n}"})[0] for n in range(12)]
+    statuses = [server.ask("/openapi.json", headers={"Authorization": f"Bearer {n}"})[0] for n in range(12)]
     assert statuses == [401] * 10 + [429] * 2
-    assert server.ask("/metrics", headers={"Authorization": "Bearer secret"})[0] == 429
+    assert server.ask("/openapi.json", headers={"Authorization": "Bearer secret"})[0] == 429
 
 
 HEAD = b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -84,8 +83,7 @@ def test_too_many_samples_at_once_are_turned_away_and_told_when_to_return(make: 
     server = make(FakeLLM(wait), in_flight=3)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(server.ask, "/v1/score", request(WRONG, WRONG))
-        while "factrl_samples_in_flight 2.0" not in server.ask("/metrics")[1]:
-            time.sleep(0.01)
+        server.wait_until_waiting(2)
         status, answer = server.ask("/v1/score", request(RIGHT, RIGHT))
         assert (status, "2 samples wait here" in answer["detail"]) == (429, True)
         assert server.ask("/v1/score", request(RIGHT))[0] == 200
@@ -102,7 +100,7 @@ def test_ready_says_why_not(make: Make) -> None:
 @pytest.mark.security("S31")
 def test_the_token_is_no_use_in_part_twice_or_without_end(make: Make) -> None:
     server = make(token="secret")
-    plain = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+    plain = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n"
     good = b"Authorization: Bearer secret\r\n"
     assert b" 200 " in raw(server, plain + good + b"\r\n")
     assert b" 401 " in raw(server, plain + good + b"Authorization: Bearer other\r\n\r\n")

@@ -32,7 +32,6 @@ ROUTES = {
     "/v1/openrlhf/{reward}": "POST",
     "/health/live": "GET",
     "/health/ready": "GET",
-    "/metrics": "GET",
 }
 EXAMPLES = {"POST": 12, "GET": 3}
 # What a schema cannot say, such as lists of the same length, is refused with 422 as well.

@@ -8,12 +8,9 @@ import json
 import os
 import re
 import socket
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from factrl.errors import ConfigError
-from factrl.server.counts import MULTIPROCESS
 
 from .options import Verbs, add_verb, as_overrides, needs_extra
 from .terminal import tell
@@ -76,27 +73,26 @@ def _serve(args: argparse.Namespace) -> int:
     _check_address(args.host, args.port)
     os.environ[app.SETTINGS] = json.dumps(told)
     host = f"[{args.host}]" if ":" in args.host else args.host
-    with _counting(args.workers):
-        tell(f"serving {', '.join(specs)} at http://{host}:{args.port} (POST /v1/score; stop with Ctrl-C)")
-        try:
-            app.uvicorn.run(
-                "factrl.server.app:serve_from_environment",
-                factory=True,
-                host=args.host,
-                port=args.port,
-                workers=args.workers,
-                http="factrl.server.connection:Connection",
-                ws="none",
-                backlog=app.BACKLOG,
-                log_level="error",  # a warning is of what a client sent, as often as it likes
-                timeout_graceful_shutdown=_DRAIN,
-                timeout_keep_alive=app.IDLE_SECONDS,
-                timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
-                server_header=False,
-                proxy_headers=False,  # or a client could guess tokens from an address of its choice
-            )
-        except SystemExit:  # uvicorn has said why it could not start; 3 has another meaning here
-            return 2
+    tell(f"serving {', '.join(specs)} at http://{host}:{args.port} (POST /v1/score; stop with Ctrl-C)")
+    try:
+        app.uvicorn.run(
+            "factrl.server.app:serve_from_environment",
+            factory=True,
+            host=args.host,
+            port=args.port,
+            workers=args.workers,
+            http="factrl.server.connection:Connection",
+            ws="none",
+            backlog=app.BACKLOG,
+            log_level="error",  # a warning is of what a client sent, as often as it likes
+            timeout_graceful_shutdown=_DRAIN,
+            timeout_keep_alive=app.IDLE_SECONDS,
+            timeout_worker_healthcheck=60,  # a worker that starts slowly is not a dead one
+            server_header=False,
+            proxy_headers=False,  # or a client could guess tokens from an address of its choice
+        )
+    except SystemExit:  # uvicorn has said why it could not start; 3 has another meaning here
+        return 2
     return 0
 
 
@@ -124,24 +120,3 @@ def _check_address(host: str, port: int) -> None:
         raise ConfigError(
             f"cannot listen on --host {host[:80]} --port {port} ({told}); name another one"
         ) from None
-
-
-@contextmanager
-def _counting(workers: int) -> Iterator[None]:
-    """A folder in which several workers leave their counters, for Prometheus to have their sum."""
-    given = os.environ.get(MULTIPROCESS)
-    try:
-        if given:
-            tempfile.TemporaryFile(dir=given).close()
-        folder = tempfile.TemporaryDirectory(prefix="factrl-metrics-")
-    except OSError as error:
-        raise ConfigError(
-            f"the workers' counters cannot be kept ({error}); set {MULTIPROCESS if given else 'TMPDIR'} to a "
-            "folder that can be written"
-        ) from None
-    with folder as own:
-        if workers > 1 and not given:
-            os.environ[MULTIPROCESS] = own
-        yield
-    if not given:
-        os.environ.pop(MULTIPROCESS, None)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
 import uvicorn  # noqa: F401  for `factrl serve`, which cannot do without
-from fastapi import FastAPI, Header, Path, Request, Response
+from fastapi import FastAPI, Header, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
@@ -88,7 +87,6 @@ def make_api(service: Service) -> FastAPI:
         redirect_slashes=False,  # it would send clients to whatever host they named
     )
     _add_handlers(api)
-    _add_counting(api, service)
     _add_work(api, service)
     _add_health(api, service)
     return api
@@ -138,12 +136,6 @@ def _add_health(api: FastAPI, service: Service) -> None:
         status, told = "not ready" if why else "ready", not request.scope.get("factrl.stranger")
         return JSONResponse({"status": status, "detail": why if told else ""}, 503 if why else 200)
 
-    @api.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-    async def metrics() -> Response:
-        """Counters in Prometheus' format."""
-        text, kind = service.counts.text()
-        return Response(text, media_type=kind)
-
 
 def _add_handlers(api: FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
@@ -175,14 +167,3 @@ def _add_handlers(api: FastAPI) -> None:
     @api.exception_handler(RewardBug)
     async def broken(_: Request, error: RewardBug) -> JSONResponse:
         return JSONResponse({"detail": "the reward is broken; the server's log says how"}, 500)
-
-
-def _add_counting(api: FastAPI, service: Service) -> None:
-    @api.middleware("http")
-    async def count(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        began = time.monotonic()
-        response = await go_on(request)
-        route = getattr(request.scope.get("route"), "path", "other")
-        service.counts.requests.labels(route, response.status_code).inc()
-        service.counts.seconds.labels(route).observe(time.monotonic() - began)
-        return response

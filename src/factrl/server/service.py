@@ -17,10 +17,9 @@ from factrl.llm import LLM, preflight
 from factrl.llm.store import Store, digest
 from factrl.rewards import Reward
 from factrl.runs.data import to_example
-from factrl.types import Completion, Example, Passage, Result
+from factrl.types import Completion, Example, Passage
 from factrl.verifier import Verifier
 
-from .counts import Counts
 from .ledger import Ledger
 from .schema import OpenRLHFRequest, ScoreReply, ScoreRequest, VerifyRequest, WireResult
 
@@ -72,7 +71,6 @@ class Service:
         in_flight: int = IN_FLIGHT,
     ) -> None:
         self.rewards, self._judge, self._verifier = rewards, judge, verifier
-        self.counts = Counts()
         knobs = {name: [reward.name, dict(reward.knobs)] for name, reward in rewards.items()}
         model = getattr(judge, "identity", None)
         scope = {"rewards": knobs, "judge": model, "version": __version__, "told": dict(told or {})}
@@ -98,7 +96,7 @@ class Service:
         _check(reward, examples)
 
         def work() -> dict[str, Any]:
-            results = self._scored(request.reward, reward, examples, texts)
+            results = reward.batch(examples, texts)
             reply = ScoreReply(reward=request.reward, results=[WireResult.of(result) for result in results])
             return reply.model_dump(mode="json")
 
@@ -123,7 +121,7 @@ class Service:
         ]
         examples, texts = [example for example, _ in pairs], [text for _, text in pairs]
         _check(reward, examples)
-        results = self._admitted(len(texts), lambda: self._scored(name, reward, examples, texts))
+        results = self._admitted(len(texts), lambda: reward.batch(examples, texts))
         values = [result.value for result in results if result.value is not None]
         if len(values) < len(results):
             return None
@@ -198,7 +196,6 @@ class Service:
                 raise TooMuch(_STOPPING) from None
             self._jobs.add(job)
             self._waiting += samples
-            self.counts.waiting.set(self._waiting)
         try:
             return job.result()
         except CancelledError:
@@ -209,14 +206,6 @@ class Service:
             with self._mutex:
                 self._jobs.discard(job)
                 self._waiting -= samples
-                self.counts.waiting.set(self._waiting)
-
-    def _scored(
-        self, name: str, reward: Reward, examples: Sequence[Example], texts: Sequence[Completion]
-    ) -> list[Result]:
-        results = reward.batch(examples, texts)
-        self.counts.scored(name, results)
-        return results
 
 
 def _all_graded(answer: Mapping[str, Any]) -> bool:
