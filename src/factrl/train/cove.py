@@ -27,7 +27,7 @@ from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
-from factrl.verifier.claims.replies import NONE
+from factrl.verifier.claims.llm import NONE
 
 if TYPE_CHECKING:
     from factrl.train.writing import PolicyWriter
