@@ -56,7 +56,7 @@ class Way:
 
     name: str = "none"
     streaming: bool = False
-    per: Any = "sentence"
+    style: Any = "veriscore"
     claims_per_call: int = 1
     groups: bool = False
     share: bool = False
@@ -67,7 +67,7 @@ def ways() -> list[Way]:
     found = [Way()]
     for name, more in (
         ("streaming", {"streaming": True}),
-        ("one extraction call", {"per": "response"}),
+        ("one extraction call", {"style": "veriscore_response"}),
         ("five claims a call", {"claims_per_call": 5}),
         ("equal claims", {"groups": True}),
         ("shared evidence", {"share": True}),
@@ -119,7 +119,7 @@ def verifier(way: Way, url: str) -> tuple[Verifier, Stages | None]:
     """New connections and no store: nothing is left over from the run before."""
     llm = connect(f"{url}/v1#stub", max_concurrency=IN_FLIGHT)
     search = WebSearch(url, "stub", max_concurrency=IN_FLIGHT)
-    extract = LLMClaims(llm, "factscore", way.per)
+    extract = LLMClaims(llm, way.style)
     judge: Judge = LLMJudge(llm, claims_per_call=way.claims_per_call)
     if way.streaming:
         return Verifier(extract, search, judge, share=way.share), None

@@ -38,10 +38,8 @@ SHOWN = 450  # characters of a passage that the writing judge sees, because ever
 
 def agreement(data: Path, claims: int) -> Iterator[str]:
     """The tables, in Markdown; `claims` of them by the model in this process."""
-    from factrl.llm.local.embed import Potion
-
     documents = read(data)
-    arms: list[tuple[str, Judge, Sequence[Document]]] = [("weak with potion", WeakJudge(Potion()), documents)]
+    arms: list[tuple[str, Judge, Sequence[Document]]] = [("weak", WeakJudge(), documents)]
     if claims:
         arms.append(("local", LocalJudge(), _first(documents, claims)))
     lines = [

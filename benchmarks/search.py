@@ -27,7 +27,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from typing import Any
 from factrl.runs.rows import read_rows
 from factrl.text.answers import normalize_answer
 from factrl.verifier.search import Index
-from factrl.verifier.search import index as factrl_index
 from factrl.verifier.search.words import words
 
 SETS = {
@@ -279,23 +277,16 @@ class LanceDB:
 
 
 class Ours:
-    """factrl's own index: tantivy with titles, checksums and a resumable build; with vectors where asked."""
-
-    def __init__(self, how: str = "bm25", *, rerank: bool = False) -> None:
-        from factrl.llm.local.embed import MiniLM, Potion
-
-        self.how: Any = how
-        self.embedder = None if how == "bm25" else Potion()
-        self.reranker = MiniLM() if rerank else None
+    """factrl's own index: tantivy with titles, checksums and a build that goes on."""
 
     def build(self, passages: Path, folder: Path) -> None:
         """As `factrl index` does it."""
-        Index.build(folder, [passages], embedder=self.embedder)
+        Index.build(folder, [passages])
 
     def open(self, folder: Path) -> Search:
         """As a verifier does it."""
-        index = Index.open(folder, embedder=self.embedder, reranker=self.reranker)
-        return lambda query: [passage.text for passage in index.search(query, 5, how=self.how)]
+        index = Index.open(folder)
+        return lambda query: [passage.text for passage in index.search(query, 5)]
 
 
 ENGINES: dict[str, Callable[[], Any]] = {
@@ -305,14 +296,10 @@ ENGINES: dict[str, Callable[[], Any]] = {
     "tantivy": Tantivy,
     "lancedb": LanceDB,
     "index": Ours,
-    "index-dense": partial(Ours, "dense"),
-    "index-hybrid": partial(Ours, "hybrid"),
-    "index-hybrid-minilm": partial(Ours, "hybrid", rerank=True),
 }
 
 
 OTHERS = {"bm25s", "rank_bm25", "lancedb"}
-SLOW = "index-hybrid-minilm"  # 0.7 s a search: only when it is named
 
 
 # Measuring
@@ -383,18 +370,14 @@ def peak_mb() -> float:
 def main() -> None:
     """One line of JSON per engine."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", nargs="*", choices=ENGINES, default=[e for e in ENGINES if e != SLOW])
+    parser.add_argument("--engine", nargs="*", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--passages", type=int)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "factrl-bench-search")
     parser.add_argument("--packages", type=Path, default=Path(".venv-search"), help="made when missing")
-    parser.add_argument(
-        "--fusion", type=int, default=factrl_index.FUSION_K, help="the constant of rank fusion"
-    )
     parser.add_argument("--step", choices=["build", "search"], help="used by the benchmark itself")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    factrl_index.FUSION_K = args.fusion
     passages = corpus(args.folder, args.passages)
     for engine in args.engine:
         folder = args.folder / engine
@@ -409,7 +392,6 @@ def main() -> None:
             environment = with_packages(args.packages.resolve()) if engine in OTHERS else None
             for step in ("build", "search"):
                 told = ["--engine", engine, "--questions", str(args.questions), "--folder", str(args.folder)]
-                told += ["--fusion", str(args.fusion)]
                 told += ["--passages", str(args.passages)] if args.passages else []
                 command = [sys.executable, __file__, *told, "--step", step]
                 done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)  # noqa: S603

@@ -22,10 +22,10 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,10 +33,10 @@ from factrl.llm.local.llama import JUDGE
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
-from factrl.verifier.judges import Calibration, LocalJudge, WeakJudge, fit
-from factrl.verifier.judges.calibration import Line, Row, Truth
+from factrl.verifier.judges import Calibration, LocalJudge
+from factrl.verifier.judges.calibration import Line
 from factrl.verifier.judges.local import prompt_digest
-from factrl.verifier.judges.weak import lacks
+from factrl.verifier.judges.overlap import compare, lacks, pieces_of
 
 FILES = {
     "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),
@@ -47,6 +47,7 @@ FILES = {
     "bump": ("summaries.jsonl.gz",),
     "wikibio_hallucination": ("sentences.jsonl",),
 }
+Truth = Literal["supported", "refuted", "unknown", "unsupported"]
 TRUTH: dict[str, Truth] = {
     "supported": "supported",
     "refuted": "refuted",
@@ -143,21 +144,19 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     if path.exists():
         for row in json_lines(path.read_bytes()):
             known[row["judge"], row["id"]] = row["parts"]
-    blank = _blank()
     judges: dict[str, Callable[[], Any]] = {
-        "weak": lambda: WeakJudge(calibration=blank),
-        "embedded": lambda: WeakJudge(_potion(), calibration=blank),
-        "local": lambda: LocalJudge(calibration=blank),
+        "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held)).features for one, held in pairs],
+        "local": lambda: LocalJudge().features,
     }
     for name in only:
         missing = [item for item in items if (name, item.id) not in known]
         if not missing:
             continue
-        judge = judges[name]()
+        features = judges[name]()
         started = time.process_time()
         with path.open("a", encoding="utf-8") as file:
             for count, item in enumerate(missing, start=1):
-                rows = judge.features([(claim, item.passages) for claim in parts(item)])
+                rows = features([(claim, item.passages) for claim in parts(item)])
                 known[name, item.id] = [row for row in rows if row is not None]
                 file.write(json.dumps({"judge": name, "id": item.id, "parts": known[name, item.id]}) + "\n")
                 file.flush()
@@ -172,17 +171,6 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
 def weakest(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     """The scores of the sentence that is supported least: by the model, or by the words that it shares."""
     return min(rows, key=lambda row: row.get("supports", row["covered_best"]))
-
-
-def _blank() -> Calibration:
-    """A calibration that is never asked: only features are read here."""
-    return Calibration((), (), (), Line((), 0.0))
-
-
-def _potion() -> Any:
-    from factrl.llm.local.embed import Potion
-
-    return Potion()
 
 
 # -- Predictions --------------------------------------------------------------------------------------
@@ -223,6 +211,48 @@ def fitted(
         lacking = [bool(lacks(item.scores[judge])) for item in items]
         p = np.where(lacking, np.minimum(p, 0.49), p)
     return Predicted(p, p >= 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled pair: what its evidence and claim have in numbers, the same names in every row."""
+
+    features: Mapping[str, float]
+    label: Truth
+    weight: float = 1.0
+
+
+def fit(rows: Sequence[Row]) -> Calibration:
+    """Fit a calibration on labelled pairs; `unsupported` is refuted or unknown, without saying which."""
+    from sklearn.linear_model import LogisticRegression
+
+    names = tuple(rows[0].features)
+    values = np.array([[row.features[name] for name in names] for row in rows])
+    weights = np.array([row.weight for row in rows])
+    mean = np.average(values, axis=0, weights=weights)
+    scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+    scale = np.where(scale > 0, scale, 1.0)  # a feature that is the same everywhere says nothing
+
+    def line(members: Sequence[int], truth: Sequence[bool]) -> Line:
+        model = LogisticRegression(max_iter=1000)
+        chosen = np.array(members)
+        model.fit((values[chosen] - mean) / scale, truth, sample_weight=weights[chosen])
+        weights_of, bias = np.asarray(model.coef_)[0], np.asarray(model.intercept_)[0]
+        return Line(_rounded(weights_of), round(float(bias), 6))
+
+    known = [index for index, row in enumerate(rows) if row.label in ("refuted", "unknown")]
+    refuted = [rows[index].label == "refuted" for index in known]
+    return Calibration(
+        names,
+        _rounded(mean),
+        _rounded(scale),
+        line(range(len(rows)), [row.label == "supported" for row in rows]),
+        line(known, refuted) if any(refuted) and not all(refuted) else None,
+    )
+
+
+def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(float(value), 6) for value in values)
 
 
 def rows_of(items: Sequence[Item], judge: str, features: Sequence[str] | None = None) -> list[Row]:
@@ -286,7 +316,6 @@ def report(items: Sequence[Item]) -> str:
         "majority class": Predicted(np.full(len(items), 0.5), np.zeros(len(items), bool)),
         "word overlap, threshold fitted": fitted(items, "weak", ["covered"], fold),
         "weak": fitted(items, "weak", None, fold),
-        "weak with potion": fitted(items, "embedded", None, fold),
     }
     local = all("local" in item.scores for item in items)
     if local:
@@ -359,7 +388,7 @@ def _sure_table(items: Sequence[Item], methods: dict[str, Predicted]) -> list[st
         f"| decided / right when at least so sure | {' | '.join(f'{level:.0%}' for level in levels)} |",
         f"|---|{'---|' * len(levels)}",
     ]
-    for label in ("weak with potion", "**local, calibrated**"):
+    for label in ("weak", "**local, calibrated**"):
         if label in methods:
             predicted = methods[label]
             cells = []
@@ -398,7 +427,7 @@ def _three_way(items: Sequence[Item]) -> list[str]:
 
 
 def ship(items: Sequence[Item], folder: Path, data: Path) -> None:
-    """Fit on all items and write `local.json`, `weak.json` and `weak-embedded.json`."""
+    """Fit on all items and write `local.json` and `weak.json`."""
     sources = {
         name: {
             "pairs": sum(item.set == name for item in items),
@@ -407,14 +436,14 @@ def ship(items: Sequence[Item], folder: Path, data: Path) -> None:
         for name in FILES
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for judge, name in (("weak", "weak"), ("embedded", "weak-embedded"), ("local", "local")):
+    for judge in ("weak", "local"):
         if all(judge in item.scores for item in items):
             note = "fitted by benchmarks/verifier.py; every set and class counts the same"
             about = {"how": note, "sets": sources}
             if judge == "local":
                 about |= {"model": JUDGE, "prompt": prompt_digest()}
-            model = fit(rows_of(items, judge), provenance=about)
-            model.save(folder / f"{name}.json")
+            content = {**asdict(fit(rows_of(items, judge))), "provenance": about}
+            (folder / f"{judge}.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:
@@ -423,7 +452,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("FACTRL_DATA"), help="the staged data")
     parser.add_argument("--scores", type=Path, default=Path("build/verifier.jsonl"), help="raw scores, kept")
     parser.add_argument("--per-set", type=int, default=100, help="claims of each set")
-    parser.add_argument("--only", default="weak,embedded,local", help="judges, separated by commas")
+    parser.add_argument("--only", default="weak,local", help="judges, separated by commas")
     parser.add_argument("--fit", type=Path, help="write the calibrations into this folder")
     options = parser.parse_args()
     if not options.data:

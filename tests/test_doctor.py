@@ -104,6 +104,13 @@ def test_extras(extra: str, installed: dict[str, str], expected: Finding) -> Non
     assert extra_finding(extra, REQUIRED, installed.get) == expected
 
 
+def test_every_requirement_of_factrl_is_understood() -> None:
+    for line in metadata.requires("factrl") or []:
+        match = doctor._REQUIREMENT.fullmatch(line)
+        assert match is not None, line
+        assert re.fullmatch(r"(\s*(>=|<)[\d.]+,?)*\s*", match["wanted"]), line
+
+
 @pytest.mark.parametrize(
     ("version", "state"),
     [

@@ -15,7 +15,7 @@ from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.types import Claim
 from factrl.verifier.claims import LLMClaims
-from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.llm import read_facts
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes. Her husband was Pierre Curie."
 
@@ -148,42 +148,27 @@ def test_a_claim_of_a_sentence_points_into_it() -> None:
     def reply(messages: Sequence[Message]) -> str:
         return "- Marie Curie was born in Warsaw." if "won" in data_of(messages)["sentence"] else "No facts"
 
-    llm = LLMClaims(FakeLLM(reply), "factscore", "sentence")
+    llm = LLMClaims(FakeLLM(reply), "veriscore")
     assert claims_of(llm) == []  # nothing of it stands in the sentence that it is said to be from
     assert (llm.found, llm.planted) == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("style", "per", "calls"),
-    [
-        ("factscore", None, 1),
-        ("factscore", "sentence", 3),
-        ("veriscore", None, 3),
-        ("veriscore", "response", 1),
-        ("knowrl", None, 1),
-    ],
+    ("style", "calls"), [("factscore", 1), ("veriscore", 3), ("veriscore_response", 1), ("knowrl", 1)]
 )
-def test_one_call_per_response_or_per_sentence(style: Any, per: Any, calls: int) -> None:
+def test_one_call_per_response_or_per_sentence(style: Any, calls: int) -> None:
     llm = FakeLLM(echo)
-    assert len(claims_of(LLMClaims(llm, style, per))) == 3
+    assert len(claims_of(LLMClaims(llm, style))) == 3
     assert len(llm.calls) == calls
-    repeated = claims_of(LLMClaims(llm, style, per), "Paris is big. " * 9)
+    repeated = claims_of(LLMClaims(llm, style), "Paris is big. " * 9)
     assert [claim.skip for claim in repeated].count(None) == 1
     heads = {call[0]["content"].split("\nDATA ")[0] for call in llm.calls}
     assert len(heads) == 1  # the fixed part comes first, byte for byte
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("factscre",), "did you mean 'factscore'"),
-        (("knowrl", "sentence"), "per response"),
-        (("factscore", "word"), "per response or sentence"),
-    ],
-)
-def test_a_style_that_cannot_work_is_refused(arguments: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        LLMClaims(FakeLLM([]), *arguments)
+def test_a_style_that_cannot_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'factscore'"):
+        LLMClaims(FakeLLM([]), "factscre")  # type: ignore[arg-type]
 
 
 def test_an_empty_text_asks_nobody() -> None:

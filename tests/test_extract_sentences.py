@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from factrl.text.sentences import Sentence
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.marks import content_words
-from factrl.verifier.claims.statements import shown
+from factrl.verifier.claims.whole import shown
 
 
 def said(text: str) -> list[str]:

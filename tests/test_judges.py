@@ -1,4 +1,4 @@
-"""Judges that ask a language model over the `LLM` protocol, and two judges in a row."""
+"""Judges that ask a language model over the `LLM` protocol."""
 
 from __future__ import annotations
 
@@ -128,18 +128,9 @@ def test_long_evidence_is_cut_where_the_best_passages_end() -> None:
     assert [passage["text"] for passage in data_of(llm.calls[0])["passages"]] == [BERN.text, long.text[:25]]
 
 
-@pytest.mark.parametrize(
-    ("cause", "facts"),
-    [
-        ("timeout", {"attempts": 4}),
-        ("http_5xx", {"status": 503}),
-        ("truncated", {}),
-        ("deadline", {"elapsed": 2.0}),
-    ],
-)
-def test_a_failed_call_leaves_only_its_own_claims_without_a_verdict(
-    cause: str, facts: dict[str, Any]
-) -> None:
+def test_a_failed_call_leaves_only_its_own_claims_without_a_verdict() -> None:
+    cause, facts = "http_5xx", {"status": 503}
+
     def answer(messages: Sequence[Message]) -> str | Exception:
         claims = data_of(messages)["claims"]
         if claims[0]["claim"] == YEAR.text:
@@ -226,14 +217,9 @@ def test_judged_text_stays_one_json_string(payload: str) -> None:
     sent = data_of(echo.calls[0])
     assert len(sent["claims"]) == 2
     assert "<|im_start|>" not in echo.calls[0][0]["content"]
-
-
-@pytest.mark.security("S02", "S03", "S09")
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("style", ["factscore", "veriscore"])
-def test_judged_text_echoed_to_a_published_question_is_no_verdict(payload: str, style: Any) -> None:
-    echo = FakeLLM(lambda messages: json.dumps(data_of(messages)))
-    assert labels(run(LLMJudge(echo, style=style), [(claim(payload), [CURIE])])) == ["judge_unreadable"]
+    for style in ("factscore", "veriscore"):
+        echo = FakeLLM(lambda messages: json.dumps(data_of(messages)))
+        assert labels(run(LLMJudge(echo, style=style), [(claim(payload), [CURIE])])) == ["judge_unreadable"]
 
 
 # ---------------------------------------------------------------- quotes
@@ -293,6 +279,61 @@ def test_published_questions_ask_about_one_claim(style: Any, replies: list[str],
     }
 
 
+# ---------------------------------------------------------------- control claims
+
+
+PAIRS = [(BORN, [CURIE]), (YEAR, [CURIE]), (DIED, [CURIE])]
+OURS = {BORN.text, YEAR.text, DIED.text}
+
+
+def answering(of_controls: Callable[[str], str], *, ours: Callable[[str], str] = by_truth) -> FakeLLM:
+    """A judge that may be told what to say of the control claims, by what is true of them."""
+
+    def answer(messages: Sequence[Message]) -> str:
+        data = data_of(messages)
+        (shown,) = (p["text"] for p in data["passages"] if p["title"] == "")
+        known = {*shown.lower().rstrip(".").split(), "got"}
+        lines = []
+        for one in data["claims"]:
+            is_true = {*one["claim"].lower().rstrip(".").split()} <= known
+            said = (
+                ours(one["claim"])
+                if one["claim"] in OURS
+                else of_controls("supported" if is_true else "refuted")
+            )
+            lines += [line(one["id"], said)] if said else []
+        return "\n".join(lines)
+
+    return FakeLLM(answer)
+
+
+def test_an_honest_judge_passes_and_the_controls_stay_out_of_sight() -> None:
+    llm = answering(str)
+    for _ in range(2):
+        assert labels(run(LLMJudge(llm, controls=True), PAIRS)) == ["supported", "refuted", "unknown"]
+    sent, again = map(data_of, llm.calls)
+    assert sent == again  # the same call has the same controls, so that a store can answer it
+    assert len({one["id"] for one in sent["claims"]}) == 5
+    assert {tuple(sorted(one)) for one in sent["claims"]} == {("claim", "id", "passages")}
+    unsure = answering(lambda said: "unknown" if said == "refuted" else said)
+    assert labels(run(LLMJudge(unsure, controls=True), PAIRS)) == ["supported", "refuted", "unknown"]
+
+
+@pytest.mark.security("S12")
+@pytest.mark.parametrize(
+    "said",
+    [
+        *({"supported": word, "refuted": word} for word in ("supported", "refuted", "unknown", "nonsense")),
+        {"supported": "unknown", "refuted": "refuted"},
+        {"supported": "refuted", "refuted": "unknown"},
+        {"supported": "", "refuted": "refuted"},  # left out
+    ],
+)
+def test_s12_a_judge_that_gets_a_control_wrong_voids_the_call(said: dict[str, str]) -> None:
+    llm = answering(said.__getitem__)
+    assert labels(run(LLMJudge(llm, controls=True), PAIRS)) == ["judge_fails_control"] * 3
+
+
 # ---------------------------------------------------------------- identity
 
 
@@ -307,6 +348,7 @@ def test_identity_names_what_changes_a_verdict() -> None:
         LLMJudge(FakeLLM([]), claims_per_call=3),
         LLMJudge(FakeLLM([]), evidence_chars=100),
         LLMJudge(FakeLLM([]), max_tokens=99),
+        LLMJudge(FakeLLM([]), controls=True),
     ]
     assert len({judge.identity for judge in judges}) == len(judges)
     assert "model-7@abc" in judges[1].identity
@@ -318,6 +360,7 @@ def test_identity_names_what_changes_a_verdict() -> None:
     [
         ({"style": "veriscor"}, "'veriscor' is no style of a judge.*did you mean 'veriscore'"),
         ({"claims_per_call": 0}, "claims_per_call must be at least 1, not 0"),
+        ({"style": "factscore", "controls": True}, "'factscore' asks about one claim"),
         ({"evidence_chars": -1}, "evidence_chars must be at least 1, not -1"),
     ],
 )

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.errors import ConfigError, DataError, LLMError, MissingExtra
+from factrl.errors import ConfigError, LLMError
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.judges import Calibration, Judge, LocalJudge, NLIJudge, WeakJudge, fit
-from factrl.verifier.judges.calibration import Line, Row
+from factrl.verifier.judges import Calibration, LocalJudge, NLIJudge, WeakJudge, overlap
+from factrl.verifier.judges.calibration import Line
 from factrl.verifier.judges.local import features_of
-from factrl.verifier.judges.overlap import _remembered, best_pieces, compare, pieces_of, words_of
+from factrl.verifier.judges.overlap import best_pieces, compare, pieces_of, quote_of, words_of
 
 CURIE = Passage(
     "Marie Curie was a physicist. She was born in Warsaw on 7 November 1867. She won two Nobel Prizes."
@@ -82,9 +79,9 @@ def test_negations(text: str) -> None:
 
 
 def test_scripts_without_spaces_are_compared_by_the_character() -> None:
-    held = compare("居里夫人生于华沙。", pieces_of([Passage("居里夫人1867年生于华沙。")]))
-    assert held.covered == 1.0
-    assert compare("居里夫人生于巴黎。", pieces_of([Passage("居里夫人1867年生于华沙。")])).covered < 0.9
+    held = pieces_of([Passage("居里夫人1867年生于华沙。")])
+    assert compare("居里夫人生于华沙。", held).features["covered"] == 1.0
+    assert compare("居里夫人生于巴黎。", held).features["covered"] < 0.9
 
 
 @pytest.mark.parametrize(
@@ -98,7 +95,7 @@ def test_scripts_without_spaces_are_compared_by_the_character() -> None:
     ],
 )
 def test_a_conflict_is_another_number_or_a_negation_in_a_covering_sentence(text: str, conflict: bool) -> None:
-    assert compare(text, pieces_of([BERN, CURIE])).conflict == conflict
+    assert compare(text, pieces_of([BERN, CURIE])).features["conflict"] == conflict
 
 
 @pytest.mark.parametrize(
@@ -111,16 +108,17 @@ def test_a_conflict_is_another_number_or_a_negation_in_a_covering_sentence(text:
     ],
 )
 def test_the_best_sentence_says_the_same_of_its_subject(text: str, sentence: str) -> None:
-    best = compare(text, pieces_of([BERN, CURIE])).best
-    assert best is not None
-    assert best.text == sentence
+    quote = compare(text, pieces_of([BERN, CURIE])).quote
+    assert quote is not None
+    assert quote == quote_of(text, [BERN, CURIE])
+    assert (BERN, CURIE)[quote[0]].text[quote[1] : quote[2]] == sentence
 
 
 def test_a_title_is_part_of_the_evidence() -> None:
     she = Passage("She was born in Warsaw.", title="Marie Curie")
     text = "Marie Curie was born in Warsaw."
-    assert compare(text, pieces_of([she])).covered_best == 1.0
-    assert compare(text, pieces_of([Passage(she.text)])).missing_names == pytest.approx(2 / 3)
+    assert compare(text, pieces_of([she])).features["covered_best"] == 1.0
+    assert compare(text, pieces_of([Passage(she.text)])).features["missing_names"] == pytest.approx(2 / 3)
     model = FakeLetters()
     LocalJudge(model).judge([pair(text, BERN, she)])
     assert '"Marie Curie: She was born in Warsaw."' in model.calls[0][1][0]
@@ -145,67 +143,14 @@ def test_shown_sentences_keep_their_order_and_the_limit(text: str, evidence: lis
     places = [(piece.passage, piece.start) for piece in shown]
     assert places == sorted(set(places))
     assert len(shown) <= 1 or sum(len(piece.text) for piece in shown) <= limit
-    overlap = compare(text, pieces)
-    assert all(0.0 <= value <= 1.0 for value in overlap.features.values())
-    if overlap.quote:
-        number, start, end = overlap.quote
+    held = compare(text, pieces)
+    assert all(0.0 <= value <= 1.0 for value in held.features.values())
+    if held.quote:
+        number, start, end = held.quote
         assert {*words_of(text).stems} & {*words_of(evidence[number][start:end]).stems}
 
 
-UNITS = [
-    "a ",
-    "Ab. ",
-    "1,",
-    "1.1",
-    "not ",
-    "million ",
-    "居",
-    "isn't",
-    "\n",
-    "- x\n",
-    "two hundred ",
-    "e\u0301",
-    '"',
-]
-
-
-@pytest.mark.security("S15")
-@pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger or a coverage tool makes time meaningless")
-@pytest.mark.parametrize("unit", UNITS)
-def test_comparing_takes_linear_time(unit: str) -> None:
-    def best(size: int) -> float:
-        evidence = (unit * size)[:size]
-        times = []
-        for _ in range(3):
-            _remembered.cache_clear()
-            start = time.thread_time()
-            pieces = pieces_of([Passage(evidence)])
-            best_pieces("Two hundred men are not here.", pieces, 450)
-            compare("Two hundred men are not here.", pieces)
-            times.append(time.thread_time() - start)
-        return min(times)
-
-    ratio = float("inf")
-    for _ in range(4):
-        ratio = min(ratio, best(80_000) / best(40_000))
-        if ratio <= 2.5:
-            break
-    assert ratio < 3.0
-
-
 # ---------------------------------------------------------------- weak
-
-
-class FakeEmbedder:
-    """Two texts are alike when they begin with the same letter."""
-
-    identity = "letters@1"
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        rows = np.zeros((len(texts), 256), np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            row[ord(text[0]) % 256] = 1.0
-        return rows
 
 
 WEAK = [
@@ -219,20 +164,15 @@ WEAK = [
 
 
 @pytest.mark.parametrize(("text", "label"), WEAK)
-@pytest.mark.parametrize("embedder", [None, FakeEmbedder()], ids=["words", "embedded"])
-def test_the_weak_judge_compares_words(text: str, label: str, embedder: Any) -> None:
-    (verdict,) = WeakJudge(embedder).judge([pair(text, BERN, CURIE)])
+def test_the_weak_judge_compares_words(text: str, label: str) -> None:
+    judge = WeakJudge()
+    (verdict,) = judge.judge([pair(text, BERN, CURIE)])
+    assert judge.weak
+    assert judge.identity.startswith("weak")
+    assert verdict.by == judge.identity
     assert verdict.label == label
     assert verdict.p is not None
     assert (verdict.p >= 0.5) == (label == "supported")
-
-
-def test_the_weak_judge_is_marked_weak() -> None:
-    for judge in (WeakJudge(), WeakJudge(FakeEmbedder())):
-        assert judge.weak
-        assert judge.identity.startswith("weak")
-        assert judge.judge([pair("Bern is a town.", BERN)])[0].by == judge.identity
-    assert "letters@1" in WeakJudge(FakeEmbedder()).identity
 
 
 def test_the_weak_judge_quotes_the_sentence() -> None:
@@ -248,20 +188,12 @@ def test_the_weak_judge_quotes_the_sentence() -> None:
 def test_without_evidence_nothing_is_decided(passages: tuple[Passage, ...]) -> None:
     for judge in (
         WeakJudge(),
-        WeakJudge(FakeEmbedder()),
         NLIJudge(FakeEncoder({})),
         LocalJudge(FakeLetters()),
     ):
         (verdict,) = judge.judge([pair("Bern is a town.", *passages)])
         assert (verdict.label, verdict.cause) == ("unknown", "no_evidence")
         assert judge.judge([]) == []
-
-
-def test_likeness_is_that_of_the_nearest_sentence() -> None:
-    found = WeakJudge(FakeEmbedder()).features(
-        [pair("She left.", CURIE), pair("Zebras graze.", CURIE), pair("x")]
-    )
-    assert [row["likeness"] for row in found] == [1.0, 0.0, 0.0]
 
 
 # ---------------------------------------------------------------- NLI
@@ -342,109 +274,32 @@ def test_nli_thresholds_are_probabilities(thresholds: tuple[float, float]) -> No
 # ---------------------------------------------------------------- calibration
 
 
-def rows(count: int = 60, seed: int = 0) -> list[Row]:
-    """Two features, of which the first tells supported and the second refuted."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for number in range(count):
-        label = ("supported", "refuted", "unknown", "unsupported")[number % 4]
-        first = rng.normal(2.0 if label == "supported" else -2.0)
-        second = rng.normal({"refuted": 2.0, "unknown": -2.0}.get(label, 0.0))
-        made.append(Row({"first": first, "second": second}, label))
-    return made
-
-
 LINES = Calibration(("first",), (0.0,), (1.0,), Line((1.0,), 0.0), Line((-1.0,), 0.0))
 
 
-def test_a_fit_separates_what_can_be_separated() -> None:
-    pytest.importorskip("sklearn")
-    model = fit(rows())
-    right = [
-        model.decide(row.features)[0] == row.label
-        if row.label != "unsupported"
-        else model.decide(row.features)[0] != "supported"
-        for row in rows(200, seed=1)
-    ]
-    assert np.mean(right) > 0.9
-    for row in rows(20, seed=2):
-        assert sum(model.probabilities(row.features)) == pytest.approx(1.0)
-
-
-def test_weights_of_rows_move_the_fit() -> None:
-    pytest.importorskip("sklearn")
-    light = [Row(row.features, row.label, 0.01 if row.label == "supported" else 1.0) for row in rows()]
-    middle = {"first": 0.0, "second": 0.0}
-    assert fit(light).decide(middle)[1] < fit(rows()).decide(middle)[1]
-
-
-def test_without_refuted_labels_nothing_is_refuted() -> None:
-    pytest.importorskip("sklearn")
-    model = fit([row for row in rows() if row.label in ("supported", "unsupported")])
-    assert model.refuted is None
-    assert {model.decide(row.features)[0] for row in rows(seed=3)} == {"supported", "unknown"}
-
-
-def test_a_feature_that_never_changes_does_no_harm() -> None:
-    pytest.importorskip("sklearn")
-    model = fit([Row({**row.features, "same": 7.0}, row.label) for row in rows()])
-    assert math.isfinite(model.decide({"first": 1.0, "second": 1.0, "same": 9.0})[1])
-
-
-def test_one_class_cannot_be_fitted() -> None:
-    pytest.importorskip("sklearn")
-    with pytest.raises(DataError, match="15 rows of one class"):
-        fit([row for row in rows() if row.label == "supported"])
-
-
-def test_fitting_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    with pytest.raises(MissingExtra, match=r"factrl\[calibrate\]"):
-        fit(rows())
-
-
-def test_saving_and_loading(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    LINES.save(path)
-    assert Calibration.load(path) == LINES
-    assert Calibration.load(path).identity == LINES.identity
-    other = Calibration(("first",), (0.1,), (1.0,), Line((1.0,), 0.0))
-    assert other.identity != LINES.identity
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"features": 1}',
-        '{"features": ["a"], "mean": [0], "scale": [1], "refuted": null, '
-        '"supported": {"weights": [1, 2], "bias": 0}}',
-    ],
-)
-def test_what_is_no_calibration_is_said_so(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(text)
-    with pytest.raises(DataError, match="is not a calibration"):
-        Calibration.load(path)
-    with pytest.raises(DataError, match="no calibration at"):
-        Calibration.load(tmp_path / "absent.json")
+def test_a_calibration_by_hand() -> None:
+    assert LINES.decide({"first": 2.0}) == ("supported", pytest.approx(1 / (1 + math.exp(-2.0))))
+    assert LINES.decide({"first": -2.0}) == ("refuted", pytest.approx(1 / (1 + math.exp(2.0))))
+    never = Calibration(("first",), (0.0,), (1.0,), Line((1.0,), 0.0))
+    assert never.decide({"first": -2.0})[0] == "unknown"
+    assert never.identity != LINES.identity
 
 
 @given(st.floats(-1e6, 1e6))
 def test_probabilities_are_probabilities(value: float) -> None:
-    three = LINES.probabilities({"first": value})
-    assert all(0.0 <= p <= 1.0 for p in three)
-    assert sum(three) == pytest.approx(1.0)
+    label, p = LINES.decide({"first": value})
+    assert 0.0 <= p <= 1.0
+    assert (label == "supported") == (p >= 0.5)
 
 
-@pytest.mark.parametrize("name", ["local", "weak", "weak-embedded"])
-def test_shipped_calibrations_say_where_they_are_from(name: str) -> None:
-    model = Calibration.shipped(name)
-    assert model.provenance["sets"]
-    assert all(one["licence"] and one["pairs"] for one in model.provenance["sets"].values())
-    assert not any(re.search(r"\bNC\b", one["licence"]) for one in model.provenance["sets"].values())
+# A stored verdict is looked up under these: a change makes every cache of a user worthless.
+@pytest.mark.parametrize(("name", "identity"), [("local", "ba1fef213536"), ("weak", "f3f66c67b2ca")])
+def test_shipped_calibrations_say_where_they_are_from(name: str, identity: str) -> None:
+    assert Calibration.shipped(name).identity == identity
+    path = Path(overlap.__file__).parent / "calibrations" / f"{name}.json"
+    sets = json.loads(path.read_text("utf-8"))["provenance"]["sets"]
+    assert all(one["licence"] and one["pairs"] for one in sets.values())
+    assert not any(re.search(r"\bNC\b", one["licence"]) for one in sets.values())
 
 
 # ---------------------------------------------------------------- local
@@ -512,8 +367,8 @@ def test_judged_text_cannot_leave_its_string(payload: str) -> None:
 
 def test_long_claims_and_evidence_are_cut() -> None:
     model = FakeLetters()
-    LocalJudge(model, evidence_chars=100).judge([pair("word " * 9_999, Passage("word " * 9_999))])
-    assert len(model.calls[0][1][0]) < 1_500
+    LocalJudge(model).judge([pair("word " * 9_999, Passage("word " * 9_999))])
+    assert len(model.calls[0][1][0]) < 2_500
 
 
 def test_what_does_not_fit_or_fails_is_unjudged() -> None:
@@ -537,39 +392,18 @@ def test_what_does_not_fit_or_fails_is_unjudged() -> None:
     ]
 
 
-def test_features_can_be_fitted_again() -> None:
-    pytest.importorskip("sklearn")
-    judge = LocalJudge(FakeLetters(by_year))
-    found = judge.features([pair(f"Curie was born in {year}.", CURIE) for year in (1867, 1868) * 5])
-    mine = fit(
-        [Row(row, label) for row, label in zip(found, ("supported", "refuted") * 5, strict=True) if row]
-    )
-    again = LocalJudge(FakeLetters(by_year), calibration=mine)
-    assert again.identity != judge.identity
-    assert [v.label for v in again.judge([pair("Curie was born in 1868.", CURIE)])] != ["supported"]
-
-
 def test_odds_of_the_answers() -> None:
-    overlap = compare("x", [])
-    row = features_of(overlap, (math.log(0.5), math.log(0.3), math.log(0.2)))
+    held = compare("x", [])
+    row = features_of(held, (math.log(0.5), math.log(0.3), math.log(0.2)))
     assert row["supports"] == pytest.approx(0.0)
     assert row["contradicts"] == pytest.approx(math.log(1.5))
-    assert math.isfinite(features_of(overlap, (-500.0, -0.0, -700.0))["supports"])
+    assert math.isfinite(features_of(held, (-500.0, -0.0, -700.0))["supports"])
 
 
 def test_identity_of_the_local_judge() -> None:
     one = LocalJudge(FakeLetters())
     assert "letters@2" in one.identity
-    assert LocalJudge(FakeLetters(), evidence_chars=300).identity != one.identity
-    with pytest.raises(ConfigError, match="evidence_chars"):
-        LocalJudge(FakeLetters(), evidence_chars=0)
-
-
-def test_these_judges_have_the_shape_of_the_protocol() -> None:
-    def accepts(judge: Judge) -> int:
-        return judge.per_call
-
-    assert min(map(accepts, (WeakJudge(), NLIJudge(FakeEncoder({})), LocalJudge(FakeLetters())))) > 1
+    assert "calibration=ba1fef213536" in one.identity
 
 
 @pytest.mark.model

@@ -62,7 +62,7 @@ def test_an_extractors_lesson_is_what_the_extractor_asks_and_reads(tmp_path: Pat
     lessons, _ = load_lessons("extractor", write(tmp_path / "a.jsonl", CLAIMS, none))
     for lesson, row in zip(lessons, (CLAIMS, none), strict=True):
         llm = FakeLLM([lesson.answers[0]])
-        found = wait_for(LLMClaims(llm, "veriscore", "response")(row["response"], row["question"]))
+        found = wait_for(LLMClaims(llm, "veriscore_response")(row["response"], row["question"]))
         assert [call[-1]["content"] for call in llm.calls] == [lesson.question]
         assert [claim.text for claim in found if claim.skip is None] == row["claims"]
 

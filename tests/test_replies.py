@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
 
@@ -115,14 +114,6 @@ def test_a_claim_without_a_clear_verdict_has_none_and_the_others_keep_theirs(sec
 def test_a_verdict_on_another_claim_rejects_the_reply(extra: str) -> None:
     assert labels("\n".join([*ALL, extra])) == [UNREADABLE] * 3
     assert labels(extra) == [UNREADABLE] * 3
-
-
-@pytest.mark.security("S11")
-@pytest.mark.fault("F17")
-def test_the_reply_to_another_call_is_rejected() -> None:
-    # The verdicts themselves are in order; only their ids belong elsewhere.
-    reply = "\n".join(line(f"{n:04x}", "supported") for n in range(3))
-    assert labels(reply) == [UNREADABLE] * 3
 
 
 @pytest.mark.security("S02")
@@ -318,33 +309,20 @@ NOT_SUPPORTED_OR_NOT = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "label"), TRUE_FALSE)
-def test_true_or_false(reply: str, label: str) -> None:
-    assert read_true_false(reply) == label
-
-
-@pytest.mark.parametrize(("reply", "label"), SUPPORTED)
-def test_supported_or_not(reply: str, label: str) -> None:
-    assert read_supported(reply) == label
-
-
-@pytest.mark.fault("F15")
-@pytest.mark.parametrize("reply", [*NO_VERDICT, *NOT_TRUE_FALSE], ids=lambda reply: reply[:30])
-def test_neither_true_nor_false(reply: str) -> None:
-    assert read(read_true_false, reply) == UNREADABLE
-
-
-@pytest.mark.fault("F15")
-@pytest.mark.parametrize("reply", [*NO_VERDICT, *NOT_SUPPORTED_OR_NOT], ids=lambda reply: reply[:30])
-def test_neither_supported_nor_not(reply: str) -> None:
-    assert read(read_supported, reply) == UNREADABLE
-
-
-@pytest.mark.fault("F16")
-@pytest.mark.parametrize("reply", REFUSALS)
-@pytest.mark.parametrize("reader", [read_true_false, read_supported])
-def test_a_refusal_is_no_verdict(reader: Callable[[str], str], reply: str) -> None:
-    assert read(reader, reply) == "judge_refusal"
+@pytest.mark.fault("F15", "F16")
+@pytest.mark.parametrize(
+    ("reader", "clear", "unclear"),
+    [(read_true_false, TRUE_FALSE, NOT_TRUE_FALSE), (read_supported, SUPPORTED, NOT_SUPPORTED_OR_NOT)],
+)
+def test_one_verdict_in_published_words(
+    reader: Callable[[str], str], clear: list[tuple[str, str]], unclear: list[str]
+) -> None:
+    wanted = {
+        **dict(clear),
+        **dict.fromkeys([*NO_VERDICT, *unclear], UNREADABLE),
+        **dict.fromkeys(REFUSALS, "judge_refusal"),
+    }
+    assert {reply: read(reader, reply) for reply in wanted} == wanted
 
 
 @pytest.mark.fault("F15")
@@ -365,74 +343,3 @@ def test_taking_back_is_never_the_opposite(parts: list[str]) -> None:
         assert read(read_true_false, text) == UNREADABLE
     assert read(read_true_false, text) in (*LABELS, UNREADABLE)
     assert read(read_supported, text) in (*LABELS, UNREADABLE)
-
-
-# ---------------------------------------------------------------- time
-
-
-UNITS = [
-    "{",
-    "}",
-    "[",
-    '"',
-    '\\"',
-    '{"a":',
-    '{"id": "a1b2", "verdict": "supported"}',
-    "true ",
-    "true\n",
-    "not true. ",
-    "not ",
-    "###",
-    "\n",
-    "- ",
-    "supported or ",
-    "</think>",
-    "<think>",
-    "'",
-    "I can't. ",
-]
-
-
-def slowdown(function: Callable[[str], object], unit: str) -> float:
-    """time(2n) / time(n) of CPU time, the best of a few."""
-
-    def best(size: int) -> float:
-        sample = (unit * (size // len(unit) + 1))[:size]
-        times = []
-        for _ in range(3):
-            start = time.thread_time()
-            function(sample)
-            times.append(time.thread_time() - start)
-        return min(times)
-
-    ratio = float("inf")
-    for _ in range(4):
-        ratio = min(ratio, best(60_000) / best(30_000))
-        if ratio <= 2.5:
-            break
-    return ratio
-
-
-READERS: list[Callable[[str], object]] = [
-    lambda text: labels(text),
-    lambda text: read(read_true_false, text),
-    lambda text: read(read_supported, text),
-]
-
-
-@pytest.mark.security("S15")
-@pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger or a coverage tool makes time meaningless")
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("reader", READERS, ids=["verdicts", "true_false", "supported"])
-def test_reading_takes_linear_time(reader: Callable[[str], object], unit: str) -> None:
-    assert slowdown(reader, unit) < 3.0
-
-
-@pytest.mark.security("S15")
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_reply_of_a_mebibyte_is_rejected_at_once(unit: str) -> None:
-    reply = (unit * (1 << 20))[: 1 << 20]
-    started = time.thread_time()
-    for reader in READERS:
-        reader(reply)
-    assert time.thread_time() - started < 0.5

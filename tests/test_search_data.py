@@ -64,13 +64,3 @@ def test_the_answer_is_among_five_passages(index: Index, wanted: list[dict[str, 
     random = hits(lambda query, k: index.search("american film", k), wanted)
     assert found > 0.75
     assert random < 0.1
-
-
-def test_a_title_brings_its_whole_document(index: Index) -> None:
-    corpus = rows("evidence_corpus/passages.jsonl.gz")
-    first = [row for row in islice(corpus, 4_000) if row["title"] == "Cleeve Hill"]
-    found = index.titled("cleeve_hill")
-    assert {row["text"] for row in first} <= {passage.text for passage in found}
-    assert {passage.title for passage in found} == {"Cleeve Hill"}
-    ranked = index.search("Where is the highest point of the Cotswolds?", topic="Cleeve Hill")
-    assert "highest point" in ranked[0].text

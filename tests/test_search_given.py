@@ -1,4 +1,4 @@
-"""Words, evidence that was handed in, fusion, and the pool of a group."""
+"""Words, evidence that was handed in, and the pool of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from factrl.types import Passage
 from factrl.verifier.search import EvidencePool, Given
 from factrl.verifier.search.given import Ranking
-from factrl.verifier.search.index import fuse
 from factrl.verifier.search.words import title_key, words
 
 CURIE = Passage("Marie Curie was born in Warsaw in 1867.", title="Marie Curie")
@@ -73,26 +72,21 @@ def test_a_topic_narrows_given_evidence_where_it_can() -> None:
     assert len(evidence.search("born", topic="Nobody")) == 3
 
 
-# Fusion
-
-
-def test_reciprocal_rank_fusion_by_hand() -> None:
-    assert fuse([[1, 2], [2, 3]]) == [
-        (2, pytest.approx(1 / 12 + 1 / 11)),
-        (1, pytest.approx(1 / 11)),
-        (3, pytest.approx(1 / 12)),
-    ]
-    assert fuse([[8], [7]]) == [(8, 1 / 11), (7, 1 / 11)]  # equal: the first that was met
-    assert fuse([]) == fuse([[], []]) == []
-
-
 # The pool
 
 
+def pool_of(*results: list[Passage]) -> EvidencePool:
+    pool = EvidencePool()
+    for found in results:
+        pool.add(found)
+    return pool
+
+
 def test_a_pool_holds_each_passage_once() -> None:
-    pool = EvidencePool([[CURIE, ULM], [Passage(f"  {CURIE.text}\n", source="elsewhere")], []])
-    pool.add([PIERRE, Passage("  ")])
-    assert len(pool) == 3
+    pool = pool_of(
+        [CURIE, ULM], [Passage(f"  {CURIE.text}\n", source="elsewhere")], [], [PIERRE, Passage("  ")]
+    )
+    assert len(pool.top("born", k=9)) == 3
     assert [passage.title for passage in pool.top("Where was Marie Curie born?", k=2)] == [
         "Marie Curie",
         "Pierre Curie",
@@ -100,22 +94,21 @@ def test_a_pool_holds_each_passage_once() -> None:
 
 
 def test_a_pool_says_when_it_has_nothing() -> None:
-    pool = EvidencePool([[CURIE, ULM]])
+    pool = pool_of([CURIE, ULM])
     assert pool.covers("Marie Curie was born in Warsaw in 1868.")  # the year is wrong, the passage right
     assert not pool.covers("Marie Curie discovered radium and polonium in Paris.")
     assert not pool.covers("Whales are mammals.")
     assert pool.top("Whales are mammals.") == []
-    assert pool.coverage("Albert Einstein was born.") == 1.0
-    assert EvidencePool().coverage("Whales") == 0.0
-    assert EvidencePool().top("Whales") == []
-    assert EvidencePool().coverage("1 2 3") == 1.0
+    assert not pool_of().covers("Whales")
+    assert pool_of().top("Whales") == []
+    assert pool_of().covers("1 2 3")
 
 
 @pytest.mark.security("S24")
 @settings(max_examples=50)
 @given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=60))
 def test_any_text(texts: list[str], claim: str) -> None:
-    pool = EvidencePool([[Passage(text) for text in texts]])
-    assert 0.0 <= pool.coverage(claim) <= 1.0
+    pool = pool_of([Passage(text) for text in texts])
+    assert pool.covers(claim) in (True, False)
     assert {p.text for p in pool.top(claim)} <= {*texts}
     assert len(Given(texts).search(claim, k=3)) == min(3, len(texts))

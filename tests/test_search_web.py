@@ -27,6 +27,7 @@ RESULT = {
     "position": 1,
 }
 GOOD = {"searchParameters": {"q": "x"}, "organic": [RESULT]}
+CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
 LIMITS: dict[str, Any] = {"timeout_attempt": 0.3, "timeout_call": 1.0, "max_attempts": 2, "backoff": 0.01}
 
 
@@ -65,6 +66,7 @@ def test_nothing_found_is_an_empty_list(servers: list[FaultServer]) -> None:
     assert len(ask(servers, answers(200, {"organic": [RESULT] * 10}), k=2)) == 2
     assert ask(servers, answers(200, GOOD), query=" ann.lee@example.org ") == []
     assert servers[-1].requests == []  # nothing is left to be sent
+    assert len(ask(servers, answers(200, CAPTCHA), answers(200, GOOD))) == 1  # asked again
 
 
 @pytest.mark.fault("F14")
@@ -73,16 +75,12 @@ def test_a_passage_can_always_be_written_to_a_file(servers: list[FaultServer]) -
     assert ask(servers, answers(200, {"organic": [half]})) == [Passage("Born ?.", title="?", source="?")]
 
 
-CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
-
-
 @pytest.mark.security("S21", "S23")
 @pytest.mark.fault("F27")
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
         (answers(403, {"message": "quota exceeded"}), "auth"),
-        (answers(429, {"message": "slow down"}, retry_after="0"), "http_429"),
         (answers(200, CAPTCHA, content_type="text/html"), "bad_body"),
         (answers(200, {"error": "quota"}), "bad_body"),
         (answers(200, {"organic": ["Warsaw"]}), "bad_body"),
@@ -100,11 +98,6 @@ def test_a_failed_search_is_not_a_result(servers: list[FaultServer], fault: Faul
     assert "secret-key-1" not in str(caught.value)
 
 
-@pytest.mark.fault("F27")
-def test_a_bad_reply_is_asked_for_again(servers: list[FaultServer]) -> None:
-    assert len(ask(servers, answers(200, CAPTCHA), answers(200, GOOD))) == 1
-
-
 @pytest.mark.security("S37")
 def test_the_key_comes_from_the_environment(
     servers: list[FaultServer], monkeypatch: pytest.MonkeyPatch
@@ -117,37 +110,24 @@ def test_the_key_comes_from_the_environment(
     assert servers[0].requests[0].headers["x-api-key"] == "from-the-environment"
 
 
-@pytest.mark.security("S25")
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "ann.lee+x@mail.example.org",
-        "sk-proj-abcDEF1234567890abcd",
-        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
-        "AKIAIOSFODNN7EXAMPLE",
-        "AIzaSyA1234567890abcdefghijklmnopqrstuv",
-        "xoxb-123456789012-abcdefghijkl",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
-        "0123456789abcdef0123456789abcdef",
-    ],
-)
-def test_secrets_stay_here(servers: list[FaultServer], secret: str) -> None:
-    ask(servers, answers(200, GOOD), query=f"Ann Lee ({secret}) was born in 1867.")
-    sent = servers[0].requests[0].body["q"]
-    assert secret[4:] not in sent
-    assert sent.startswith("Ann Lee")
-    assert sent.endswith("was born in 1867.")
+SECRETS = [
+    *("ann.lee+x@mail.example.org", "sk-proj-abcDEF1234567890abcd", "AKIAIOSFODNN7EXAMPLE"),
+    *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
+    *("xoxb-123456789012-abcdefghijkl", "0123456789abcdef0123456789abcdef"),
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+]
+PLAIN = [
+    "The skateboarding-championship of 1999 was held in Llanfairpwllgwyngyllgogerychwyrndrobwll.",
+    "Pneumonoultramicroscopicsilicovolcanoconiosis has 45 letters.",
+    "It sold 12,345,678,901,234,567,890 units @ 5 dollars.",
+    "The risk-management-and-compliance office opened in 2001-02-03.",
+]
 
 
 @pytest.mark.security("S25")
-@pytest.mark.parametrize(
-    "query",
-    [
-        "The skateboarding-championship of 1999 was held in Llanfairpwllgwyngyllgogerychwyrndrobwll.",
-        "Pneumonoultramicroscopicsilicovolcanoconiosis has 45 letters.",
-        "It sold 12,345,678,901,234,567,890 units @ 5 dollars.",
-        "The risk-management-and-compliance office opened in 2001-02-03.",
-    ],
-)
-def test_words_are_no_secrets(query: str) -> None:
-    assert without_secrets(query) == query
+def test_secrets_stay_here_and_words_are_no_secrets(servers: list[FaultServer]) -> None:
+    ask(servers, answers(200, GOOD), query=f"Ann Lee ({SECRETS[0]}) was born in 1867.")
+    assert servers[0].requests[0].body["q"] == "Ann Lee ( ) was born in 1867."
+    sent = [without_secrets(f"Ann Lee ({secret}) was born in 1867.") for secret in SECRETS]
+    assert sent == ["Ann Lee ( ) was born in 1867."] * len(SECRETS)
+    assert [without_secrets(query) for query in PLAIN] == PLAIN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -24,9 +23,7 @@ from factrl.runs.folder import Run, read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.whole_file import read_lock
 from factrl.train.page import write_run_page
-from factrl.verifier.judges import Calibration
-from factrl.verifier.search.build import load_manifest
-from factrl.verifier.search.wikipedia import read_dump
+from factrl.verifier.search.index import load_manifest
 
 TOML = 'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q.jsonl"\n'
 
@@ -133,8 +130,7 @@ STATES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "journal": ("rows.jsonl", journal),
     "results": (RESULTS, lambda file: read_output(file.parent)),
     "samples": (SAMPLES, lambda file: read_output(file.parent)),
-    "calibration": ("calibration.json", Calibration.load),
-    "manifest": ("manifest.json", lambda file: load_manifest(file.parent)),
+    "manifest": ("index.json", lambda file: load_manifest(file.parent)),
     "settings": ("config.toml", read_toml),
     "data": ("data.jsonl", lambda file: load_examples(str(file))),
 }
@@ -224,23 +220,6 @@ def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
             assert page.comments == 0
     assert {*refused} >= {"value", "advantage", "spans"}
     assert not {*refused} & {"step", "id", "prompt", "completion", "state", "cause"}
-
-
-@pytest.mark.security("S23", "S28")
-def test_no_entity_of_a_dump_is_blown_up_or_fetched(tmp_path: Path) -> None:
-    names = [chr(ord("a") + n) for n in range(12)]
-    parts = [f'<!ENTITY {name} "{f"&{chr(ord(name) - 1)};" * 10}">' for name in names[1:]]
-    page = "<mediawiki><page><title>&{};</title></page></mediawiki>"
-    (tmp_path / "secret").write_text("canary", encoding="utf-8")
-    for entities, name in (
-        ('<!ENTITY a "ha">' + "".join(parts), names[-1]),
-        (f'<!ENTITY a SYSTEM "{(tmp_path / "secret").as_uri()}">', "a"),
-        (f'<!ENTITY % b SYSTEM "{(tmp_path / "secret").as_uri()}"> %b;', "a"),
-    ):
-        dump = f"<!DOCTYPE x [{entities}]>{page.format(name)}"
-        with pytest.raises(DataError, match="not well-formed XML") as caught:
-            list(read_dump(io.BytesIO(dump.encode()), tmp_path))
-        assert "canary" not in str(caught.value)
 
 
 @pytest.mark.security("S39")

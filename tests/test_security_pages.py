@@ -24,7 +24,7 @@ from factrl.lab.tables import find_table
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
-from factrl.verifier.html import pages as verify_pages
+from factrl.verifier.html import page as verified
 from test_report import PAYLOADS, Page, content
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -45,7 +45,13 @@ FORBIDDEN = {"script", "iframe", "object", "embed", "base", "form", "img", "link
 
 def verify_page(bad: str, folder: Path) -> Path:
     path = folder / "verify.html"
-    path.write_text(verify_pages([hostile(bad), failed(bad)]), encoding="utf-8")
+    path.write_text(verified(hostile(bad)), encoding="utf-8")
+    return path
+
+
+def failed_page(bad: str, folder: Path) -> Path:
+    path = folder / "failed.html"
+    path.write_text(verified(failed(bad)), encoding="utf-8")
     return path
 
 
@@ -134,11 +140,11 @@ def lab_page(bad: str, folder: Path) -> Path:
 MAKERS = {
     one.__name__: one
     for one in (
-        *(verify_page, training_page, run_page),
+        *(verify_page, failed_page, training_page, run_page),
         *(eval_page, comparison_page, lab_page),
     )
 }
-SAME_SHAPE = {"verify_page", "training_page", "lab_page"}  # lengths alone decide it
+SAME_SHAPE = {"verify_page", "failed_page", "training_page", "lab_page"}  # lengths alone decide it
 
 
 def read(path: Path) -> Page:

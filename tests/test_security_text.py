@@ -349,7 +349,6 @@ ALLOWED = {
     "factrl.cli.train._SETTING": "reads the command line",
     "factrl.cli.tune._SETTING": "reads the command line",
     "factrl.runs.folder._SECRET": "reads the command line",
-    "factrl.verifier.search.wikipedia._MARKERS": "the two repeat different characters; its time is tested",
     "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
 }
 

@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import Unscored
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.html import page, pages
-from factrl.verifier.marked import KINDS, Mark, marked
+from factrl.verifier.html import KINDS, Mark, marked, page
 from factrl.verifier.report import Check, Report
 from test_report import Page, colours, contrast
 
@@ -87,7 +86,7 @@ def test_every_text_field_reaches_the_page() -> None:
     text = Page(page(failed("⁂"))).text
     assert "text ⁂" in text
     assert "cause ⁂: failure ⁂" in text
-    assert "the text was not read (floored ⁂)" in Page(page(Report("t", floored="floored ⁂"))).text
+    assert "not checked: floored ⁂" in Page(page(Report("t", floored="floored ⁂"))).text
 
 
 @pytest.mark.security("S41")
@@ -138,7 +137,7 @@ class Lines(HTMLParser):
 
 
 def mark(start: int, end: int, kind: str = "supported", number: int = 1) -> Mark:
-    return Mark(start, end, kind, number, f"#claim-{number}")
+    return Mark(start, end, kind, number)
 
 
 MARKS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.sampled_from(list(KINDS))), max_size=6)
@@ -167,13 +166,6 @@ def test_overlapping_claims_share_their_text() -> None:
     assert seen.pieces == ["#claim-2", "#claim-2"], "a piece leads to the gravest of its claims"
 
 
-def test_claims_that_end_together_have_a_link_each() -> None:
-    seen = Lines(
-        marked("Rome", [mark(0, 4, "unknown", 2), mark(2, 4, "unjudged", 1), mark(0, 4, "skipped", 3)])
-    )
-    assert seen.ends == [(4, "?1"), (4, "N2"), (4, "–3")]
-
-
 def test_every_verdict_differs_without_its_colour() -> None:
     assert len({letter for letter, _ in KINDS.values()}) == len(KINDS)
     css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
@@ -181,14 +173,7 @@ def test_every_verdict_differs_without_its_colour() -> None:
     assert len({line.groups() for line in lines.values() if line}) == len(KINDS)
 
 
-def test_a_claim_that_is_nowhere_in_the_text_is_listed() -> None:
-    shown = Page(page(report(checks=(check("Nobody said this.", "unknown"),))))
-    assert "Nobody said this." in shown.text
-    assert not shown.by_class("piece")
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_every_link_leads_somewhere(many: bool) -> None:
+def test_every_link_leads_somewhere() -> None:
     one = report(
         checks=(
             check("Marie Curie was born in Warsaw", "supported", quote=quote()),
@@ -197,11 +182,11 @@ def test_every_link_leads_somewhere(many: bool) -> None:
             check(TEXT, None),
         )
     )
-    elements = Page(pages([one, one]) if many else page(one)).elements
+    elements = Page(page(one)).elements
     ids = [attrs["id"] for _, attrs in elements if "id" in attrs]
     assert len(ids) == len(set(ids))
     assert {attrs["href"][1:] for _, attrs in elements if attrs.get("href", "")[:1] == "#"} <= set(ids)
-    assert ("text-2-claim-3" if many else "claim-3") in ids
+    assert "claim-3" in ids
 
 
 # Claims and evidence
@@ -224,11 +209,8 @@ def test_of_a_long_passage_the_part_around_the_quote_is_shown() -> None:
     shown = page(report(checks=(check(TEXT, "supported", [long], quote=quote(long)),)))
     excerpt = re.search(r"<blockquote[^>]*>(.*)</blockquote>", shown)
     assert excerpt is not None
-    assert re.match(rf"… (Before|it\.) .*<mark>{BORN}</mark> After it\..* …$", excerpt[1])
+    assert re.match(rf"… .*<mark>{BORN}</mark> After it\..* …$", excerpt[1])
     assert len(excerpt[1]) < 600
-    endless = Passage(f"{'x' * 900}{BORN}{'y' * 900}")
-    shown = page(report(checks=(check(TEXT, "supported", [endless], quote=quote(endless)),)))
-    assert re.search(rf"… x+<mark>{BORN}</mark>y+ …", shown)
 
 
 def test_a_passage_is_shown_whole_once() -> None:
@@ -261,65 +243,19 @@ def test_why_there_is_no_verdict(one: Check, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "lines"),
-    [
-        (
-            ["supported"] * 5 + ["refuted"],
-            ["precision = supported / claims = 5 / 6 = 0.83"],
-        ),
-        (
-            ["supported", "unjudged", None],
-            [
-                "precision = supported / claims = 1 / 2 = 0.50 to (1 + 1) / 2 = 1.00",
-                "1 claim without a verdict could count either way: the ends are too far apart",
-            ],
-        ),
-        (
-            ["supported"] * 24 + ["unjudged"],
-            [
-                "precision = supported / claims = 24 / 25 = 0.96 to (24 + 1) / 25 = 1.00",
-                "the ends are so close that their middle is the score.",
-            ],
-        ),
-        (["supported"] * 19 + ["unjudged"], ["the ends are so close that their middle is the score."]),
-        ([None], ["0: the text claims nothing that can be checked."]),
-    ],
-)
-def test_the_score_is_a_sum(labels: list[str | None], lines: list[str]) -> None:
-    text = Page(page(report(*labels))).text
-    for line in lines:
-        assert line in text
-    assert "recall" not in text
-
-
-def test_recall_is_worked_out_when_asked() -> None:
-    text = Page(page(report("supported", "supported", "refuted", "refuted"), recall_at=8)).text
-    assert "recall@8 = min(supported / K, 1) = min(2 / 8, 1) = 0.25" in text
-    formula = "2 × precision × recall / (precision + recall)"
-    assert f"F1@8 = {formula} = 2 × 0.50 × 0.25 / (0.50 + 0.25) = 0.33" in text
-    text = Page(page(report("supported", "unjudged"), recall_at=1)).text
-    assert "min(1 / 1, 1) = 1.00 to min((1 + 1) / 1, 1) = 1.00" in text
-    assert (
-        f"F1@1 = {formula} = 0.00 because nothing is supported"
-        in Page(page(report("unknown"), recall_at=1)).text
-    )
-    with pytest.raises(ConfigError, match="at least 1"):
-        page(report("supported"), recall_at=0)
-
-
-@pytest.mark.parametrize(
     ("one", "title", "told"),
     [
         (report("supported", "refuted"), "1 of 2 claims supported by the evidence", "took1.3 s"),
-        (report("supported"), "1 of 1 claim supported", "claims1"),
         (report("supported", None), "1 of 1 claim supported", "claims1 and 1 not counted"),
-        (report(), "No claim to check", "claims nothing that can be checked"),
-        (report(abstained=True), "The text declines to answer", "declines to answer claims nothing"),
-        (report(floored="oversize"), "The text was not checked", "0: the text was not read (oversize)"),
+        (report("supported", "unjudged"), "1 of 2 claims", "between 0.50 and 1.00 (1 without a verdict)"),
+        (report("supported"), "1 of 1 claim supported", "precision 1/1 = 1.00"),
+        (report(), "No claim to check", "no claim to check"),
+        (report(abstained=True), "The text declines to answer", "declines to answer: no claims"),
+        (report(floored="oversize"), "The text was not checked", "not checked: oversize"),
         (
             report(failure=Unscored("connection", "refused")),
             "The text could not be checked",
-            "There is none, because checking failed: connection: refused",
+            "could not be checked: connection: refused",
         ),
         (Report(""), "No claim to check", "(empty)"),
     ],
@@ -328,7 +264,6 @@ def test_every_state_is_said(one: Report, title: str, told: str) -> None:
     shown = Page(page(one))
     assert f"factrl: {title}" in shown.text
     assert told in shown.text
-    assert title in Page(pages([one])).text
 
 
 def test_a_weak_report_says_so_loudly() -> None:
@@ -338,41 +273,9 @@ def test_a_weak_report_says_so_loudly() -> None:
     assert "verif" not in weak.text.replace("Weak: this is not a verification.", "")
     assert "supported by the evidence" not in weak.text
     assert not Page(page(report("supported"))).by_class("weak")
-    both = Page(pages([report("supported"), report("supported", weak=True)]))
-    assert len(both.by_class("weak")) == 1
-    assert "factrl comparison by words" in both.text
-
-
-def test_several_texts_are_listed_first() -> None:
-    shown = Page(
-        pages(
-            [
-                report("supported", "refuted", question="Who?"),
-                report("supported", "unjudged"),
-                report(abstained=True),
-                report(failure=Unscored("timeout")),
-            ]
-        )
-    )
-    assert "2 of 4 claims in 4 texts supported by the evidence" in shown.text
-    start = shown.text.partition("no verdict")[2]
-    assert re.match(r"1Who\?0.5011002", start)
-    assert "Nobel Prizes.0.50 to 1.001001" in start
-    assert "declined0000" in start
-    assert "not checked0000" in start
-    assert len(shown.by_class("one")) == 4
 
 
 # Size, time and looks
-
-
-def test_fifty_texts_stay_small() -> None:
-    passages = [Passage(f"{number} {'evidence ' * 60}{BORN}", f"title {number}") for number in range(5)]
-    checks = [
-        check(TEXT, "supported", passages, quote=quote(passages[number], number=number))
-        for number in range(5)
-    ]
-    assert len(pages([report(checks=tuple(checks))] * 50).encode()) < 1_000_000
 
 
 def test_a_long_text_with_many_claims_takes_no_time() -> None:
@@ -400,9 +303,5 @@ def test_every_class_has_a_style() -> None:
     css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
     styled = set(re.findall(r"\.([a-z][\w-]*)", css))
     one = replace(hostile("x"), weak=True)
-    used = {
-        name
-        for _, attrs in Page(pages([one, failed("x")])).elements
-        for name in attrs.get("class", "").split()
-    }
+    used = {name for _, attrs in Page(page(one)).elements for name in attrs.get("class", "").split()}
     assert used - styled == set()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import io
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -40,14 +39,11 @@ from factrl.train.card import shown
 from factrl.train.cove import read_questions
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import small_judge
-from factrl.verifier.claims import LLMClaims, SentenceClaims, marks, replies, statements
-from factrl.verifier.claims.llm import Places
-from factrl.verifier.claims.whole import unwrapped
-from factrl.verifier.judges import LLMJudge, overlap
+from factrl.verifier.claims import LLMClaims, SentenceClaims, llm, marks, whole
+from factrl.verifier.html import Mark, marked
+from factrl.verifier.judges import LLMJudge, WeakJudge, overlap
 from factrl.verifier.judges import replies as verdicts
-from factrl.verifier.judges.weak import WeakJudge
-from factrl.verifier.marked import Mark, marked
-from factrl.verifier.search import given, passages, web, wikipedia
+from factrl.verifier.search import given, sources, web
 from factrl.verifier.search import words as search_words
 
 Reader = Callable[[str], object]
@@ -83,10 +79,10 @@ def _claims(raw: str) -> list[Claim]:
 
 def _placed(raw: str) -> object:
     units = [
-        statements.Statement(claim.text, tuple(range(len(claim.text))), 0, 1, n, "prose")
+        whole.Statement(claim.text, tuple(range(len(claim.text))), 0, 1, n, "prose")
         for n, claim in enumerate(_claims(raw))
     ]
-    places = Places(units)
+    places = llm.Places(units)
     return [places.claim(unit.text) for unit in units]
 
 
@@ -98,12 +94,6 @@ def _pool(do: Callable[[given.EvidencePool, str], object], raw: str) -> object:
     found = given.EvidencePool()
     found.add([Passage(raw), Passage(FACT)])
     return do(found, raw)
-
-
-def _dump(raw: str) -> object:
-    said = f"<text>{text.escape.markup(raw)}</text>"
-    page = f"<mediawiki><page><title>A</title><ns>0</ns><revision>{said}</revision></page></mediawiki>"
-    return list(wikipedia.read_dump(io.BytesIO(page.encode("utf-8", "replace")), Path("dump.xml")))
 
 
 @cache
@@ -197,7 +187,7 @@ READERS: dict[str, Reader] = {
     "text.escape.attribute": escape.attribute,
     "text.escape.linked": escape.linked,
     "text.escape.cell": escape.cell,
-    "verifier.claims.whole.unwrapped": unwrapped,
+    "verifier.claims.whole.unwrapped": whole.unwrapped,
     "verifier.claims.whole.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "verifier.claims.llm.LLMClaims.__call__": _extracted,
     "verifier.claims.marks.normalised": marks.normalised,
@@ -205,9 +195,9 @@ READERS: dict[str, Reader] = {
     "verifier.claims.marks.mark": lambda raw: marks.mark(_claims(raw), raw),
     "verifier.claims.marks.why_not": marks.why_not,
     "verifier.claims.marks.speaks_of_itself": marks.speaks_of_itself,
-    "verifier.claims.replies.read_facts": replies.read_facts,
+    "verifier.claims.llm.read_facts": llm.read_facts,
     "verifier.claims.llm.Places.claim": _placed,
-    "verifier.claims.statements.statements": statements.statements,
+    "verifier.claims.whole.statements": whole.statements,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "rewards.grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
     "rewards.guards.coverage": lambda raw: guards.coverage(raw, [Claim(FACT, 0, 9)]),
@@ -217,13 +207,12 @@ READERS: dict[str, Reader] = {
     "rewards.guards.WholeText.__call__": guards.WholeText(),
     "verifier.judges.llm.LLMJudge.judge (reply)": _judged,
     "verifier.judges.llm.LLMJudge.judge": _judging,
-    "verifier.judges.weak.WeakJudge.judge": lambda raw: WeakJudge().judge(
+    "verifier.judges.overlap.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),
     "verifier.judges.overlap.words_of": overlap.words_of,
     "verifier.judges.overlap.pieces_of": _pieces,
     "verifier.judges.overlap.best_pieces": lambda raw: overlap.best_pieces(raw, _pieces(raw), 400),
-    "verifier.judges.overlap.nearest_pieces": lambda raw: overlap.nearest_pieces(raw, _pieces(raw), 4),
     "verifier.judges.overlap.compare": lambda raw: overlap.compare(raw, _pieces(raw)),
     "verifier.judges.overlap.quote_of": lambda raw: overlap.quote_of(raw, [Passage(raw)]),
     "verifier.judges.replies.read_verdicts": lambda raw: verdicts.read_verdicts(raw, ["a", "b"]),
@@ -249,13 +238,10 @@ READERS: dict[str, Reader] = {
     "llm.quoting.forges": quoting.forges,
     "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
     "verifier.search.given.Given.search": _given,
-    "verifier.search.passages.cut": passages.cut,
+    "verifier.search.sources.cut": sources.cut,
     "verifier.search.given.EvidencePool.top": partial(_pool, lambda found, raw: found.top(raw)),
     "verifier.search.given.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
-    "verifier.search.given.EvidencePool.coverage": partial(_pool, lambda found, raw: found.coverage(raw)),
     "verifier.search.web.without_secrets": web.without_secrets,
-    "verifier.search.wikipedia.plain_text": wikipedia.plain_text,
-    "verifier.search.wikipedia.read_dump": _dump,
     "verifier.search.words.words": search_words.words,
     "verifier.search.words.title_key": search_words.title_key,
     "text.sentences.sentences": sentences,
@@ -275,8 +261,8 @@ READERS: dict[str, Reader] = {
     "text.clean": text.clean,
     "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
-    "verifier.marked.marked": lambda raw: marked(
-        raw, [Mark(n, n + 9, "supported", n, "#") for n in range(0, len(raw), 9)]
+    "verifier.html.marked": lambda raw: marked(
+        raw, [Mark(n, n + 9, "supported", n) for n in range(0, len(raw), 9)]
     ),
     "text.words.fold": fold,
     "text.words.read": read,
@@ -311,20 +297,20 @@ ELSEWHERE = {
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.outcomes.score_text text.html.page "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.claims.statements.shown rewards.guards.think_and_answer verifier.presets.verify "
+    "verifier.claims.whole.shown rewards.guards.think_and_answer verifier.presets.verify "
     "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.letter_preference llm.local rewards.preference.SelfReference",
     "a server is asked": "rewards.remote verifier.search.web.WebSearch",
-    "a query of at most 4,000 characters, to SQLite": "verifier.search.bm25 verifier.search.index",
+    "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
     "a digest of it is all": "server.ledger",
     "an own test of its time": "train.credit",
-    "a text of factrl's own": "verifier.claims.words.word_set train.tuning.reliability_plot",
+    "a text of factrl's own": "verifier.claims.marks.word_set train.tuning.reliability_plot",
 }
 _NAMES = (
     "answer body claim claims completion content document evidence fact gold inside line part prediction "
-    "query question raw reply sentence solution_str text title wikitext"
+    "query question raw reply sentence solution_str text title"
 )
 TEXTS = frozenset(_NAMES.split())
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local import nli  # noqa: E402
-from factrl.llm.local.nli import CrossEncoder  # noqa: E402
+from factrl.llm.local.nli import CrossEncoder, batches  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()
@@ -79,6 +79,8 @@ def test_the_order_of_the_labels_is_read_from_the_model(make: Maker) -> None:
     for order in ([2, 0, 1], [1, 2, 0], [2, 1, 0]):
         other = make([names[number] for number in order], order)
         np.testing.assert_allclose(CrossEncoder(other).scores(PAIRS), plain, atol=1e-6)
+    for words in (["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"], ["Entailed", "Contradicted", "Neutral"]):
+        np.testing.assert_allclose(CrossEncoder(make(words)).scores(PAIRS), plain, atol=1e-6)
 
 
 def test_what_two_labels_do_not_support_is_unknown(make: Maker) -> None:
@@ -88,8 +90,12 @@ def test_what_two_labels_do_not_support_is_unknown(make: Maker) -> None:
     np.testing.assert_allclose(by_label[:, 0], odds[:, 1], atol=1e-6)
     np.testing.assert_allclose(by_label[:, 2], odds[:, 0], atol=1e-6)
     assert (by_label[:, 1] == 0).all()
-    said = CrossEncoder(make(["LABEL_0", "LABEL_1"]), labels=("refuted", "supported")).scores(PAIRS)
-    np.testing.assert_allclose(said[:, :2], odds[:, ::-1], atol=1e-6)
+    folder = make(["LABEL_0", "LABEL_1"])
+    said, turned = (
+        CrossEncoder(folder, labels=two) for two in (("refuted", "supported"), ("supported", "refuted"))
+    )
+    np.testing.assert_allclose(said.scores(PAIRS)[:, :2], odds[:, ::-1], atol=1e-6)
+    assert said.identity != turned.identity
 
 
 def test_one_logit_is_a_probability_once_its_meaning_is_said(make: Maker) -> None:
@@ -128,6 +134,13 @@ def test_a_batch_changes_no_score(make: Maker, monkeypatch: pytest.MonkeyPatch) 
     assert model.scores([]).shape == (0, 3)
 
 
+def test_batches_hold_rows_of_like_length_within_the_budget() -> None:
+    lengths = [3, 50, 4, 48, 2, 900]
+    made = list(batches([0, 1, 2, 3, 4, 5], lengths, 100))
+    assert made == [[5], [1, 3], [2, 0, 4]]
+    assert list(batches([], [], 100)) == []
+
+
 def test_only_the_premise_is_cut(make: Maker) -> None:
     model = CrossEncoder(make(["entailment", "contradiction", "neutral"]))  # reads 24 tokens
     hypothesis = "curie was born in warsaw 1868"
@@ -156,6 +169,8 @@ def test_pickled_weights_are_not_loaded(make: Maker, tmp_path: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"could not be loaded.*model\.safetensors"):
         CrossEncoder(folder)
+    with pytest.raises(ModelError, match="could not be loaded as a cross-encoder"):
+        CrossEncoder(tmp_path)
 
 
 @pytest.mark.security("S29")
@@ -177,11 +192,6 @@ def test_code_of_a_model_is_not_run_unasked(make: Maker, tmp_path: Path) -> None
     CrossEncoder(
         make(["entailment", "contradiction", "neutral"]), trust_remote_code=True
     )  # a folder is fixed
-
-
-def test_a_model_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="could not be loaded as a cross-encoder"):
-        CrossEncoder(tmp_path)
 
 
 def _logits(folder: Path) -> np.ndarray:
@@ -290,3 +300,17 @@ def test_code_of_a_model_runs_only_if_one_says_so(hhem: Path) -> None:
         CrossEncoder(hhem)
     with pytest.raises(ConfigError, match="only run at a fixed commit"):
         CrossEncoder("vectara/hallucination_evaluation_model", trust_remote_code=True)
+
+
+def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:
+    from factrl.types import Example, Passage
+    from factrl.verifier.presets import open_verifier
+
+    with pytest.raises(
+        ConfigError, match=r"nli:vectara/hallucination_evaluation_model@COMMIT and trust_remote"
+    ):
+        open_verifier("fspo")
+    verify = open_verifier("fspo", judge=f"nli:{hhem}", trust_remote_code=True)
+    example = Example("?", evidence=(Passage(PAIRS[0][0]),))
+    report = verify("Curie was born in 1868.", example.question, evidence=example.evidence)
+    assert [check.verdict.label for check in report.checks if check.verdict] in (["supported"], ["refuted"])

@@ -64,6 +64,10 @@ _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are 
 _LABELLED = "labelled rows are learnt as any others are; --evaluate FILE names those that are held out"
 _UNSURE = "0.95 saved one sample in eight at most; --samples says how many a question gets"
 GONE = {
+    (
+        "index",
+        "--dense",
+    ): "an index is searched by words, which found more than vectors (docs/history.md)",
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
     ("train", "judge.second="): "grade the same answers twice: factrl eval FILE --judge of each",

@@ -9,7 +9,7 @@ from pathlib import Path
 from factrl.errors import ConfigError
 from factrl.text.escape import one_line
 
-from .options import Verbs, add_verb, needs_extra
+from .options import Verbs, add_verb
 from .terminal import say
 
 
@@ -23,7 +23,7 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl index notes/ facts.jsonl.gz --out kb\n"
-            "  factrl index enwiki-pages-articles.xml.bz2 --out wiki\n"
+            "  factrl index enwiki-cirrussearch-content.json.gz --out wiki\n"
             "  factrl index more.parquet --out kb --add\n"
             "An interrupted build goes on when the same command is run again. Rows have a column text (or\n"
             "contents, passage), and may have title, url (or source) and id."
@@ -33,26 +33,21 @@ def add_verbs(verbs: Verbs) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="jsonl, csv, tsv, txt, md, xml (each also .gz or .bz2), parquet, db, or a folder of these",
+        help="jsonl, csv, tsv, txt, md (each also .gz), parquet, db, or a folder of these",
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the index is, or shall be")
     parser.add_argument("--add", action="store_true", help="add the files to an index that is there already")
-    parser.add_argument(
-        "--dense", action="store_true", help="search by meaning as well (an embedding model is fetched once)"
-    )
 
 
 def _index(args: argparse.Namespace) -> int:
-    from factrl.verifier.search.build import NAME
-    from factrl.verifier.search.index import Index
+    from factrl.verifier.search.index import NAME, Index
 
     folder = Path(args.out).expanduser()
-    embedder = needs_extra("llm.local.embed", "local").Potion() if args.dense else None
     started = time.monotonic()
     if not args.add:
-        index, before = Index.build(folder, args.files, embedder=embedder), 0
+        index, before = Index.build(folder, args.files), 0
     elif (folder / NAME).exists():
-        index = Index.open(folder, embedder=embedder)
+        index = Index.open(folder)
         before = len(index)
         index.add(args.files)
     else:

@@ -244,11 +244,11 @@ def _retrieve(args: argparse.Namespace) -> int:
     from factrl.prepare.dataset import write_rows
     from factrl.prepare.retrieve import retrieve
     from factrl.runs.rows import read_rows
-    from factrl.verifier.presets import open_index
+    from factrl.verifier.search import Index
 
     _check_file(args.output, (".jsonl",))
     settings = ask_settings(AskSettings, None, [f"data.train={args.file}", "model.name=none", *args.settings])
-    data, index = settings.data, open_index(args.index)
+    data, index = settings.data, Index.open(args.index)
     examples = _examples(args, settings)
     rows = list(itertools.islice(read_rows(data.train, data.split, data.subset), len(examples)))
     kept = {example.id for example in _sifted(args, examples)[0]}

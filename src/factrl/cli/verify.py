@@ -247,7 +247,7 @@ def _write(report: Report, args: argparse.Namespace) -> bool:
     if args.html is None:
         return True
     try:
-        Path(args.html).write_text(page(report, recall_at=args.recall_at), encoding="utf-8")
+        Path(args.html).write_text(page(report), encoding="utf-8")
     except OSError as error:
         complain(f"--html {args.html} could not be written: {error.strerror}")
         return False

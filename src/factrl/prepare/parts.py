@@ -15,7 +15,7 @@ from factrl.rewards.resources import Supplier
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.train.plan import open_judge
 from factrl.types import Example
-from factrl.verifier.search.build import NAME as MANIFEST
+from factrl.verifier.search.index import NAME as MANIFEST
 
 from .asking import pace_of
 from .importance import Importance

@@ -27,7 +27,7 @@ from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import LOCAL, DataSettings, RunSettings
 from factrl.types import Completion, Example
-from factrl.verifier.claims.replies import NONE
+from factrl.verifier.claims.llm import NONE
 
 PLAN_PROMPT = """\
 Below are a request and a draft of the answer, which may contain mistakes. Write short questions that check \

@@ -172,7 +172,7 @@ class Verifier:
         return Report(
             text=job.text,
             question=job.question,
-            checks=tuple(job.checks),
+            checks=tuple(Check(item.claim, item.passages, item.verdict) for item in job.items),
             judge=self.judge.identity,
             weak=self.judge.weak,
             abstained=abstains(job.text, job.question or None),

@@ -33,8 +33,6 @@ from factrl.verifier.claims.marks import normalised
 from factrl.verifier.search import Search
 from factrl.verifier.search.given import EvidencePool
 
-from .report import Check
-
 if TYPE_CHECKING:
     from . import Verifier
 
@@ -50,10 +48,25 @@ class Job:
     search: Search
     question: str = ""
     topic: str = ""
-    checks: list[Check] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
     extracted: bool = False
     floored: str | None = None
     failure: Unscored | None = None
+
+
+@dataclass(eq=False)
+class Item:
+    """One claim of a text, what was found for it, and its verdict once it has one."""
+
+    job: Job
+    claim: Claim
+    passages: tuple[Passage, ...] = ()
+    verdict: Verdict | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be judged."""
+        return self.claim.skip is None and self.verdict is None
 
 
 async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int], None] | None) -> None:
@@ -80,10 +93,9 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
     for job in jobs:
         if not job.extracted and not job.failure and not job.floored:
             job.failure = late
-        for number, check in enumerate(job.checks):
-            if check.claim.skip is None and check.verdict is None:
-                verdict = Verdict("unjudged", by=verifier.judge.identity, cause="deadline")
-                job.checks[number] = Check(check.claim, check.passages, verdict)
+        for item in job.items:
+            if item.is_open:
+                item.verdict = Verdict("unjudged", by=verifier.judge.identity, cause="deadline")
 
 
 async def _store(verifier: Verifier) -> Store | None:
@@ -144,15 +156,10 @@ class _Group:
         await asyncio.gather(*map(self._extract, self.jobs), *first)
         if self.pool is not None:
             await self._fill(self.pool, _unanswered(self.jobs, self.pool))
-        places = [
-            (job, number)
-            for job in self.jobs
-            for number, check in enumerate(job.checks)
-            if check.claim.skip is None and check.verdict is None
-        ]
-        self.counter.total += len(places)
-        await asyncio.gather(*(self._search(job, number) for job, number in places))
-        await self._judge(places)
+        items = [item for job in self.jobs for item in job.items if item.is_open]
+        self.counter.total += len(items)
+        await asyncio.gather(*map(self._search, items))
+        await self._judge([item for item in items if item.is_open])
 
     async def _extract(self, job: Job) -> None:
         verifier = self.verifier
@@ -171,12 +178,12 @@ class _Group:
             return
         job.extracted, room = True, verifier.max_claims
         for claim in claims:
-            verdict = None
+            item = Item(job, claim)
             if claim.skip is None:
                 room -= 1
                 if room < 0:  # the policy's own doing, so it is not masked: an unsupported claim
-                    verdict = Verdict("unknown", by=self.identity, cause="over_limit")
-            job.checks.append(Check(claim, (), verdict))
+                    item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
+            job.items.append(item)
 
     def _main_queries(self) -> list[tuple[Job, str]]:
         """The question and each sentence of the longest text, which need not wait for the claims; what the
@@ -198,25 +205,20 @@ class _Group:
             else:
                 raise result
 
-    async def _search(self, job: Job, number: int) -> None:
-        claim = job.checks[number].claim
-        by = self.identity
+    async def _search(self, item: Item) -> None:
         try:
             if self.pool is None:
-                passages = await self._found(job, claim.text)
+                item.passages = await self._found(item.job, item.claim.text)
             else:
-                passages = tuple(self.pool.top(claim.text, self.verifier.k))
-                if not passages and self.failure is not None:
+                item.passages = tuple(self.pool.top(item.claim.text, self.verifier.k))
+                if not item.passages and self.failure is not None:
                     raise self.failure
         except Unscored as error:
-            verdict = Verdict(
-                "unjudged", by=by, cause=error.cause, facts={**error.facts, "detail": error.detail}
-            )
+            facts = {**error.facts, "detail": error.detail}
+            self._settle({item: Verdict("unjudged", by=self.identity, cause=error.cause, facts=facts)})
         else:
-            verdict = None if passages else Verdict("unknown", by=by, cause="no_evidence")
-            job.checks[number] = Check(claim, passages)
-        if verdict is not None:
-            self._settle([((job, number), verdict)])
+            if not item.passages:
+                self._settle({item: Verdict("unknown", by=self.identity, cause="no_evidence")})
 
     async def _found(self, job: Job, query: str) -> tuple[Passage, ...]:
         """Search results; the same query of one group is sent once."""
@@ -228,23 +230,20 @@ class _Group:
             self._searches[key] = asyncio.ensure_future(call)
         return tuple(await asyncio.shield(self._searches[key]))
 
-    async def _judge(self, places: Sequence[tuple[Job, int]]) -> None:
-        waiting: dict[str, list[tuple[Job, int]]] = {}
-        for job, number in places:
-            check = job.checks[number]
-            if check.verdict is None:
-                waiting.setdefault(self._key(check), []).append((job, number))
+    async def _judge(self, items: Sequence[Item]) -> None:
+        waiting: dict[str, list[Item]] = {}
+        for item in items:
+            waiting.setdefault(self._key(item), []).append(item)
         known = {} if self.store is None else self.store.get_many(waiting)
-        self._settle((place, _verdict(row)) for key, row in known.items() for place in waiting[key])
+        self._settle({item: _verdict(row) for key, row in known.items() for item in waiting[key]})
         todo = [key for key in waiting if key not in known]
         size = max(1, self.verifier.judge.per_call)
         chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
         await asyncio.gather(*(self._judge_chunk({key: waiting[key] for key in chunk}) for chunk in chunks))
 
-    async def _judge_chunk(self, chunk: Mapping[str, Sequence[tuple[Job, int]]]) -> None:
+    async def _judge_chunk(self, chunk: Mapping[str, Sequence[Item]]) -> None:
         judge = self.verifier.judge
-        first = [job.checks[number] for (job, number), *_ in chunk.values()]
-        pairs = [(check.claim, check.passages) for check in first]
+        pairs = [(first.claim, first.passages) for first, *_ in chunk.values()]
         try:
             verdicts = await _call(judge.judge, pairs)
         except Unscored as error:
@@ -263,7 +262,7 @@ class _Group:
                 found[key] = await self._alone(*pair, found[key])
                 if found[key].label == "unjudged":  # our side fails, and would with the others too
                     break
-        self._settle((place, verdict) for key, verdict in found.items() for place in chunk[key])
+        self._settle({item: verdict for key, verdict in found.items() for item in chunk[key]})
 
     async def _alone(self, claim: Claim, passages: Sequence[Passage], first: Verdict) -> Verdict:
         """A claim without a verdict, asked about once more and apart from the others, which it may be to
@@ -285,19 +284,17 @@ class _Group:
         except Unscored:
             return first
 
-    def _key(self, check: Check) -> str:
+    def _key(self, item: Item) -> str:
         """What a verdict depends on; claims of the group with one key are judged once."""
-        evidence = [[passage.title, passage.text] for passage in check.passages]
-        claim = normalised(check.claim.text)
+        evidence = [[passage.title, passage.text] for passage in item.passages]
+        claim = normalised(item.claim.text)
         return digest({"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence})
 
-    def _settle(self, found: Iterable[tuple[tuple[Job, int], Verdict]]) -> None:
+    def _settle(self, found: Mapping[Item, Verdict]) -> None:
         """Write verdicts down, and tell of all of them at once."""
-        settled = list(found)
-        for (job, number), verdict in settled:
-            check = job.checks[number]
-            job.checks[number] = Check(check.claim, check.passages, verdict)
-        self.counter.settled(len(settled))
+        for item, verdict in found.items():
+            item.verdict = verdict
+        self.counter.settled(len(found))
 
 
 def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[Job, str]]:
@@ -305,11 +302,9 @@ def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[J
     asked = EvidencePool()
     for job in jobs:
         parts = sentences(job.text)
-        for check in job.checks:
-            claim = check.claim
-            if claim.skip is not None or check.verdict is not None:  # not judged, or over the limit
-                continue
-            if not evidence.covers(claim.text) and not asked.covers(claim.text):
+        for item in job.items:
+            claim = item.claim
+            if item.is_open and not evidence.covers(claim.text) and not asked.covers(claim.text):
                 number = bisect_right(parts, claim.start, key=lambda part: part.start) - 1
                 query = job.text[parts[number].start : parts[number].end] if number >= 0 else claim.text
                 asked.add([Passage(query), Passage(claim.text)])

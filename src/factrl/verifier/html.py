@@ -1,25 +1,30 @@
-"""A checked text as a page: its claims underlined by verdict, the evidence beside them, the score.
-
-A notebook shows less of it: the score, and each claim with the sentence that decided.
-"""
+"""A checked text as a page: its claims underlined by verdict, the evidence beside them, the score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from factrl.text.html import fragment
+from markupsafe import Markup
+
+from factrl.text.escape import markup
 from factrl.text.html import page as whole_page
 from factrl.types import Passage
 
-from .marked import KINDS, Mark, marked
-from .report import Check, Report, is_narrow
+from .report import Check, Report
 
-# Characters: a passage shown whole, those around the quote of a longer one, and the start of the others.
+# Verdict -> the letter and the words for it, the gravest first; a skipped claim has no verdict.
+KINDS: Mapping[str, tuple[str, str]] = {
+    "refuted": ("C", "refuted"),
+    "unknown": ("N", "unknown"),
+    "unjudged": ("?", "no verdict"),
+    "supported": ("S", "supported"),
+    "skipped": ("–", "not counted"),
+}
 _WHOLE, _AROUND, _START = 600, 240, 120
-_NAME = 70  # characters that stand for a text in the table of texts
-_IN_NOTEBOOK = 40  # claims; the page has all
+"""Characters: a passage shown whole, those on each side of a quote in a longer one, the start of others."""
 _SKIPPED = {
     "question": "the question already says it",
     "self": "it speaks of the text itself, or of whoever grades it",
@@ -28,41 +33,35 @@ _SKIPPED = {
 }
 
 
-def page(report: Report, *, recall_at: int | None = None) -> str:
-    """The report as a self-contained HTML page.
-
-    Args:
-        recall_at: K; when given, recall@K and F1@K are worked out beneath the precision.
-
-    Raises:
-        ConfigError: K is below 1.
-    """
-    return _page([report], headline(report), recall_at)
-
-
-def pages(reports: Sequence[Report], *, recall_at: int | None = None) -> str:
-    """Several texts as one page, with a table of them first.
-
-    Args:
-        recall_at: as in `page`.
-
-    Raises:
-        ConfigError: K is below 1.
-    """
-    supported = sum(report.counts["supported"] for report in reports)
-    claims = _count(sum(report.claims for report in reports), "claim")
-    said = _said(any(report.weak for report in reports))
-    title = f"{supported} of {claims} in {_count(len(reports), 'text')} {said}"
-    return _page(reports, title, recall_at, contents=True)
-
-
-def notebook(report: Report) -> str:
-    """The report as one HTML element without classes, ids and links, in the notebook's own colours."""
-    checks = [(kind(check), check) for check in report.checks[:_IN_NOTEBOOK]]
-    more = len(report.checks) - len(checks)
+def page(report: Report) -> str:
+    """The report as a self-contained HTML page."""
+    numbers: dict[tuple[str, str, str], int] = {}  # passages by content: scores differ by query
+    for check in report.checks:
+        for passage in check.passages:
+            numbers.setdefault(_content(passage), len(numbers) + 1)
+    checks = list(enumerate(report.checks, start=1))
+    skipped = sum(check.verdict is None for check in report.checks)
+    facts = {
+        "judge": report.judge or "none",
+        "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
+        "passages": str(len(numbers)),
+        "text": _count(len(report.text), "character"),
+        "took": f"{report.seconds:.1f} s",
+    }
+    stretches = [Mark(one.claim.start, one.claim.end, kind(one), n) for n, one in checks]
     title = headline(report)
-    return fragment(
-        "verifier/notebook.html", title=title, report=report, checks=checks, more=more, kinds=KINDS
+    return whole_page(
+        "verifier/report.html",
+        title=f"factrl: {title}",
+        main="verified",
+        headline=title,
+        kinds=KINDS,
+        report=report,
+        facts=facts,
+        counts={**report.counts, "skipped": skipped},
+        text=marked(report.text, stretches, id="mark-"),
+        claims=[_claim(number, check, numbers, len(report.text)) for number, check in checks],
+        evidence=_evidence(checks, numbers),
     )
 
 
@@ -74,7 +73,8 @@ def headline(report: Report) -> str:
         return "The text was not checked"
     if not report.claims:
         return "The text declines to answer" if report.abstained else "No claim to check"
-    return f"{report.counts['supported']} of {_count(report.claims, 'claim')} {_said(report.weak)}"
+    said = "match the evidence by words" if report.weak else "supported by the evidence"
+    return f"{report.counts['supported']} of {_count(report.claims, 'claim')} {said}"
 
 
 def kind(check: Check) -> str:
@@ -82,101 +82,43 @@ def kind(check: Check) -> str:
     return "skipped" if check.verdict is None else check.verdict.label
 
 
-def _page(reports: Sequence[Report], title: str, recall_at: int | None, *, contents: bool = False) -> str:
-    """Each report as a part; only with a table of contents have the parts a headline and ids of their own."""
-    parts = [
-        _part(report, recall_at, f"text-{number}-" if contents else "", number)
-        for number, report in enumerate(reports, start=1)
-    ]
-    return whole_page(
-        "verifier/report.html",
-        title=f"factrl: {title}",
-        main="verified",
-        headline=title,
-        weak=any(report.weak for report in reports),
-        contents=contents,
-        kinds=KINDS,
-        reports=parts,
-    )
-
-
-def _part(report: Report, recall_at: int | None, prefix: str, number: int) -> Mapping[str, Any]:
-    numbers: dict[tuple[str, str, str], int] = {}  # passages by content: scores differ by query
-    for check in report.checks:
-        for passage in check.passages:
-            numbers.setdefault(_content(passage), len(numbers) + 1)
-    skipped = sum(check.verdict is None for check in report.checks)
-    facts = {
-        "judge": report.judge or "none",
-        "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
-        "passages": str(len(numbers)),
-        "text": _count(len(report.text), "character"),
-        "took": f"{report.seconds:.1f} s",
-    }
-    start = report.question or report.text
-    checks = list(enumerate(report.checks, start=1))
-    marks = [
-        Mark(c.claim.start, c.claim.end, kind(c), n, f"#{prefix}claim-{n}", f"{prefix}mark-{n}")
-        for n, c in checks
-    ]
-    return {
-        "report": report,
-        "number": number,
-        "prefix": prefix,
-        "headline": headline(report),
-        "name": start[:_NAME] + ("…" if len(start) > _NAME else ""),
-        "score": _score(report),
-        "facts": facts,
-        "sums": _sums(report, recall_at),
-        "counts": {**report.counts, "skipped": skipped},
-        "text": marked(report.text, marks),
-        "claims": [_claim(number, check, numbers, len(report.text)) for number, check in checks],
-        "evidence": _evidence(checks, numbers, prefix),
-    }
-
-
-# -- Claims and evidence ------------------------------------------------------------------------------
-
-
 def _claim(number: int, check: Check, numbers: Mapping[Any, int], length: int) -> Mapping[str, Any]:
     """A claim: where it is, the verdict, and the passages that the judge read, the one that decided first."""
     claim, verdict = check.claim, check.verdict
-    quote = verdict.quote if verdict is not None else None
     notes = []
-    if verdict is not None and verdict.cause:
+    if verdict is None:
+        notes.append(f"Not counted: {_SKIPPED.get(str(claim.skip), str(claim.skip))}.")
+    elif verdict.cause:
         detail = verdict.facts.get("detail")
         more = f": {detail}" if isinstance(detail, str) and detail else ""
         notes.append(f"Cause: {verdict.cause.replace('_', ' ')}{more}")
     if verdict is not None and verdict.why:
         notes.append(verdict.why)
-    deciding, others = None, []
-    for rank, passage in enumerate(check.passages if verdict is not None else (), start=1):
-        told = {**asdict(passage), "rank": rank, "number": numbers[_content(passage)]}
-        if quote is not None and rank == quote[0] + 1:
-            deciding = {**told, "excerpt": _excerpt(passage.text, *quote[1:])}
-        else:
-            others.append({**told, "start": passage.text[:_START] + "…" * (len(passage.text) > _START)})
+    quote = verdict.quote if verdict is not None else None
+    read = [
+        (rank, passage, numbers[_content(passage)]) for rank, passage in enumerate(check.passages, start=1)
+    ]
     return {
         "number": number,
         "kind": kind(check),
         "text": claim.text,
         "found": claim.start < min(claim.end, length),
-        "skipped": _SKIPPED.get(str(claim.skip), str(claim.skip)) if verdict is None else None,
         "p": verdict.p if verdict is not None else None,
         "notes": notes,
-        "deciding": deciding,
-        "others": others,
+        "deciding": read[quote[0]] if quote else None,
+        "excerpt": _excerpt(check.passages[quote[0]].text, *quote[1:]) if quote else None,
+        "others": [one for one in read if quote is None or one[0] != quote[0] + 1],
+        "start": _START,
     }
 
 
-def _evidence(checks: Sequence[tuple[int, Check]], numbers: Mapping[Any, int], prefix: str) -> list[Any]:
+def _evidence(checks: Sequence[tuple[int, Check]], numbers: Mapping[Any, int]) -> list[Any]:
     """Every passage once, the sentences that decided underlined by verdict."""
     marks: dict[Any, list[Mark]] = {content: [] for content in numbers}
     for number, check in checks:
         if check.verdict is not None and check.verdict.quote is not None:
             passage, start, end = check.verdict.quote
-            mark = Mark(start, end, kind(check), number, f"#{prefix}claim-{number}")
-            marks[_content(check.passages[passage])].append(mark)
+            marks[_content(check.passages[passage])].append(Mark(start, end, kind(check), number))
     return [
         (number, title, source, marked(text, marks[title, source, text]))
         for (title, source, text), number in numbers.items()
@@ -189,73 +131,76 @@ def _content(passage: Passage) -> tuple[str, str, str]:
 
 def _excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
     """The quote between what is before and after it in its passage; of a long passage only what is near."""
-    first, last = 0, len(text)
-    if last > _WHOLE:
-        first = max(0, start - _AROUND)
-        last = min(last, end + _AROUND)
-        if first:  # not from the middle of a word, unless it is endless
-            first = text.find(" ", first, start) + 1 or first
-        if last < len(text):
-            last = text.rfind(" ", end, last) if " " in text[end:last] else last
+    around = _AROUND if len(text) > _WHOLE else len(text)
+    first, last = max(0, start - around), min(len(text), end + around)
     before, after = "… " if first else "", " …" if last < len(text) else ""
     return before + text[first:start], text[start:end], text[end:last] + after
 
 
-# -- The score ----------------------------------------------------------------------------------------
-
-
-def _score(report: Report) -> str:
-    if report.failure is not None or report.floored:
-        return "not checked"
-    if report.abstained and not report.claims:
-        return "declined"
-    low, high = report.bounds()
-    return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
-
-
-def _sums(report: Report, recall_at: int | None) -> Mapping[str, Any]:
-    """Why there is no score, or how it is worked out: name, formula, and its ends as sum and result."""
-    if report.failure is not None:
-        return {"none": f"There is none, because checking failed: {report.failure}"}
-    if report.floored:
-        return {"none": f"0: the text was not read ({report.floored})."}
-    if not report.claims:
-        declined = "There is none: a text that declines to answer claims nothing."
-        return {"none": declined if report.abstained else "0: the text claims nothing that can be checked."}
-    precision = report.bounds()
-    lines = [("precision", "supported / claims", _ends(report, f"{{}} / {report.claims}", precision))]
-    if recall_at is not None:
-        recall, f1 = report.bounds("recall", recall_at), report.bounds("f1", recall_at)
-        worked = _ends(report, f"min({{}} / {recall_at}, 1)", recall)
-        lines.append((f"recall@{recall_at}", "min(supported / K, 1)", worked))
-        ends = [
-            (f"2 × {p:.2f} × {r:.2f} / ({p:.2f} + {r:.2f}) = ", f"{score:.2f}", "")
-            if score
-            else ("", "0.00", " because nothing is supported")
-            for p, r, score in zip(precision, recall, f1, strict=True)
-        ]
-        formula = "2 × precision × recall / (precision + recall)"
-        lines.append((f"F1@{recall_at}", formula, list(dict.fromkeys(ends))))
-    missing = report.counts["unjudged"] if precision[0] != precision[1] else 0
-    return {
-        "lines": lines,
-        "missing": _count(missing, "claim") if missing else "",
-        "narrow": is_narrow(*precision),
-    }
-
-
-def _ends(report: Report, worked: str, bounds: tuple[float, float]) -> list[tuple[str, str, str]]:
-    """A score with the missing verdicts counted against the text, then for it."""
-    supported, missing = report.counts["supported"], report.counts["unjudged"]
-    ends = [(f"{worked.format(supported)} = ", f"{bounds[0]:.2f}", "")]
-    if missing:
-        ends.append((f"{worked.format(f'({supported} + {missing})')} = ", f"{bounds[1]:.2f}", ""))
-    return ends
-
-
-def _said(weak: bool) -> str:
-    return "match the evidence by words" if weak else "supported by the evidence"
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# -- Underlined by verdict.  Stretches may overlap, as those of the claims of one sentence do: the text is cut
+# -- wherever one begins or ends, and every piece gets one line per verdict beneath it, the gravest nearest to
+# -- the letters.  Line style and letter tell the verdicts apart without colour.
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A stretch of the text and the claim that it belongs to.
+
+    Attributes:
+        start, end: in characters, end exclusive; what lies outside of the text is left out.
+        kind: one of `KINDS`.
+        number: of the claim, as it is shown; its part of the page has the id `claim-NUMBER`.
+    """
+
+    start: int
+    end: int
+    kind: str
+    number: int
+
+
+def marked(text: str, marks: Sequence[Mark], id: str = "") -> Markup:
+    """`text` as HTML content with its `marks`; a mark of no length, or outside of the text, is left out.
+
+    Args:
+        id: what the ids of the links at the ends begin with, so that others can lead here; empty for none.
+    """
+    ends = {mark: min(mark.end, len(text)) for mark in marks if mark.start < min(mark.end, len(text))}
+    cuts = sorted({0, len(text), *ends.values(), *(mark.start for mark in ends)})
+    later = sorted(ends, key=lambda mark: mark.start, reverse=True)  # the next one is the last
+    here: list[Mark] = []
+    parts: list[str] = []
+    for start, end in pairwise(cuts):
+        while later and later[-1].start <= start:
+            here.append(later.pop())
+        parts.append(_piece(text[start:end], here))
+        over = [mark for mark in here if ends[mark] == end]
+        parts += (_link(mark, id) for mark in sorted(over, key=lambda mark: mark.number))
+        here = [mark for mark in here if ends[mark] > end]
+    return Markup("".join(parts))  # noqa: S704 - every piece is escaped
+
+
+def _piece(text: str, marks: Sequence[Mark]) -> str:
+    """One piece, a link to the gravest of its claims."""
+    if not marks:
+        return markup(text)
+    graves = list(KINDS)
+    first = min(marks, key=lambda mark: (graves.index(mark.kind), mark.number))
+    found = {mark.kind for mark in marks}
+    shown = markup(text)
+    for depth, kind in enumerate(kind for kind in KINDS if kind in found):
+        shown = f'<span class="line {kind} d{depth}">{shown}</span>'
+    # The numbered links behind do the same for the keyboard.
+    return f'<a class="piece" href="#claim-{first.number}" tabindex="-1">{shown}</a>'
+
+
+def _link(mark: Mark, id: str) -> str:
+    letter, word = KINDS[mark.kind]
+    name = f' id="{id}{mark.number}"' if id else ""
+    return (
+        f'<sup><a class="to {mark.kind}"{name} href="#claim-{mark.number}"'
+        f' aria-label="claim {mark.number}, {word}">{letter}{mark.number}</a></sup>'
+    )

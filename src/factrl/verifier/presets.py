@@ -10,7 +10,7 @@ the whole batch 0.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from factrl.llm import LLM, Reply, connect
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
 from factrl.verifier.claims import LLMClaims, SentenceClaims
-from factrl.verifier.claims.llm import Style
-from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.llm import Style, read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.search import Given, Index, Search, WebSearch
 
@@ -102,30 +101,31 @@ def open_verifier(
 
 def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bool, trusted: bool) -> Judge:
     """The judge that was named, else the preset's own."""
+    style = "veriscore" if preset == "veriscore" else "factscore"
     if judge == "llm":
         if llm is None:
             raise ConfigError("judge=llm (verifier.judge) asks a model server; name one with judge.url")
-        return LLMJudge(llm, style="veriscore" if preset == "veriscore" else "factscore")
-    if preset in ("knowrl", "fspo"):
-        thresholds, usual = (NLIJudge.knowrl, KNOWRL_NLI) if preset == "knowrl" else (NLIJudge.fspo, FSPO_NLI)
-        if judge is None:
-            if preset == "fspo":
-                raise ConfigError(
-                    f"the preset fspo judges with {FSPO_NLI}, which comes with Python code of its own: "
-                    f"read it, then give judge=nli:{FSPO_NLI}@COMMIT and trust_remote_code=true "
-                    "(verifier.judge and verifier.trust_remote_code in a recipe); or judge=local, or "
-                    "another nli:NAME"
-                )
-            judge = f"nli:{usual}"
-        if isinstance(judge, str) and judge.startswith("nli:") and judge != "nli:":
-            return thresholds(_cross_encoder(judge.removeprefix("nli:"), trusted))
+        return LLMJudge(llm, style=style)
+    if judge is None and preset == "knowrl":
+        judge = f"nli:{KNOWRL_NLI}"
+    if judge is None and preset == "fspo":
+        raise ConfigError(
+            f"the preset fspo judges with {FSPO_NLI}, which comes with Python code of its own: "
+            f"read it, then give judge=nli:{FSPO_NLI}@COMMIT and trust_remote_code=true "
+            "(verifier.judge and verifier.trust_remote_code in a recipe); or judge=local, or "
+            "another nli:NAME"
+        )
+    if isinstance(judge, str):
+        thresholds = {"knowrl": NLIJudge.knowrl, "fspo": NLIJudge.fspo}.get(preset, NLIJudge)
+        return open_judge(judge, trust_remote_code=trusted, thresholds=thresholds)
     if judge is not None:
-        return open_judge(judge, trust_remote_code=trusted) if isinstance(judge, str) else judge
-    if llm is None:
-        return _best_here()
-    if preset == "local":
-        return LLMJudge(llm, controls=controls)
-    return LLMJudge(llm, style="veriscore" if preset == "veriscore" else "factscore")
+        return judge
+    if llm is not None:
+        return LLMJudge(llm, style="factrl" if preset == "local" else style, controls=controls)
+    try:
+        return LocalJudge()
+    except (MissingExtra, ModelError):  # it cannot run here, or cannot be had
+        return WeakJudge()
 
 
 def verify(
@@ -154,11 +154,14 @@ def verify(
     return open_verifier(llm=model, **named)(text, question, topic=topic, evidence=evidence)
 
 
-def open_judge(name: str, *, trust_remote_code: bool = False) -> LocalJudge | NLIJudge | WeakJudge:
+def open_judge(
+    name: str, *, trust_remote_code: bool = False, thresholds: Callable[[Any], NLIJudge] = NLIJudge
+) -> LocalJudge | NLIJudge | WeakJudge:
     """A judge by name: `local`, `weak`, or `nli:MODEL`.
 
     Args:
         trust_remote_code: as of `open_verifier`.
+        thresholds: makes the judge of a cross-encoder.
 
     Raises:
         ConfigError: another name.
@@ -167,10 +170,10 @@ def open_judge(name: str, *, trust_remote_code: bool = False) -> LocalJudge | NL
     if name == "local":
         return LocalJudge()
     if name == "weak":
-        return _weak()
+        return WeakJudge()
     kind, _, model = name.partition(":")
     if kind == "nli" and model:
-        return NLIJudge(_cross_encoder(model, trust_remote_code))
+        return thresholds(_cross_encoder(model, trust_remote_code))
     if kind == "own":
         raise ConfigError(
             f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
@@ -188,25 +191,8 @@ def _readable(reply: Reply) -> bool:
     return True
 
 
-def _best_here() -> Judge:
-    """The local model where it can run and be had, else the comparison of words."""
-    try:
-        return LocalJudge()
-    except (MissingExtra, ModelError):
-        return _weak()
-
-
-def _weak() -> WeakJudge:
-    if not _embeds():
-        return WeakJudge()
-    from factrl.llm.local.embed import Potion
-    from factrl.llm.models import cached
-
-    return WeakJudge(Potion()) if cached("potion-base-8M") else WeakJudge()
-
-
 def _cross_encoder(name: str, trusted: bool) -> Any:
-    if not _installed("torch") or not _installed("transformers"):
+    if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
         raise MissingExtra("transformers", "train")
     from factrl.llm.local.nli import CrossEncoder
 
@@ -222,27 +208,5 @@ def _open_search(
     if docs:
         return Given.read(docs)
     if index is not None:
-        return index if isinstance(index, Index) else open_index(index)
+        return index if isinstance(index, Index) else Index.open(index)
     return WebSearch(web) if isinstance(web, str) else web
-
-
-def open_index(folder: str | Path) -> Index:
-    """An index, with the embedder it was built with where that is installed.
-
-    Raises:
-        SetupError: it is not there, or damaged.
-    """
-    found = Index.open(folder)
-    if not found.dense or not _embeds():
-        return found
-    from factrl.llm.local.embed import Potion
-
-    return Index.open(folder, embedder=Potion())
-
-
-def _embeds() -> bool:
-    return _installed("tokenizers") and _installed("safetensors")
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None

@@ -24,7 +24,8 @@ from factrl.types import Claim, Passage, Verdict
 WIDTH = 0.05  # the widest interval that is still published as a number
 _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
 _KEPT, _CLAIM, _QUOTE, _SOURCE = 8, 160, 160, 80  # of `checked`: claims, and characters of their parts
-_LOWEST = {"recall": ("K", 1), "f1": ("K", 1), "factscore": ("gamma", 0)}  # values of `at`
+_AT = {"precision": None, "recall": ("K", 1), "f1": ("K", 1), "factscore": ("gamma", 0)}
+"""The scores, and the name and the lowest value of what each is taken at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +194,6 @@ class Report:
         target.write_text(page(self), encoding="utf-8")
         return target
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from .html import notebook
-
-        return notebook(self)
-
     def __repr__(self) -> str:
         """The counts and the score, in one line; `print` has the claims."""
         told = "; ".join(self.summary())
@@ -249,15 +244,12 @@ def is_narrow(low: float, high: float) -> bool:
 
 
 def _checked(score: str, at: int | None) -> None:
-    names = ("precision", *_LOWEST)
-    if score not in names:
-        raise ConfigError(f"there is no score {score!r} (there are: {', '.join(names)})")
-    if score == "precision":
-        return
-    if at is None:
+    if score not in _AT:
+        raise ConfigError(f"there is no score {score!r} (there are: {', '.join(_AT)})")
+    name, lowest = _AT[score] or ("", 0)
+    if name and at is None:
         raise ConfigError(f"{score} needs `at`: K of recall and F1, gamma of FActScore")
-    name, lowest = _LOWEST[score]
-    if at < lowest:
+    if name and at is not None and at < lowest:
         raise ConfigError(f"{name} must be at least {lowest}, not {at!r}")
 
 

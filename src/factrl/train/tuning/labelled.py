@@ -25,7 +25,7 @@ from factrl.rewards.truthfulness import TUNED_PROMPT, shown_claim
 from factrl.runs.rows import read_rows
 from factrl.types import Example
 from factrl.verifier.claims import LLMClaims
-from factrl.verifier.claims.replies import read_facts
+from factrl.verifier.claims.llm import read_facts
 
 Labelled = Literal["truthfulness", "checklist-verifier", "extractor"]
 LABELLED: tuple[str, ...] = get_args(Labelled)
@@ -110,7 +110,7 @@ def _extraction(row: Mapping[str, Any], where: str) -> Lesson | str:
         raise DataError(f"{where} needs `claims`, a list of texts, which may be empty")
     claims = [" ".join(claim.split()) for claim in claims if claim.strip()]
     recorder = _Recorder()
-    reader = LLMClaims(recorder, "veriscore", "response")
+    reader = LLMClaims(recorder, "veriscore_response")
     prompt = recorder.of(lambda: wait_for(reader(response, question)))
     if prompt is None:
         return "nothing in it"

@@ -19,31 +19,22 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
-from importlib import resources
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored, nearest
 from factrl.llm import LLM, Message, Reply, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
 from factrl.verifier.claims.marks import content_words, mark, normalised, speaks_of_itself
-from factrl.verifier.claims.replies import read_facts
-from factrl.verifier.claims.statements import Statement, statements
+from factrl.verifier.claims.whole import Statement, statements
 
 T = TypeVar("T")
-Style = Literal["factscore", "veriscore", "knowrl"]
-Per = Literal["response", "sentence"]
+Style = Literal["factscore", "veriscore", "veriscore_response", "knowrl"]
 
 BEFORE, AFTER = 3, 1
 """Sentences shown around the one that is taken apart; VeriScore's window."""
-_PROMPTS: Mapping[tuple[str, str], str] = {
-    ("factscore", "response"): "factscore.txt",
-    ("factscore", "sentence"): "factscore_sentence.txt",
-    ("veriscore", "sentence"): "veriscore.txt",
-    ("veriscore", "response"): "veriscore_response.txt",
-    ("knowrl", "response"): "knowrl.txt",
-}
-_MAX_TOKENS = {"response": 4096, "sentence": 1024}
+_ROOM, _ROOM_OF_ONE = 4096, 1024  # tokens of a reply about a text, and about a sentence
 _MANY = 64  # facts: as many as a verifier judges of one text
 
 
@@ -52,39 +43,23 @@ class LLMClaims:
 
     Args:
         llm: any LLM; its `acomplete` is used when it has one, and the calls of one text run side by side.
-        style: whose definition of a claim: `factscore`, `veriscore` or `knowrl`.
-        per: one call per `response` or per `sentence`; None takes the style's own (a sentence for
-        `veriscore`).
-        max_tokens: upper limit of one reply; None is 4096 for a response and 1024 for a sentence, and more
-            for long texts: a wordy one could hide behind a list that is cut off.
+        style: whose definition of a claim: `factscore`, `veriscore` (one call per sentence),
+            `veriscore_response` (one call) or `knowrl`.
 
     Attributes:
         found, planted: claims so far, and those dropped because their words are not in the text.
 
     Raises:
-        ConfigError: no such style, or one that cannot work sentence by sentence.
+        ConfigError: no such style.
     """
 
-    def __init__(
-        self, llm: LLM, style: Style = "factscore", per: Per | None = None, *, max_tokens: int | None = None
-    ) -> None:
-        styles = sorted({known for known, _ in _PROMPTS})
-        if style not in styles:
-            raise ConfigError(
-                f"style must be one of {', '.join(styles)}, not {style!r}{nearest(style, styles)}"
-            )
-        self.per: str = per or ("sentence" if style == "veriscore" else "response")
-        if (style, self.per) not in _PROMPTS:
-            known = " or ".join(sorted(by for of, by in _PROMPTS if of == style))
-            raise ConfigError(f"style {style!r} works per {known}, not per {self.per!r}")
-        self.llm = llm
-        self.style = style
-        self.max_tokens = max_tokens
-        self.prompt = (
-            (resources.files("factrl.verifier.claims") / "prompts" / _PROMPTS[style, self.per])
-            .read_text("utf-8")
-            .strip()
-        )
+    def __init__(self, llm: LLM, style: Style = "factscore") -> None:
+        if style not in get_args(Style):
+            names = ", ".join(get_args(Style))
+            raise ConfigError(f"style must be one of {names}, not {style!r}{nearest(style, get_args(Style))}")
+        self.llm, self.style = llm, style
+        self.per_sentence = style == "veriscore"
+        self.prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").strip()
         self.found = self.planted = 0
 
     @property
@@ -94,7 +69,7 @@ class LLMClaims:
         model = (
             getattr(self.llm, "identity", None) or getattr(self.llm, "model", None) or type(self.llm).__name__
         )
-        return f"{self.style}/{self.per}/{digest}/{model}"
+        return f"{self.style}/{digest}/{model}"
 
     async def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         """The claims of `text` in the order of its sentences, marked by `factrl.verifier.claims.marks.mark`.
@@ -132,8 +107,8 @@ class LLMClaims:
     ) -> list[tuple[int | None, dict[str, Any]]]:
         """The data of every call, with the number of the statement that it is about."""
         words = [f"{unit.context} {unit.text}" if unit.context else unit.text for unit in told]
-        opening = {"question": question} if self.style == "veriscore" else {"topic": topic}
-        if self.per == "response":
+        opening = {"question": question} if self.style.startswith("veriscore") else {"topic": topic}
+        if not self.per_sentence:
             return [(None, {**opening, "sentences": words})]
         asked: list[tuple[int | None, dict[str, Any]]] = []
         seen: set[str] = set()
@@ -141,13 +116,12 @@ class LLMClaims:
             if sentence in seen:  # a sentence that is repeated word for word says nothing more
                 continue
             seen.add(sentence)
-            data: dict[str, Any] = {
+            data = {
                 **opening,
                 "before": words[max(0, number - BEFORE) : number],
                 "sentence": sentence,
+                "after": words[number + 1 : number + 1 + AFTER],
             }
-            if self.style == "veriscore":
-                data["after"] = words[number + 1 : number + 1 + AFTER]
             asked.append((number, data))
         return asked
 
@@ -155,8 +129,8 @@ class LLMClaims:
         """The facts of one reply, and the error that it is where it was cut off."""
         messages = quoted_message(self.prompt, data)
         asked = len(messages[0]["content"]) - len(self.prompt)
-        usual = self.max_tokens or _MAX_TOKENS[self.per]
-        room = self.max_tokens or max(usual, asked // 2)
+        usual = _ROOM_OF_ONE if self.per_sentence else _ROOM
+        room = max(usual, asked // 2)  # a wordy text could hide behind a list that is cut off
         try:
             reply = await self._reply(messages, room, usual)
         except LLMError as error:
@@ -203,6 +177,99 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+# -- Replies: the list of facts, read as a person would read it, or not at all.  A list mark is a bullet, or a
+# -- number that counts; everything else on a line belongs to the fact.  Patterns that strip what looks like a
+# -- number have turned "1984 is a novel" into "is a novel" (peers, 2.6).
+
+_BULLET = re.compile(r"[-*•‣◦▪●·–—]\s{1,8}|[•‣◦▪●]")
+_NUMBER = re.compile(r"\(?(\d{1,3})[.):]\s{1,8}|\((\d{1,3})\)\s{0,8}")
+_EMPHASIS = re.compile(r"\*\*|__|`")
+_FENCE = re.compile(r"(?:```|~~~)[\w-]{0,20}\s{0,8}")
+_SPACES = re.compile(r"\s+")
+NONE = frozenset(
+    {
+        *(
+            "no verifiable claim",
+            "no verifiable claims",
+            "no verifiable claims found",
+            "no claim",
+            "no claims",
+        ),
+        *("no facts", "no fact", "no atomic facts", "no facts found", "no factual statements", "none"),
+        *("there are no facts", "there are no verifiable claims", "the text states no facts"),
+        "the sentence states no facts",
+    }
+)
+"""Replies that say plainly that there is nothing, in small letters and without signs."""
+
+
+def read_facts(reply: str, **facts: Any) -> list[str]:
+    """The facts of a reply, in order; an empty list when it says plainly that there are none.
+
+    Only lines with a list mark are facts.  Lines before and between them ("Here are the facts:") are not,
+    and a marked line that ends in a colon is a heading.  Of a reasoning model's reply only what follows
+    `</think>` is read.
+
+    Args:
+        reply: the model's whole reply.
+        facts: what is known about the call; kept with the error.
+
+    Raises:
+        Unscored: `extract_unreadable`: an empty reply, a refusal, prose, or a list of nothing.
+    """
+    _, closed, text = reply.rpartition("</think>")
+    if not closed and "<think>" in reply:
+        raise Unscored("extract_unreadable", "the reply is a thought that never ends", **facts)
+    lines = [line for line in map(str.strip, text.split("\n")) if line and not _FENCE.fullmatch(line)]
+    found: list[str] = []
+    marked = none = False
+    count = 0
+    for line in lines:
+        words, count, has_mark = _unmarked(line, count)
+        if _plain(words) in NONE:
+            none = True
+        elif has_mark:
+            marked = True
+            words = _SPACES.sub(" ", _EMPHASIS.sub("", words)).strip()
+            if any(map(str.isalnum, words)) and not words.endswith((":", "：")):
+                found.append(words)
+    if found or (none and not marked and (len(lines) == 1 or _plain(" ".join(lines)) in NONE)):
+        return found
+    said = " ".join(text.split())[:200]
+    problem = (
+        f"the reply is neither a list of facts nor the words for none: {said!r}"
+        if said
+        else "the reply is empty"
+    )
+    raise Unscored("extract_unreadable", problem, **facts)
+
+
+def _unmarked(line: str, count: int) -> tuple[str, int, bool]:
+    """A line without its list marks, the number it counted to, and whether it had a mark.
+
+    A number is a mark only when it counts: 1, or one more than the number before.
+    """
+    has_mark = False
+    for _ in range(3):
+        bullet = _BULLET.match(line)
+        number = None if bullet else _NUMBER.match(line)
+        if bullet:
+            line = line[bullet.end() :]
+        elif number and (value := int(number[1] or number[2])) in (1, count + 1) and not (has_mark and count):
+            count = value
+            line = line[number.end() :]
+        else:
+            break
+        has_mark = True
+    if has_mark or line.strip("-*•‣◦▪●·–—"):
+        return line, count, has_mark
+    return "", count, True  # a bullet with nothing behind it
+
+
+def _plain(words: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]|_", " ", words.casefold()).split())
 
 
 # -- Places in the text: a claim counts only when its words are there, so that neither the text nor the model

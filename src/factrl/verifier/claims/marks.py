@@ -21,20 +21,88 @@ from factrl.text import MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Skip
-from factrl.verifier.claims.words import (
-    ARTICLES,
-    AUXILIARY,
-    DETERMINERS,
-    IMPERATIVES,
-    INTENSIFIERS,
-    OBJECTS,
-    OPINIONS,
-    STOPWORDS,
-    base,
-    is_past,
-    is_third_person,
-    word_set,
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as text."""
+    return frozenset(text.split())
+
+
+ARTICLES = word_set("a an the")
+# Without meaning of their own: they do not count when two texts are compared.
+STOPWORDS = word_set(
+    """
+    a about above across against along alongside also am amid among amongst an and are around as at be
+    been behind being below beside besides between beyond but by can could despite did do does during etc
+    following for from had has have having he her here herself him himself his how i if in including
+    inside into is it it's its itself just like may me might must my myself near of on onto or our outside
+    over own per s same shall she should since so such t than that the their them themselves then there
+    these they this those through throughout till to too toward towards under unlike until upon us versus
+    very via was we were what when where which who whom whose why will with within would you your yours
+    """
 )
+
+# Irregular verbs: base, past, participle.
+_IRREGULAR = """
+arise arose arisen | bear bore borne | beat beat beaten | become became become | begin began begun | bid bid
+bid | bind bound bound | break broke broken | breed bred bred | bring brought brought | build built built |
+buy bought bought | catch caught caught | choose chose chosen | come came come | deal dealt dealt | dig dug
+dug | draw drew drawn | drink drank drunk | drive drove driven | eat ate eaten | fall fell fallen | feed fed
+fed | feel felt felt | fight fought fought | find found found | flee fled fled | fly flew flown | forbid
+forbade forbidden | forget forgot forgotten | freeze froze frozen | get got gotten | give gave given | go
+went gone | grow grew grown | hang hung hung | hear heard heard | hide hid hidden | hit hit hit | hold held
+held | keep kept kept | know knew known | lay laid laid | lead led led | learn learnt learnt | leave left
+left | lend lent lent | lie lay lain | lose lost lost | make made made | mean meant meant | meet met met |
+oversee oversaw overseen | overtake overtook overtaken | pay paid paid | put put put | read read read |
+rebuild rebuilt rebuilt | retell retold retold | rewrite rewrote rewritten | ride rode ridden | ring rang
+rung | rise rose risen | run ran run | say said said | see saw seen | seek sought sought | sell sold sold |
+send sent sent | set set set | shake shook shaken | shine shone shone | shoot shot shot | show showed shown |
+sing sang sung | sink sank sunk | sit sat sat | slay slew slain | sleep slept slept | speak spoke spoken |
+spend spent spent | spin spun spun | split split split | spread spread spread | stand stood stood | steal
+stole stolen | strike struck struck | swear swore sworn | swim swam swum | take took taken | teach taught
+taught | tell told told | think thought thought | throw threw thrown | undergo underwent undergone |
+understand understood understood | undertake undertook undertaken | win won won | withdraw withdrew withdrawn
+| write wrote written | co-write co-wrote co-written | outlive outlived outlived | bear bore born
+| go goes gone | use used used | add added added | age aged aged | die died died | tie tied tied
+"""
+
+_BASES = {
+    form: base
+    for verb in " ".join(_IRREGULAR.split()).split("|")
+    for base, *forms in (verb.split(),)
+    for form in forms
+} | dict.fromkeys(("is", "are", "was", "were", "been", "being", "am"), "be")
+_BASES |= {"has": "have", "had": "have", "does": "do", "did": "do", "done": "do"}
+_BASES |= dict.fromkeys(("note", "notes", "noted", "noting"), "notice")  # else `noted` is `not`
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    " seventeen eighteen nineteen twenty"
+)
+NUMBERS = {word: str(number) for number, word in enumerate(_UNITS.split())} | {
+    word: str(10 * number)
+    for number, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)
+}
+_ENDINGS = (
+    *(("ies", "y"), ("ied", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")),
+    *(("ing", ""), ("ed", ""), ("s", "")),
+)
+
+
+def base(word: str) -> str:
+    """A word in small letters without what grammar adds, so that its forms are equal.
+
+    >>> [base(word) for word in ("won", "planned", "plans", "prizes", "prize", "cities", "two")]
+    ['win', 'plan', 'plan', 'priz', 'priz', 'city', '2']
+    """
+    word = NUMBERS.get(word) or _BASES.get(word, word)
+    for ending, instead in _ENDINGS:
+        stem = word[: -len(ending)]
+        if word.endswith(ending) and len(stem) >= 3 and not word.endswith(("ss", "us", "is")):
+            doubled = ending in ("ing", "ed") and stem[-1] == stem[-2] and stem[-1] not in "lsfz"
+            word = stem[:-1] if doubled else stem + instead
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
 
 # -- One spelling -------------------------------------------------------------------------------------
 
@@ -208,7 +276,8 @@ def speaks_of_itself(text: str, question: str = "") -> bool:
 _CHATTER = re.compile(
     r"(?:hello|hi(?!-)|hey|greetings|thank you|thanks|you're welcome|good luck|enjoy|welcome to|cheers"
     r"|(?:(?:that's |what )?an? )?(?:great|good|interesting|excellent) question"
-    r"|let me|let us|let's|feel free|hope (?:this|that|it)|i hope|happy to|glad to|is there anything"
+    r"|(?:wait, )?let me|let us|let's|feel free"
+    r"|hope (?:this|that|it)|i hope|happy to|glad to|is there anything"
     r"|if you(?:'d| have| need| want| would| are| like| could)"
     r"(?: any| more| further| other| additional| a| specific| like| interested)"
     r"|(?-i:[Pp]lease (?=[a-z]))|as (?:mentioned|noted|stated|discussed) (?:above|earlier)"
@@ -239,7 +308,6 @@ _CONNECTIVE = re.compile(
     r"|furthermore|therefore|instead|alternatively|afterwards|otherwise),? ",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"[^:.!?]{1,40}:\s{1,4}(?=\S)")
 _CLOSING = " \"'”’»)]}*_」』）】"
 _WORDS = re.compile(r"[^\W_][\w'’-]*")
 
@@ -257,14 +325,7 @@ def _is_unverifiable(text: str) -> bool:
     if _FIRST_PERSON.search(seen) or _SECOND_PERSON.search(seen):
         return True
     titled = len(spelt) > 1 and spelt[1][0].isupper() and spelt[1] != "I"  # "Let It Be is an album"
-    if (_is_imperative(words) and not titled) or _is_opinion(words):
-        return True
-    label = _LABEL.match(seen)
-    if (
-        label
-        and not _finite(words)
-        and _is_imperative([w.lower() for w in _WORDS.findall(seen[label.end() :][:200])])
-    ):
+    if _is_imperative(words) and not titled:
         return True
     return len(seen) <= 400 and stance(seen, strict=True).declines
 
@@ -279,47 +340,28 @@ def _asks(seen: str, bare: str) -> bool:
     return not (quoted and any(mark in seen[1:-1] for mark in "\"“«「'‘"))
 
 
-def _finite(words: Sequence[str]) -> bool:
-    return any(word in AUXILIARY or is_past(word) for word in words)
-
-
-_AFTER_IMPERATIVE = (
-    DETERMINERS
-    | OBJECTS
-    | word_set(
-        """
-    sure that if to at for in with out up on online about how what whether when where why yourself me
+_IMPERATIVES = word_set(
     """
-    )
+    consider remember imagine please let check see visit try note ensure make use avoid keep take ask call
+    contact read look think choose select add remove click go start begin follow write provide give tell
+    explain describe find discuss compare consult seek feel be don't do stay get learn explore enjoy join
+    ignore mark rate accept treat extract output print return say repeat assume suppose trust believe verify
+    score grade label stop wait evaluate gather adjust prepare combine measure serve research shortlist
+    determine identify set create apply mix stir cook bake pour place turn
+    """
+)
+_AFTER_IMPERATIVE = word_set(
+    """
+    a about all an another any at both each eight eleven every few fifty five for forty four her him his
+    how hundred if in it its many me most multiple my nine no numerous on one online other our out seven
+    several six some sure ten that the their them these thirteen thirty this those thousand three to
+    twelve twenty two up various what when where whether whose why with your yourself
+    """
 )
 
 
 def _is_imperative(words: Sequence[str]) -> bool:
     """`Consider the sea`, but not `Research shows` or `Mark was a king`."""
-    if words[:1] == ["do"] or words[:1] == ["don't"]:
+    if words[0] in ("do", "don't"):
         return True
-    if not words or words[0] not in IMPERATIVES:
-        return False
-    if len(words) == 1:
-        return True
-    if words[1] in AUXILIARY or is_past(words[1]) or is_third_person(words[1]) or words[1] in ("of", "and"):
-        return False
-    return words[1] in _AFTER_IMPERATIVE or not _finite(words)
-
-
-def _is_opinion(words: Sequence[str]) -> bool:
-    """`It is really nice`: nothing but an opinion stands after the verb."""
-    for at, word in enumerate(words[:12]):
-        if word in ("is", "was", "are", "were", "it's", "that's", "he's", "she's"):
-            rest = [later for later in words[at + 1 :] if later not in INTENSIFIERS and later not in ARTICLES]
-            return bool(rest) and rest[0] in OPINIONS and len(rest) <= 2 and (
-                len(rest) == 1 or rest[1] in _THINGS or rest[1] in OPINIONS
-            )  # fmt: skip
-    return False
-
-
-_THINGS = word_set(
-    """
-    person place thing one man woman guy day time idea question topic story
-    """
-)
+    return words[0] in _IMPERATIVES and (len(words) == 1 or words[1] in _AFTER_IMPERATIVE)

@@ -20,16 +20,33 @@ from factrl.errors import ConfigError, LLMError, Unscored, nearest
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim, Finding, Passage, Verdict
-from factrl.verifier.judges.controls import controls_for
 from factrl.verifier.judges.overlap import quote_of
 from factrl.verifier.judges.replies import Said, item_ids, read_supported, read_true_false, read_verdicts
 
 Style = Literal["factrl", "factscore", "veriscore"]
+_Pair = tuple[Claim, tuple[Passage, ...]]
 
 _READERS: Mapping[str, Callable[[str], Finding]] = {
     "factscore": read_true_false,
     "veriscore": read_supported,
 }
+_SEALED = (
+    ("The Ambrel Hall in Tosk was built in 1834.", "Ambrel Hall was built in {}.", "1834", "1871"),
+    (
+        "The river Ennish rises near Calder Moor.",
+        "The river Ennish rises near {}.",
+        "Calder Moor",
+        "Port Vale",
+    ),
+    ("Ilse Vanterpool taught physics in Mora.", "Ilse Vanterpool taught {}.", "physics", "Latin"),
+    ("The Corvane Prize was given to Odo Marsh.", "{} got the Corvane Prize.", "Odo Marsh", "Pia Lund"),
+    ("Dunmarrow has 4,120 inhabitants.", "Dunmarrow has {} inhabitants.", "4,120", "9,700"),
+    ("The ferry Halcine sank in Bray Sound.", "The ferry Halcine sank in {}.", "Bray Sound", "Lake Urm"),
+    ("The opera Tessaly has five acts.", "The opera Tessaly has {} acts.", "five", "three"),
+    ("Mount Orvel is 2,318 metres high.", "Mount Orvel is {} metres high.", "2,318", "1,460"),
+)
+"""Of the control claims: a passage, a claim about it, and what makes that claim true and false.  The subjects
+are invented: nothing but the passage decides."""
 _TOKENS_PER_CLAIM = 128  # id, verdict and a quote of 30 words
 _TOKENS_ONE_WORD = 256  # a model that explains itself before or after its word
 
@@ -44,9 +61,10 @@ class LLMJudge:
         evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
             evidence share it.
         max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
-        controls: put a true and a false claim of ours into every call (`factrl.verifier.judges.controls`); a
-        call that
-            gets one of them wrong is void, its claims `unjudged` with the cause `judge_fails_control`.
+        controls: put a true and a false claim of ours among those of every call, in their form.  A judge that
+            is broken, badly set up or talked round by a text in its prompt says the same of everything: a
+            call that gets one of the two wrong is void, its claims `unjudged` with the cause
+            `judge_fails_control`.
 
     Attributes:
         identity: model, style, hash of the prompt, limits and controls: everything that changes a verdict.
@@ -140,9 +158,9 @@ class LLMJudge:
                 left -= len(passage.text)
         return tuple(shown) if any(passage.text.strip() for passage in shown) else ()
 
-    async def _call(self, asked: Sequence[tuple[Claim, tuple[Passage, ...]]]) -> list[Verdict]:
-        known = controls_for(asked) if self.controls else None
-        whole = known.among(asked) if known else asked
+    async def _call(self, asked: Sequence[_Pair]) -> list[Verdict]:
+        controls = _controls(asked) if self.controls else None
+        whole = _among(asked, controls) if controls else asked
         ids = _ids(whole)
         data = _joint(whole, ids) if self.style == "factrl" else _single(*asked[0])
         limit = self.max_tokens or (
@@ -154,10 +172,10 @@ class LLMJudge:
             return [self._unjudged(error, error.facts) for _ in asked]
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
         said = self._read(reply, ids)
-        void = known.check(said, ids) if known else None
+        by_pair = dict(zip(whole, ids, strict=True))
+        void = _void([said[by_pair[one]] for _, one in controls]) if controls else None
         if void is not None:
             return [self._unjudged(void, facts) for _ in asked]
-        by_pair = dict(zip(whole, ids, strict=True))
         return [
             self._unjudged(answer, facts)
             if isinstance(answer := said[by_pair[claim, passages]], Unscored)
@@ -177,6 +195,42 @@ class LLMJudge:
         return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(facts))
 
 
+def _controls(asked: Sequence[_Pair]) -> tuple[tuple[int, _Pair], tuple[int, _Pair]]:
+    """A true and a false claim about one passage, each with its place among the claims of a call.
+
+    They are chosen by all that the call asks: the same call has the same ones.
+    """
+    text = "\0".join(part for claim, passages in asked for part in (claim.text, *(p.text for p in passages)))
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+    number, which = divmod(number, len(_SEALED))
+    evidence, frame, *words = _SEALED[which]
+    size = len(asked) + 2
+    number, first = divmod(number, size)
+    second = (first + 1 + number % (size - 1)) % size
+    passages = (Passage(evidence),)
+    true, false = ((Claim(said, 0, len(said)), passages) for said in map(frame.format, words))
+    return (first, true), (second, false)
+
+
+def _among(asked: Sequence[_Pair], controls: Sequence[tuple[int, _Pair]]) -> list[_Pair]:
+    whole = list(asked)
+    for place, control in sorted(controls, key=lambda one: one[0]):
+        whole.insert(place, control)
+    return whole
+
+
+def _void(said: Sequence[Said | Unscored]) -> Unscored | None:
+    """Why a call is void by what it says of the true and of the false control, None when it is not."""
+    true, false = said
+    if isinstance(true, Said) and isinstance(false, Said):
+        if true.label == "supported" and false.label != "supported":
+            return None
+        found = f"calls a true claim of ours {true.label!r} and a false one {false.label!r}"
+    else:
+        found = "says nothing readable about a claim of ours"
+    return Unscored("judge_fails_control", f"the judge {found}")
+
+
 def _name(llm: LLM) -> str:
     """What is known of the model: its own identity, or its class, address and model."""
     given = getattr(llm, "identity", None)
@@ -186,12 +240,12 @@ def _name(llm: LLM) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-def _ids(asked: Sequence[tuple[Claim, tuple[Passage, ...]]]) -> list[str]:
+def _ids(asked: Sequence[_Pair]) -> list[str]:
     """An id for each claim with its evidence."""
     return item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in asked])
 
 
-def _joint(asked: Sequence[tuple[Claim, tuple[Passage, ...]]], ids: Sequence[str]) -> dict[str, Any]:
+def _joint(asked: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
     """The passages once each, then the claims with the passages that each is held against."""
     numbers: dict[Passage, str] = {}
     for _, passages in asked:

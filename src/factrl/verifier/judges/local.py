@@ -5,8 +5,7 @@ counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These rank
 thresholds are not (docs/history.md), so a calibration fitted on human labels turns them, with the plain
 comparison of words, into the probability that the claim is supported.
 
-It reads about 450 characters of evidence per claim, because on a CPU every word costs time: 3 seconds per
-claim.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
+A claim takes 3 seconds of a CPU.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import ConfigError, LLMError
+from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 ANSWERS = ("Yes", "No", "Unknown")
+EVIDENCE = 450
+"""Characters of evidence that are shown for one claim: on a CPU every word costs time."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 
@@ -51,43 +52,30 @@ class LocalJudge:
 
     Args:
         model: the model; by default the judge that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
-        calibration: weights for `features`; by default those that come with factrl, which are for this model
-            and prompt.
-        evidence_chars: characters of evidence shown for one claim.
 
     Attributes:
-        identity: model, hash of the prompt, calibration and limit.
+        identity: model, hash of the prompt, calibration and limit of the evidence.
         per_call: pairs that one call takes.
         weak: False.
 
     Raises:
         ModelError, MissingExtra: the default model cannot be had.
-        ConfigError: `evidence_chars` below 1.
     """
 
     weak = False
     per_call = 32
 
-    def __init__(
-        self,
-        model: LetterModel | None = None,
-        *,
-        calibration: Calibration | None = None,
-        evidence_chars: int = 450,
-    ) -> None:
-        if evidence_chars < 1:
-            raise ConfigError(f"evidence_chars must be at least 1, not {evidence_chars!r}")
+    def __init__(self, model: LetterModel | None = None) -> None:
         if model is None:
             from factrl.llm.local.llama import shared_model
 
             model = shared_model()
         self.model = model
-        self.calibration = calibration or Calibration.shipped("local")
-        self.evidence_chars = evidence_chars
+        self.calibration = Calibration.shipped("local")  # fitted with the default model and this prompt
         self._prefix = _prefix()
         self.identity = (
             f"local {model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={evidence_chars}"
+            f"evidence={EVIDENCE}"
         )
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
@@ -96,7 +84,8 @@ class LocalJudge:
         A claim without evidence is `unknown` with the cause `no_evidence`.  One that does not fit into the
         model's context is `unjudged` with the cause `too_long`; when the model fails, all are.
         """
-        held = [(claim, pieces_of(passages)) for claim, passages in pairs]
+        held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
+        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
         asked = [index for index, (_, pieces) in enumerate(held) if pieces]
         try:
             rows = self._logprobs([held[index] for index in asked])
@@ -104,50 +93,42 @@ class LocalJudge:
             failed = Verdict(
                 "unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(error.facts)
             )
-            return [failed if pieces else self._nothing() for _, pieces in held]
-        verdicts = [self._nothing() for _ in held]
+            return [
+                failed if pieces else verdict for verdict, (_, pieces) in zip(verdicts, held, strict=True)
+            ]
         for index, row in zip(asked, rows, strict=True):
-            claim, pieces = held[index]
-            verdicts[index] = self._verdict(compare(claim.text, pieces), row)
+            verdicts[index] = self._verdict(compare(*held[index]), row)
         return verdicts
 
     def features(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[dict[str, float] | None]:
-        """What the calibration sees of every pair, for a calibration of your own.
-
-        None for a pair without evidence or one that is too long.
+        """What the calibration sees of pairs with evidence; None for one that is too long.
 
         Raises:
             LLMError: the model failed.
         """
-        held = [(claim, pieces_of(passages)) for claim, passages in pairs]
-        asked = [index for index, (_, pieces) in enumerate(held) if pieces]
-        found: list[dict[str, float] | None] = [None] * len(held)
-        for index, row in zip(asked, self._logprobs([held[index] for index in asked]), strict=True):
-            claim, pieces = held[index]
-            if not any(math.isnan(value) for value in row):
-                found[index] = features_of(compare(claim.text, pieces), row)
-        return found
+        held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
+        return [
+            None if any(map(math.isnan, row)) else features_of(compare(*one), row)
+            for one, row in zip(held, self._logprobs(held), strict=True)
+        ]
 
-    def _logprobs(self, held: Sequence[tuple[Claim, Sequence[Piece]]]) -> list[list[float]]:
+    def _logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
         if not held:
             return []
         prompts = []
         for claim, pieces in held:
-            shown = shown_pieces(best_pieces(claim.text, pieces, self.evidence_chars))
-            prompts.append(_turn(shown[: 2 * self.evidence_chars], claim.text[:_MAX_CLAIM]))
+            shown = shown_pieces(best_pieces(claim, pieces, EVIDENCE))
+            prompts.append(_turn(shown[: 2 * EVIDENCE], claim[:_MAX_CLAIM]))
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
     def _verdict(self, overlap: Overlap, row: Sequence[float]) -> Verdict:
-        if any(math.isnan(value) for value in row):
+        if any(map(math.isnan, row)):
             return Verdict("unjudged", self.identity, cause="too_long")
         label, p = self.calibration.decide(features_of(overlap, row))
         facts: dict[str, Any] = {
             answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)
         }
         return Verdict(label, self.identity, p=p, quote=overlap.quote, facts=facts)
-
-    def _nothing(self) -> Verdict:
-        return Verdict("unknown", self.identity, cause="no_evidence")
 
 
 def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:

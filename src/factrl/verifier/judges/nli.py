@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from factrl.errors import ConfigError
@@ -93,23 +94,12 @@ class NLIJudge:
         A claim without evidence is `unknown` with the cause `no_evidence`; a score that is no number leaves
         its claim `unjudged` with the cause `nan_score`.
         """
-        asked: dict[tuple[str, str], int] = {}
-        for claim, passages in pairs:
-            for passage in passages:
-                if passage.text.strip():
-                    asked.setdefault((passage.text, claim.text), len(asked))
-        rows = self.cross_encoder.scores(list(asked)).tolist() if asked else []
+        held = [(claim, [p for p in enumerate(passages) if p[1].text.strip()]) for claim, passages in pairs]
+        asked = list(dict.fromkeys((p.text, claim.text) for claim, shown in held for _, p in shown))
+        scores = dict(zip(asked, self.cross_encoder.scores(asked).tolist(), strict=True)) if asked else {}
         return [
-            self._verdict(
-                claim,
-                passages,
-                {
-                    number: rows[asked[passage.text, claim.text]]
-                    for number, passage in enumerate(passages)
-                    if passage.text.strip()
-                },
-            )
-            for claim, passages in pairs
+            self._verdict(claim, passages, {number: scores[p.text, claim.text] for number, p in shown})
+            for (claim, shown), (_, passages) in zip(held, pairs, strict=True)
         ]
 
     def _verdict(
@@ -117,7 +107,7 @@ class NLIJudge:
     ) -> Verdict:
         if not rows:
             return Verdict("unknown", self.identity, cause="no_evidence")
-        if any(math.isnan(value) for row in rows.values() for value in row):
+        if any(map(math.isnan, chain(*rows.values()))):
             return Verdict("unjudged", self.identity, cause="nan_score")
         for_it = max(rows, key=lambda number: rows[number][0])
         against = max(rows, key=lambda number: rows[number][1])

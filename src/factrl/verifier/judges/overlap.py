@@ -1,7 +1,9 @@
 """What a claim and its evidence have in common, word by word: no model, linear time.
 
 It finds the sentences that bear on a claim, compares words, numbers, names and negations, and says which
-sentence to quote.  It helps the judges and is none itself: the same words can say the opposite.
+sentence to quote.  It helps the other judges, and `WeakJudge` has nothing else: for machines without a model.
+That one cannot tell "the dog bit the man" from "the man bit the dog", so its verdicts are marked weak
+wherever they are shown, and are never called verification.
 """
 
 from __future__ import annotations
@@ -9,13 +11,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from factrl.text.sentences import sentences
-from factrl.types import Passage
+from factrl.types import Claim, Passage, Verdict
+from factrl.verifier.claims.marks import NUMBERS, word_set
+from factrl.verifier.judges.calibration import Calibration
 
 MAX_EVIDENCE = 100_000
 """Characters of evidence that are read for one claim, over all its passages."""
@@ -30,33 +34,17 @@ _SENTENCE = 1_000  # characters of a text that is worth remembering
 _CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
 _STEM = 6  # letters that are kept: a stemmer for many languages at once
 
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_STOP = _set(
+_STOP = word_set(
     "a about after also an and are as at be been before being between but by can could did do does during "
     "for from had has have he her hers him his i if in into is it its itself may might more most nd of on "
     "or our over rd s she should so some such st t than that th the their them then there these they this "
     "those to too under very was we were what when where which while who whom whose why will with would "
     "you your"
 )
-_NEGATIONS = _set(
+_NEGATIONS = word_set(
     "cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without"
 )
-_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen")
-_COUNTS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", *_TEENS, "nineteen", "twenty")
-_VALUES = {word: float(value) for value, word in enumerate(_COUNTS, start=2)}
-_VALUES |= {
-    "thirty": 30.0,
-    "forty": 40.0,
-    "fifty": 50.0,
-    "sixty": 60.0,
-    "seventy": 70.0,
-    "eighty": 80.0,
-    "ninety": 90.0,
-}
+_VALUES = {word: float(value) for word, value in NUMBERS.items() if word not in ("zero", "one")}
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _ENDS = frozenset('.!?:"“«([')
 
@@ -93,41 +81,21 @@ class Piece:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(NamedTuple):
     """A claim held against its evidence.
 
     Attributes:
-        best: the sentence that covers most of the claim; None when the evidence has no sentence.
+        features: the comparison in numbers, for a calibration.  `covered`: share of the claim's content words
+            that the whole evidence holds, titles included; `covered_best`: the same for the sentence that
+            covers most of it, with its two neighbours.  `missing_numbers`, `missing_names`: share of the
+            claim's numbers and names that the evidence lacks; what the claim opens with counts as a name when
+            it has a capital letter.  `negation`: the claim is negated and that sentence is not, or the other
+            way round.  `conflict`: the sentence covers the claim, but with another number or a negation.
         quote: where that sentence stands (passage, start, end); None when it shares no word with the claim.
-        covered: share of the claim's content words that the whole evidence holds, titles included.
-        covered_best: the same for the best sentence with its two neighbours.
-        missing_numbers, missing_names: share of the claim's numbers and names that the evidence lacks; what
-            the claim opens with counts as a name when it has a capital letter.
-        negation: the claim is negated and the best sentence is not, or the other way round.
-        conflict: the best sentence covers the claim, but with another number or a negation.
     """
 
-    best: Piece | None
+    features: dict[str, float]
     quote: tuple[int, int, int] | None
-    covered: float
-    covered_best: float
-    missing_numbers: float
-    missing_names: float
-    negation: bool
-    conflict: bool
-
-    @property
-    def features(self) -> dict[str, float]:
-        """The comparison in numbers, for a calibration."""
-        return {
-            "covered": self.covered,
-            "covered_best": self.covered_best,
-            "missing_numbers": self.missing_numbers,
-            "missing_names": self.missing_names,
-            "negation": float(self.negation),
-            "conflict": float(self.conflict),
-        }
 
 
 def words_of(text: str) -> Words:
@@ -173,7 +141,14 @@ _remembered = lru_cache(maxsize=16_384)(_words)
 
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
     """The sentences of the evidence in order, of the first `MAX_EVIDENCE` characters."""
-    return list(_pieces(passages))
+    found: list[Piece] = []
+    left = MAX_EVIDENCE
+    for number, passage in enumerate(passages):
+        text = passage.text[:left]
+        left -= len(text)
+        for part in (_cut_passage if len(text) <= _PASSAGE else _cut_document)(text):
+            found.append(Piece(number, *part, passage.title))  # noqa: PERF401  (clearer so)
+    return found
 
 
 def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
@@ -201,21 +176,11 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
     return [pieces[index] for index in sorted(taken)]
 
 
-def nearest_pieces(claim: str, pieces: Sequence[Piece], most: int) -> list[Piece]:
-    """The sentences that cover most of `claim`, at most `most` of them, the best first."""
-    covers = _covers(words_of(claim))
-    return sorted(pieces, key=lambda piece: -covers(piece.words))[:most]
-
-
 def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
     """Hold `claim` against the sentences of its evidence."""
     said = words_of(claim)
-    if not pieces:
-        lacks = float(bool(said.numbers)), float(bool(said.names or said.subject))
-        return Overlap(None, None, 0.0, 0.0, *lacks, negation=said.negated, conflict=False)
-    covers = _covers(said)
-    index = max(range(len(pieces)), key=lambda i: covers(pieces[i].words))
-    best = pieces[index]
+    index = _best(said, pieces)
+    best = pieces[index] if pieces else Piece(0, 0, 0, "", words_of(""))
     around = [piece for piece in pieces[max(index - 1, 0) : index + 2] if piece.passage == best.passage]
     near = {stem for piece in around for stem in piece.words.stems} | {*words_of(best.title).stems}
     everything = {stem for piece in pieces for stem in piece.words.stems}
@@ -226,30 +191,27 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
     missing = 1.0 - _share(said.numbers, numbers) if said.numbers else 0.0
     negation = said.negated != best.words.negated
     other_number = missing > 0 and bool(best.words.numbers)
-    return Overlap(
-        best,
-        _quote(said, best),
-        covered=_share(said.stems, everything),
-        covered_best=covered_best,
-        missing_numbers=missing,
-        missing_names=1.0 - _share(names, everything) if names else 0.0,
-        negation=negation,
-        conflict=covered_best >= COVERING and (other_number or negation),
-    )
+    features = {
+        "covered": _share(said.stems, everything),
+        "covered_best": covered_best,
+        "missing_numbers": missing,
+        "missing_names": 1.0 - _share(names, everything) if names else 0.0,
+        "negation": float(negation),
+        "conflict": float(covered_best >= COVERING and (other_number or negation)),
+    }
+    return Overlap(features, _quote(said, best))
 
 
 def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
     """Where the sentence stands that covers most of the claim: passage, start and end; None without one."""
-    said = words_of(claim)
-    covers, most = _covers(said), -1.0
-    best: tuple[int, int, int] | None = None
-    for number, parts in _cut_all(passages):
-        for start, end, _, words in parts:
-            covered = covers(words)
-            if covered > most:
-                most = covered
-                best = None if {*said.stems}.isdisjoint(words.stems) else (number, start, end)
-    return best
+    said, pieces = words_of(claim), pieces_of(passages)
+    return _quote(said, pieces[_best(said, pieces)]) if pieces else None
+
+
+def _best(said: Words, pieces: Sequence[Piece]) -> int:
+    """The number of the sentence that covers most of a claim; 0 without one."""
+    covers = _covers(said)
+    return max(range(len(pieces)), key=lambda number: covers(pieces[number].words), default=0)
 
 
 def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
@@ -274,21 +236,6 @@ def _covers(said: Words) -> Callable[[Words], float]:
 
 def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
     return sum(one in held for one in wanted) / max(len(wanted), 1)
-
-
-def _pieces(passages: Sequence[Passage]) -> Iterator[Piece]:
-    for number, parts in _cut_all(passages):
-        for start, end, said, words in parts:
-            yield Piece(number, start, end, said, words, passages[number].title)
-
-
-def _cut_all(passages: Sequence[Passage]) -> Iterator[tuple[int, tuple[tuple[int, int, str, Words], ...]]]:
-    """The number of each passage and its sentences, of the first `MAX_EVIDENCE` characters."""
-    left = MAX_EVIDENCE
-    for number, passage in enumerate(passages):
-        text = passage.text[:left]
-        left -= len(text)
-        yield number, (_cut_passage if len(text) <= _PASSAGE else _cut_document)(text)
 
 
 def _cut(text: str) -> tuple[tuple[int, int, str, Words], ...]:
@@ -321,3 +268,49 @@ def _value(digits: str) -> float | None:
     """The number that `digits` writes; None for what is none, such as a version or 40 digits."""
     plain = digits.replace(",", "")
     return float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
+
+
+class WeakJudge:
+    """Judges by covered words, numbers, names and negations.
+
+    A claim is `refuted` only when a sentence covers it but for another number or a negation; `supported` from
+    a calibrated probability of 0.5 on, when the evidence lacks none of its names and numbers; else `unknown`.
+
+    Attributes:
+        identity: begins with "weak".
+        per_call: pairs that one call takes.
+        weak: True.
+    """
+
+    weak = True
+    per_call = 256
+
+    def __init__(self) -> None:
+        self.calibration = Calibration.shipped("weak")
+        self.identity = f"weak word overlap calibration={self.calibration.identity}"
+
+    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+        """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
+        return [self._verdict(claim.text, pieces_of(passages)) for claim, passages in pairs]
+
+    def _verdict(self, claim: str, pieces: Sequence[Piece]) -> Verdict:
+        if not pieces:
+            return Verdict("unknown", self.identity, cause="no_evidence")
+        features, quote = compare(claim, pieces)
+        label, p = self.calibration.decide(features)
+        why = lacks(features)
+        if why:
+            # p stays on the label's side, so that an interval sees the same verdict.
+            label, p = ("refuted" if features["conflict"] else "unknown"), min(p, 0.49)
+        elif label == "refuted":
+            label = "unknown"
+        return Verdict(label, self.identity, p=p, quote=quote, why=why)
+
+
+def lacks(features: Mapping[str, float]) -> str:
+    """What keeps a claim from being supported, however many of its words are there; empty if nothing does."""
+    if features["conflict"]:
+        return "the same words with another number or a negation"
+    if features["missing_numbers"]:
+        return "the evidence lacks a number of the claim"
+    return "the evidence lacks a name of the claim" if features["missing_names"] else ""

@@ -10,10 +10,9 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from factrl.types import Passage
-from factrl.verifier.search.build import BrokenIndex
 from factrl.verifier.search.given import EvidencePool, Given
-from factrl.verifier.search.index import Index
-from factrl.verifier.search.passages import read_passages
+from factrl.verifier.search.index import BrokenIndex, Index
+from factrl.verifier.search.sources import read_passages
 from factrl.verifier.search.web import WebSearch
 
 __all__ = ["BrokenIndex", "EvidencePool", "Given", "Index", "Search", "WebSearch", "read_passages"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from factrl.types import Passage
-from factrl.verifier.search.passages import read_passages
+from factrl.verifier.search.sources import read_passages
 from factrl.verifier.search.words import query_words, title_key, words
 
 _K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
@@ -120,22 +120,13 @@ class EvidencePool:
 
     Eight answers to one question say much the same: with a pool a training step needs about one search per
     sentence of one answer instead of one per claim of all (peers.md 2.3: 129 instead of 4,088).
-
-    Args:
-        results: one list of passages per search.
     """
 
-    def __init__(self, results: Iterable[Sequence[Passage]] = ()) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._passages: dict[str, Passage] = {}
         self._order: list[Passage] = []
         self._ranking = Ranking()
-        for found in results:
-            self.add(found)
-
-    def __len__(self) -> int:
-        """Passages."""
-        return len(self._order)
 
     def add(self, found: Iterable[Passage]) -> None:
         """Add what a search found; a passage with the text of an earlier one is that passage."""
@@ -154,16 +145,11 @@ class EvidencePool:
             best = sorted(scores, key=lambda number: (-scores[number], number))[:k]
             return [self._order[number] for number in best]
 
-    def coverage(self, claim: str) -> float:
-        """The largest share of the claim's words that one passage has: 0 nothing, 1 all of them.
+    def covers(self, claim: str) -> bool:
+        """Whether a passage here is about `claim`; if not, it deserves a search of its own.
 
         Numbers do not count: a claim with a wrong year is about what the passage with the right one says.
-        A claim without words has nothing to be covered: 1.
         """
         known = {word for word in query_words(claim[:_MAX_QUERY]) if not word.isdecimal()}
         with self._lock:
-            return self._ranking.shared(known) / len(known) if known else 1.0
-
-    def covers(self, claim: str) -> bool:
-        """Whether a passage here is about `claim`; if not, it deserves a search of its own."""
-        return self.coverage(claim) >= COVERED
+            return self._ranking.shared(known) >= COVERED * len(known)

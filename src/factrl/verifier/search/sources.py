@@ -1,57 +1,50 @@
-"""Documents from files, one after the other, in memory that does not grow with the file.
+"""Documents from files, one after the other, in memory that does not grow with the file; and their passages.
 
 Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text and Markdown (a file
-is a document), a wiki's XML dump, and the SQLite files in which FActScore and KnowRL keep Wikipedia; all
-but parquet and SQLite also as .gz or .bz2.  Nothing is repaired: a row without text is left out, and what
-cannot be read is an error that names the file and the place.
+is a document), and the SQLite files in which FActScore and KnowRL keep Wikipedia; all but parquet and SQLite
+also as .gz.  Nothing is repaired: a row without text is left out, and what cannot be read is an error that
+names the file and the place.
+
+A passage is short enough that a judge can read several for one claim, and long enough to say what its
+sentences are about; it ends at the end of a sentence.  Corpora that come in passages keep theirs: cutting
+those of HotpotQA, which hold both ends of a question, cost 11 points of hit@5.
 """
 
 from __future__ import annotations
 
-import bz2
 import csv
 import gzip
 import hashlib
 import io
 import json
+import re
 import sqlite3
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from factrl.errors import DataError, nearest
 from factrl.runs.rows import LONGEST_LINE
-from factrl.verifier.search.wikipedia import read_dump
+from factrl.text.sentences import sentences
+from factrl.types import Passage
+
+MAX_WORDS = 120
+"""Words of a passage that is cut out; DPR's Wikipedia has 100, and a judge's prompt holds five of them."""
+KEPT_WORDS = 200
+"""Words of a document that stays whole."""
+
+_UNSPACED = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
+_PIECE = re.compile(r"\S{1,200}\s*")
 
 _TEXT = ("text", "contents", "passage")
-_TITLE = ("title",)
-_SOURCE = ("url", "source")
-_ID = ("id", "_id")
-_PACKED = (".gz", ".bz2")
+_COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
 _MAX_FIELD = 1 << 26  # characters of one CSV field; a whole book is 10 million
 _FINGERPRINT_BYTES = 1 << 16
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text with a title, as a file holds it.
-
-    Attributes:
-        text: all of it.
-        title: empty when it has none.
-        source: its URL, or the name of the file.
-        id: as the file has it; empty when it has none.
-    """
-
-    text: str
-    title: str = ""
-    source: str = ""
-    id: str = ""
 
 
 class Source:
@@ -73,7 +66,8 @@ class Source:
         if reader is None or not path.is_file():
             known = ", ".join(_READERS)
             raise DataError(
-                f"{path} is of no known format (known: {known}; all but .parquet and .db also as .gz, .bz2)"
+                f"{path} is of no known format (known: {known}; all but .parquet and .db also as .gz; "
+                "of Wikipedia take the Cirrus dump, .json.gz)"
             )
         self.path, self._read = path, reader
         self.size = path.stat().st_size
@@ -87,7 +81,7 @@ class Source:
             end = file.read()
         return hashlib.sha256(b"%d:%b%b" % (self.size, start, end)).hexdigest()[:32]
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[Passage]:
         """The documents in the order of the file, those without text left out.
 
         Raises:
@@ -95,15 +89,34 @@ class Source:
         """
         number = 0
         try:
-            with closing(self._read(self)) as found:
-                for document in found:
-                    number += 1
+            with closing(self._read(self)) as rows:
+                for number, (place, row) in enumerate(rows, start=1):  # noqa: B007  (the error tells it)
+                    document = self._document(row, place)
                     if document.text and not document.text.isspace():
                         yield document
         except UnicodeDecodeError as error:
             raise DataError(f"{self.path} is not UTF-8 text: {error.reason}") from None
         except (OSError, EOFError, zlib.error, csv.Error, sqlite3.Error) as error:
             raise DataError(f"{self.path} cannot be read after {number:,} documents: {error}") from error
+
+    def _document(self, row: Mapping[str, Any], place: str) -> Passage:
+        text, title, url, name = (
+            next((row[name] for name in names if row.get(name) is not None), None) for names in _COLUMNS
+        )
+        if not any(name in row for name in _TEXT):
+            columns = ", ".join(map(str, row)) or "none"
+            raise DataError(
+                f"{self.path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
+                "rename the one that holds the text to 'text'"
+            )
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"{self.path}, {place}: the text is a {type(text).__name__}, not a string")
+        return Passage(
+            text or "",
+            title="" if title is None else str(title).strip(),
+            source=self.path.name if url is None else str(url),
+            id="" if name is None else str(name),
+        )
 
 
 def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) -> list[Source]:
@@ -143,18 +156,11 @@ def _files_in(folder: Path, outside: Path | None) -> Iterator[Path]:
 
 def _kind(path: Path) -> str:
     """`.jsonl` for `a.jsonl` and `a.jsonl.gz`."""
-    stem = path.stem if path.suffix.lower() in _PACKED else path.name
+    stem = path.stem if path.suffix.lower() == ".gz" else path.name
     return Path(stem).suffix.lower()
 
 
-_Reader: TypeAlias = Callable[[Source], Generator[Document, None, None]]
-
-
-def _bytes_of(source: Source, raw: IO[bytes]) -> IO[bytes]:
-    suffix = source.path.suffix.lower()
-    if suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw)  # pyright: ignore[reportReturnType]
-    return bz2.BZ2File(raw) if suffix == ".bz2" else raw  # pyright: ignore[reportReturnType]
+_Rows: TypeAlias = Generator[tuple[str, Mapping[str, Any]], None, None]  # each with its place in the file
 
 
 def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
@@ -163,10 +169,11 @@ def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
     Args:
         newline: what ends a line; empty for a carriage return as well, as tables have it.
     """
+    packed = source.path.suffix.lower() == ".gz"
     with (
         source.path.open("rb") as raw,
-        _bytes_of(source, raw) as unpacked,
-        io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=newline) as lines,
+        gzip.GzipFile(fileobj=raw) if packed else raw as content,
+        io.TextIOWrapper(content, encoding="utf-8-sig", newline=newline) as lines,  # pyright: ignore
     ):
         number = 0
         while line := lines.readline(LONGEST_LINE + 1):
@@ -177,33 +184,7 @@ def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
             yield line
 
 
-# Rows with columns
-
-
-def _document(row: Mapping[str, Any], source: Source, place: str) -> Document:
-    text = _value(row, _TEXT)
-    if text is None and not any(name in row for name in _TEXT):
-        columns = ", ".join(map(str, row)) or "none"
-        raise DataError(
-            f"{source.path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
-            "rename the one that holds the text to 'text'"
-        )
-    if text is not None and not isinstance(text, str):
-        raise DataError(f"{source.path}, {place}: the text is a {type(text).__name__}, not a string")
-    title, url, name = (_value(row, names) for names in (_TITLE, _SOURCE, _ID))
-    return Document(
-        text or "",
-        title="" if title is None else str(title).strip(),
-        source=source.path.name if url is None else str(url),
-        id="" if name is None else str(name),
-    )
-
-
-def _value(row: Mapping[str, Any], names: Iterable[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
-
-
-def _read_json_lines(source: Source) -> Generator[Document, None, None]:
+def _read_json_lines(source: Source) -> _Rows:
     with closing(_lines(source)) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -222,10 +203,10 @@ def _read_json_lines(source: Source) -> Generator[Document, None, None]:
                 )
             # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
             if row.keys() != {"index"} and row.get("namespace", 0) == 0:
-                yield _document(row, source, place)
+                yield place, row
 
 
-def _read_separated(source: Source) -> Generator[Document, None, None]:
+def _read_separated(source: Source) -> _Rows:
     delimiter = "\t" if _kind(source.path) == ".tsv" else ","
     limit = csv.field_size_limit(_MAX_FIELD)
     try:
@@ -235,43 +216,41 @@ def _read_separated(source: Source) -> Generator[Document, None, None]:
                 place = f"line {reader.line_num}"
                 if None in row:
                     raise DataError(f"{source.path}, {place} has more fields than the first line")
-                yield _document(row, source, place)
+                yield place, row
     finally:
         csv.field_size_limit(limit)
 
 
-def _read_parquet(source: Source) -> Generator[Document, None, None]:
+def _read_parquet(source: Source) -> _Rows:
     import pyarrow
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(source.path) as file:
-            names = [n for n in file.schema_arrow.names if n in (*_TEXT, *_TITLE, *_SOURCE, *_ID)]
-            if not set(names) & {*_TEXT}:
-                _document(dict.fromkeys(file.schema_arrow.names), source, "the file")
+            names = file.schema_arrow.names
+            if not {*names} & {*_TEXT}:
+                yield "the file", dict.fromkeys(names)
+            known = [name for name in names if any(name in column for column in _COLUMNS)]
             rows = 0
-            for batch in file.iter_batches(batch_size=1024, columns=names):
+            for batch in file.iter_batches(batch_size=1024, columns=known):
                 for row in batch.to_pylist():
-                    yield _document(row, source, f"row {(rows := rows + 1)}")
+                    yield f"row {(rows := rows + 1)}", row
                 source.position = source.size * rows // file.metadata.num_rows
     except pyarrow.ArrowException as error:
         raise DataError(f"{source.path} is not a parquet file: {error}") from error
 
 
-def _read_database(source: Source) -> Generator[Document, None, None]:
+def _read_database(source: Source) -> _Rows:
     uri = f"{source.path.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as database:
         total = database.execute("SELECT max(rowid) FROM documents").fetchone()[0] or 1
         for row, title, text in database.execute("SELECT rowid, title, text FROM documents ORDER BY rowid"):
             source.position = source.size * row // total
             text = (text or "").replace("<s>", " ").replace("</s>", " ").replace(_SEPARATOR, "\n\n")
-            yield Document(text.strip(), title=title or "", source=source.path.name)
+            yield f"row {row}", {"text": text.strip(), "title": title}
 
 
-# Whole texts
-
-
-def _read_text(source: Source) -> Generator[Document, None, None]:
+def _read_text(source: Source) -> _Rows:
     parts, size = [], 0
     for line in _lines(source):
         parts.append(line)
@@ -283,17 +262,10 @@ def _read_text(source: Source) -> Generator[Document, None, None]:
     first, _, rest = text.lstrip().partition("\n")
     if _kind(source.path) == ".md" and first.startswith("# "):
         title, text = first[2:].strip(), rest
-    yield Document(text.strip(), title=title, source=source.path.name)
+    yield "it", {"text": text.strip(), "title": title}
 
 
-def _read_wiki(source: Source) -> Generator[Document, None, None]:
-    with source.path.open("rb") as raw, _bytes_of(source, raw) as unpacked:
-        for page in read_dump(unpacked, source.path):
-            source.position = raw.tell()
-            yield Document(page.text, title=page.title, source=page.url, id=page.id)
-
-
-_READERS: Mapping[str, _Reader] = {
+_READERS: Mapping[str, Callable[[Source], _Rows]] = {
     ".jsonl": _read_json_lines,
     ".json": _read_json_lines,
     ".csv": _read_separated,
@@ -301,6 +273,78 @@ _READERS: Mapping[str, _Reader] = {
     ".parquet": _read_parquet,
     ".txt": _read_text,
     ".md": _read_text,
-    ".xml": _read_wiki,
     ".db": _read_database,
 }
+
+
+# Passages
+
+
+def cut(text: str) -> list[str]:
+    """The text itself if it is short, else stretches of it, in order; nothing but white space is lost.
+
+    A sentence is only cut when it is longer than a passage.  Two Chinese or Japanese characters count as a
+    word.  What is left at the end goes to the passage before it when it is too short to stand alone.
+    """
+    text = text.strip()
+    if _length(text) <= KEPT_WORDS:
+        return [text] if text else []
+    starts, held = [0], 0
+    for start, end in _pieces(text):
+        size = _length(text[start:end])
+        if held and held + size > MAX_WORDS:
+            starts.append(start)
+            held = 0
+        held += size
+    if held < MAX_WORDS // 4 and len(starts) > 1:
+        starts.pop()
+    return [text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+
+
+def passages_of(document: Passage) -> Iterator[Passage]:
+    """The passages of one document, each with its title and source; several of one id are numbered."""
+    parts = cut(document.text)
+    for number, text in enumerate(parts, start=1):
+        name = f"{document.id}#{number}" if document.id and len(parts) > 1 else document.id
+        yield replace(document, text=text, id=name)
+
+
+def read_passages(paths: Iterable[str | Path]) -> list[Passage]:
+    """All passages of some files or folders, in memory; for evidence that is handed in.
+
+    Raises:
+        DataError: a file is missing, unreadable or of no known format, or none of them holds any text.
+    """
+    sources = find_sources(paths)
+    found = [p for source in sources for document in source.documents() for p in passages_of(document)]
+    if not found:
+        raise DataError(f"no text in {', '.join(str(source.path) for source in sources)}")
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """The text in stretches that join without a gap: its sentences, or parts of those that are too long."""
+    starts = [sentence.start for sentence in sentences(text)] or [0]
+    for start, end in zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True):
+        if _length(text[start:end]) <= MAX_WORDS:
+            yield start, end
+        else:
+            yield from _parts(text, start, end)
+
+
+def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    first, held = start, 0
+    for word in _PIECE.finditer(text, start, end):
+        size = _length(word[0])
+        if held and held + size > MAX_WORDS:
+            yield first, word.start()
+            first, held = word.start(), 0
+        held += size
+    if first < end:
+        yield first, end
+
+
+def _length(text: str) -> int:
+    """Words; at least one for every 20 characters, since a text without spaces is no single word."""
+    unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text)) // 2
+    return max(len(text.split()), len(text) // 20) + unspaced
