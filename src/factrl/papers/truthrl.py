@@ -470,7 +470,7 @@ PIPELINE = Pipeline(
             "iterative-dpo",
             "tune iterative-dpo {train} --config {recipe} --model {base} --rule max-min",
             row="iterative-dpo",
-            small=f"{_PAIRS} data.limit=300 sampling.num_samples=8 sampling.temperature=1.0 "
+            small=f"{_PAIRS} tune.rounds=1 data.limit=300 sampling.num_samples=8 sampling.temperature=1.0 "
             "sampling.top_p=1.0",
             full="tune.rounds=3",
         ),
