@@ -119,7 +119,6 @@ PRICES = ["judge.price_in=1", "judge.price_out=2.0"]
         ([*JUDGE, "run.max_cost=5"], "run.max_cost = 5 needs the judge's prices"),
         ([*JUDGE[:3], "run.max_cost=5"], "run.max_cost = 5 needs a judge that is paid for"),
         ([*JUDGE[:3], "judge.url=local", *PRICES, "run.max_cost=5"], "needs a judge that is paid for"),
-        ([*JUDGE, *PRICES, "judge.second=local", "run.max_cost=5"], "leave judge.second out"),
         ([*JUDGE, "judge.price_in=1"], "judge.price_in needs judge.price_out"),
         ([*JUDGE, "judge.price_out=1"], "judge.price_out needs judge.price_in"),
         ([*JUDGE, *PRICES, "run.max_cost=0"], "run.max_cost"),
