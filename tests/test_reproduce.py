@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import main
+from factrl.cli.reproduce import model_in
 from factrl.cli.reproduce_table import measured
 from factrl.lab.tables import find_table
 from factrl.papers import OUTCOMES, declared, paper_names
@@ -137,6 +138,21 @@ def test_a_dry_run_prints_commands_and_asks_at_full_scale(
     assert "factrl prepare convert TRAIN --to trl --output out/seed-1/base.jsonl" in out
     assert "--train: questions of yours\nand --judge: a judge" in err
     assert not (folder / "out").exists()
+
+
+def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert main(["reproduce", "truthrl", "--engine", "verl", "--output", out, "--dry-run"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    verbs = {line.split()[1] for line in lines if line.endswith("--engine verl")}
+    assert verbs == {"train"}
+    assert all(line.endswith("--engine verl") for line in lines if line.startswith("factrl train"))
+    assert model_in(tmp_path) == tmp_path / "model"
+    for step in (9, 10):
+        (tmp_path / f"checkpoints/global_step_{step}/actor/huggingface").mkdir(parents=True)
+    assert model_in(tmp_path).parts[-3] == "global_step_10"
 
 
 def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(

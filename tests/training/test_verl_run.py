@@ -61,7 +61,6 @@ WORDS = (
     "actor_rollout_ref.ref.fsdp_config.dtype=float32",
     "actor_rollout_ref.actor.use_torch_compile=false",
     "actor_rollout_ref.ref.use_torch_compile=false",
-    "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
     "reward.num_workers=1",
     "trainer.device=cpu",
     "trainer.logger=[console,file]",

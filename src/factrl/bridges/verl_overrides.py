@@ -167,6 +167,7 @@ def _policy(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
             "clip_ratio_high": told.epsilon if told.epsilon_high is None else told.epsilon_high,
             "clip_ratio_c": _NO_DUAL_CLIP,
             "entropy_coeff": told.entropy_coef,
+            "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],  # the last, to evaluate
             "loss_agg_mode": _LOSSES[told.loss_type],
             **({"loss_scale_factor": told.max_completion_length} if told.loss_type == "dr_grpo" else {}),
             "use_kl_loss": told.beta > 0,

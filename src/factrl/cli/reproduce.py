@@ -32,6 +32,7 @@ from .terminal import say, show_table, tell
 SMALL_MODEL = "SmolLM2-135M-Instruct"
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
 _JSON = "--json"
+_VERL = ("--engine", "verl")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,9 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument(
         "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
+    )
+    parser.add_argument(
+        "--engine", choices=("trl", "verl"), default="trl", help="what trains with a reward (default: trl)"
     )
     parser.add_argument("--only", metavar="STEP", action="append", help="this step alone; may be repeated")
     parser.add_argument("--dry-run", action="store_true", help="print every command; run nothing")
@@ -201,7 +205,7 @@ def _command(
         words += ["--output", str(place)] if words[0] == "tune" else [f"run.dir={place}"]
         words.append(f"run.seed={seed}")
         if words[0] == "train":
-            words += args.settings
+            words += [*args.settings, *(_VERL if args.engine == "verl" else ())]
         return Command(step.name, tuple(words), place / "model")
     return Command(step.name, tuple(words), _output(words, folder / step.name))
 
@@ -267,7 +271,7 @@ def _run(command: Command) -> tuple[int, int]:
     runs = command.made.parent if words[0] in _RUNS else None
     command.made.parent.mkdir(parents=True, exist_ok=True)
     if runs is not None and (begun := _begun(runs)):
-        words = (words[0], "--resume", str(begun))
+        words = (words[0], "--resume", str(begun), *(_VERL if _VERL[1] in words else ()))
     with Path(command.made if _JSON in words else os.devnull).open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "factrl", *words], stdout=out)  # noqa: S603
         try:
@@ -278,8 +282,14 @@ def _run(command: Command) -> tuple[int, int]:
     code = process.returncode = os.waitstatus_to_exitcode(status)
     if not code and runs is not None and (made := _begun(runs)):
         command.made.unlink(missing_ok=True)
-        command.made.symlink_to(Path(made.name) / "model")
+        command.made.symlink_to(model_in(made).relative_to(runs))
     return code, usage.ru_maxrss // 1024
+
+
+def model_in(run: Path) -> Path:
+    """The model of a run: verl has it in its last checkpoint."""
+    saved = run.glob("checkpoints/global_step_*/actor/huggingface")
+    return max(saved, key=lambda path: int(path.parts[-3].rpartition("_")[2]), default=run / "model")
 
 
 def _begun(runs: Path) -> Path | None:
