@@ -8,7 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
-from factrl.errors import ConfigError, SetupError, nearest
+from factrl.errors import ConfigError, SetupError
 from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import TrainSettings
@@ -17,7 +17,7 @@ from factrl.train.estimate import estimate
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, make_plan, run_settings
 
-from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra
+from .options import Verbs, add_settings, add_verb, as_overrides, needs_extra, settings_of_run
 from .terminal import complain, say, tell
 from .train_verl import train_with_verl
 
@@ -153,21 +153,13 @@ def _layers(args: argparse.Namespace) -> tuple[Path | None, list[str]]:
     if args.resume is not None:
         if paper is not None or args.config is not None:
             raise ConfigError(f"--resume takes everything from the run; leave out {paper or '--config'!r}")
-        return _settings_of_run(Path(args.resume)), [*overrides, f"run.resume={args.resume}"]
+        return settings_of_run(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if paper is not None and paper.endswith(".toml"):
         if args.config is not None:
             raise ConfigError(f"{paper} and --config {args.config} are two recipes; give one")
         return Path(paper), overrides
     source = Path(args.config) if args.config is not None else None
     return source, [*([f"paper={paper}"] if paper is not None else []), *overrides]
-
-
-def _settings_of_run(run: Path) -> Path:
-    if not (run / "config.toml").is_file():
-        around = [other.name for other in run.parent.iterdir()] if run.parent.is_dir() else []
-        found = "is not a run folder (no config.toml)" if run.is_dir() else "does not exist"
-        raise ConfigError(f"--resume {run}: it {found}{nearest(run.name, around)}")
-    return run / "config.toml"
 
 
 def _described(plan: Plan) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from factrl.errors import ConfigError, nearest
+from factrl.errors import ConfigError
 from factrl.runs.config import dump_toml
 from factrl.text.escape import one_line
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
 
-from .options import Verbs, add_judge, add_settings, add_verb, as_overrides, needs_extra
+from .options import Verbs, add_judge, add_settings, add_verb, as_overrides, needs_extra, settings_of_run
 from .terminal import say, show_table, tell
 
 METHODS = get_args(Method)
@@ -120,7 +120,7 @@ def _layers(args: argparse.Namespace) -> tuple[Path | None, list[str]]:
         given = args.method or args.file or args.config or " ".join(told) or None
         if given is not None:
             raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
-        return _settings_of_run(Path(args.resume)), [*overrides, f"run.resume={args.resume}"]
+        return settings_of_run(args.resume, TUNE), [*overrides, f"run.resume={args.resume}"]
     return (None if args.config is None else Path(args.config)), overrides
 
 
@@ -144,14 +144,6 @@ def _fixed(settings: TuneSettings) -> Mapping[str, Any]:
         found |= {f"{section}.{name}": value for name, value in told.items()}
     found |= {f"reward.{name}": value for name, value in settings.reward.items()}
     return {name: value for name, value in found.items() if not name.startswith("data.eval")}
-
-
-def _settings_of_run(run: Path) -> Path:
-    if not (run / TUNE).is_file():
-        around = [other.name for other in run.parent.iterdir()] if run.parent.is_dir() else []
-        found = f"is no run of factrl tune (no {TUNE})" if run.is_dir() else "does not exist"
-        raise ConfigError(f"--resume {run}: it {found}{nearest(run.name, around)}")
-    return run / TUNE
 
 
 def _described(plan: TunePlan) -> str:
