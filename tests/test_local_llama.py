@@ -17,7 +17,7 @@ import pytest
 
 from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
 from factrl.llm import models
-from factrl.llm.local import threads
+from factrl.llm.local import llama
 from factrl.llm.local.llama import LlamaModel
 
 LETTERS = (" A", " B", " C")
@@ -281,11 +281,11 @@ def test_half_a_model_is_an_error(weights: Path, tmp_path: Path, monkeypatch: py
 
 def test_openmp_is_told_to_be_patient_only_while_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    with threads.patient_openmp():
+    with llama.patient_openmp():
         assert os.environ["OMP_WAIT_POLICY"] == "passive"
     assert "OMP_WAIT_POLICY" not in os.environ
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    with threads.patient_openmp():
+    with llama.patient_openmp():
         assert os.environ["OMP_WAIT_POLICY"] == "active"
     assert os.environ["OMP_WAIT_POLICY"] == "active"
 
@@ -293,7 +293,7 @@ def test_openmp_is_told_to_be_patient_only_while_it_is_loaded(monkeypatch: pytes
 @pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (6, 4), (16, 8)])
 def test_threads_leave_hyperthreads_out(monkeypatch: pytest.MonkeyPatch, cores: int, expected: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-    assert threads.default_threads() == expected
+    assert llama.default_threads() == expected
 
 
 def _counted(model: LlamaModel) -> list[int]:

@@ -13,11 +13,10 @@ import pytest
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM
 from factrl.prepare.asking import TOGETHER, Pace
-from factrl.prepare.dataset import write_dataset
+from factrl.prepare.dataset import truthfulness_rows, write_dataset
 from factrl.prepare.importance import Choice, Importance, read_choices
 from factrl.prepare.klcf import Parts, Preparation, Prepared
 from factrl.prepare.sampling import answer_part, few_shot
-from factrl.prepare.truths import truthfulness_rows
 from factrl.rewards.checklist import item_ids
 from factrl.runs.data import load_examples
 from factrl.runs.journal import Journal

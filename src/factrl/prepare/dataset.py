@@ -8,6 +8,11 @@
 - `about.json`: models, prompts, seeds, and how many of what became of what.
 
 Equal journals make equal files, byte for byte.
+
+The truthfulness rows are balanced.  KLCF's sentence (arXiv:2509.23765, section 2.2) is "negatives x3,
+positives down-sampled to 2:1"; in which order and against which count is not known.  It is read here as:
+every refuted claim stands in the set three times, then supported claims are drawn until there are at most two
+for each row of a refuted one.  Claims that the evidence does not decide are in neither class.
 """
 
 from __future__ import annotations
@@ -18,13 +23,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from factrl.llm.writers import digest_of
 from factrl.runs.whole_file import write_whole
+from factrl.verifier.claims.marks import normalised
 
 from .klcf import Prepared
-from .truths import READ_AS, truthfulness_rows
 
 JOURNAL = "journal.jsonl"
 _LABELS = ("supported", "refuted", "unknown", "unjudged")
+COPIES = 3  # of a refuted claim
+RATIO = 2  # supported claims for each row of a refuted one
+READ_AS = (
+    "each refuted claim three times, then at most two supported claims for each of these rows; the paper's "
+    "own order of the two steps is not known"
+)
+
+_CLASSES = ("supported", "refuted")
 
 
 def write_dataset(
@@ -84,3 +98,45 @@ def _counts(prepared: Sequence[Prepared]) -> dict[str, Any]:
         **{word: choices[word] for word in ("keep", "minor", "duplicate")},
         "checklist_items": sum(len(one.checklist) for one in kept),
     }
+
+
+def truthfulness_rows(
+    claims: Iterable[Mapping[str, Any]], seed: int
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Balanced rows from judged claims, and how many claims became what.
+
+    Equal claims are one row, that of the first; a claim that is supported in one place and refuted in another
+    is left out.  Which supported claims stay depends on `seed` and their words alone.
+
+    Args:
+        claims: rows with `id`, `claim`, `label`, `question` and `group_id`; other labels are passed over.
+
+    Returns:
+        Rows with the same columns and `copy`, counted from 0, in the order of the claims; and the counts
+        `supported`, `refuted`, `repeated`, `contradictory`, `not_drawn`, `rows`.
+    """
+    first: dict[str, Mapping[str, Any]] = {}
+    labels: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    for claim in claims:
+        if claim["label"] in _CLASSES:
+            words = normalised(claim["claim"])
+            counts["repeated"] += words in first
+            first.setdefault(words, claim)
+            labels.setdefault(words, set()).add(claim["label"])
+    counts["contradictory"] = sum(len(said) > 1 for said in labels.values())
+    clear = {words: claim for words, claim in first.items() if len(labels[words]) == 1}
+    supported = [words for words, claim in clear.items() if claim["label"] == "supported"]
+    counts["supported"], counts["refuted"] = len(supported), len(clear) - len(supported)
+    room = RATIO * COPIES * counts["refuted"]
+    drawn = {*sorted(supported, key=lambda words: digest_of(seed, words))[:room]}
+    counts["not_drawn"] = len(supported) - len(drawn)
+    rows = [
+        {**claim, "copy": copy}
+        for words, claim in clear.items()
+        if claim["label"] == "refuted" or words in drawn
+        for copy in range(COPIES if claim["label"] == "refuted" else 1)
+    ]
+    counts["rows"] = len(rows)
+    names = (*_CLASSES, "repeated", "contradictory", "not_drawn", "rows")
+    return rows, {name: counts[name] for name in names}

@@ -6,7 +6,7 @@ Stage 2   its answers are taken apart into claims                               
 Stage 3   each claim is held against passages that are searched for it            `factrl.verifier`
 Stage 4   the checklist of a question is what its answers say and the passages support, without what says the
           same twice, and without what matters little                             `factrl.prepare.importance`
-          supported and refuted claims are rows for a truthfulness model           `factrl.prepare.truths`
+          supported and refuted claims are rows for a truthfulness model           `factrl.prepare.dataset`
 
 The paper has Wikipedia20250716 with an embedding index, an unknown number of passages, and
 Qwen2.5-72B-Instruct as judge; here they are the settings `[verifier]` and `[judge]`.  A reviewer understood

@@ -18,14 +18,14 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
 from factrl.llm import Message, Reply, models
-from factrl.llm.local.threads import default_threads, patient_openmp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +35,7 @@ LISTED = 200  # likeliest next tokens that are looked at
 STATES_KEPT = 8  # prefixes on disk; one of 500 tokens takes about 15 MB
 _PATIENCE = 120.0  # seconds for llama.cpp to read or write a state, on a machine that is busy
 WORTH_KEEPING = 64  # tokens of a prefix below which the disk is not worth it
+_ALL_UP_TO = 4  # beyond, half of the cores are usually only hyperthreads, which slow matrix products down
 
 
 @functools.cache
@@ -295,3 +296,27 @@ def _xllamacpp() -> Any:
         remedy = "it needs the system's OpenMP library (apt install libgomp1)"
         raise SetupError(f"xllamacpp is installed but cannot be loaded: {error}; {remedy}") from error
     return xllamacpp
+
+
+def default_threads() -> int:
+    """All cores this process may use up to four, and half of them beyond."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if cores <= _ALL_UP_TO else max(_ALL_UP_TO, cores // 2)
+
+
+@contextmanager
+def patient_openmp() -> Iterator[None]:
+    """While a library with OpenMP is loaded: its threads shall sleep, not spin, until the others are done.
+
+    On two cores with a load of 4, two spinning llama.cpp threads took twice the CPU time of one and longer;
+    two sleeping ones took no more CPU than one.  OpenMP reads the variable once, when it is loaded.
+    """
+    name = "OMP_WAIT_POLICY"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "passive"
+    try:
+        yield
+    finally:
+        del os.environ[name]
