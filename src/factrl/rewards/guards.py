@@ -1,6 +1,6 @@
-"""Guards against cheating, as pieces for a reward of your own; `robust` shows some of them composed.
+"""Guards against cheating, as pieces for a reward of your own.
 
-    from factrl import guards
+    from factrl.rewards import guards
     claims = SentenceClaims()(text, example.question, example.topic)
     again = guards.repeats(claims, about=example.question)
     read = guards.coverage(text, claims)
