@@ -12,7 +12,7 @@ from factrl.errors import ConfigError, TooManyMasked
 from factrl.prepare.contamination import Policy, Sieve
 from factrl.prepare.convert import Target, convert
 from factrl.runs.config import load_settings
-from factrl.runs.data import load_examples
+from factrl.runs.data import load_examples, load_training
 from factrl.runs.settings import LOCAL, AskSettings, RunSettings
 from factrl.text.escape import one_line
 from factrl.types import Example
@@ -298,15 +298,7 @@ def _ask_settings(args: argparse.Namespace, job: str, prompt: str) -> AskSetting
 
 
 def _examples(args: argparse.Namespace, settings: RunSettings) -> list[Example]:
-    data = settings.data
-    return load_examples(
-        data.train,
-        split=data.split,
-        subset=data.subset,
-        columns=data.columns,
-        limit=args.limit or data.limit,
-        require_answers=False,
-    )
+    return load_training(settings.data, limit=args.limit, require_answers=False)
 
 
 def _sifted(

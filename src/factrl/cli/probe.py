@@ -15,7 +15,7 @@ from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract, check_gradable
 from factrl.llm.writers import open_writer
-from factrl.runs.data import load_examples
+from factrl.runs.data import load_training
 from factrl.runs.journal import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
@@ -103,14 +103,7 @@ def _probe(args: argparse.Namespace) -> int:
         raise ConfigError(f"--output {args.output}: the dataset is JSON Lines; name it like probed.jsonl")
     settings = _settings(args)
     data, stopping = settings.data, settings.stopping
-    examples = load_examples(
-        data.train,
-        split=data.split,
-        subset=data.subset,
-        columns=data.columns,
-        limit=data.limit,
-        require_answers=False,
-    )
+    examples = load_training(data, require_answers=False)
     check_gradable(examples, data.train)
     supplier = open_supplier(settings.judge, settings.verifier)
     quiet_policy(settings.model.name)

@@ -15,11 +15,14 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.runs.rows import Row, read_rows
 from factrl.types import Example, Passage
+
+if TYPE_CHECKING:
+    from factrl.runs.settings import DataSettings
 
 ColumnName = Literal["question", "answers", "id", "topic", "ook", "false_premise", "evidence", "checklist"]
 
@@ -78,6 +81,38 @@ def load_examples(
     examples = [_example(row, number, names, str(source)) for number, row in enumerate(rows, start=1)]
     _check(examples, names, str(source), require_answers)
     return _with_ids(examples, names, str(source))
+
+
+def load_training(
+    data: DataSettings, *, limit: int | None = None, require_answers: bool = True
+) -> list[Example]:
+    """The examples of `data.train`, as `[data]` says that they are read.
+
+    Args:
+        limit: instead of `data.limit`.
+
+    Raises:
+        DataError, MissingExtra: as `load_examples`.
+    """
+    return load_examples(
+        data.train,
+        split=data.split,
+        subset=data.subset,
+        columns=data.columns,
+        limit=limit or data.limit,
+        require_answers=require_answers,
+    )
+
+
+def load_held_out(data: DataSettings) -> list[Example]:
+    """All examples of `data.eval`; none where it names no dataset.
+
+    Raises:
+        DataError, MissingExtra: as `load_examples`.
+    """
+    if not data.eval:
+        return []
+    return load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
 
 
 def template_names(template: str) -> list[str]:

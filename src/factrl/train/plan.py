@@ -20,7 +20,7 @@ from factrl.papers import asked_of, load_reward, settings_of
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
 from factrl.runs.config import load_settings, peek
-from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.settings import LOCAL, JudgeSettings, RunSettings
 from factrl.types import Example
 
@@ -111,21 +111,10 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     """
     check_asked(settings)
     reward, judge, data = bare_reward(settings), None, settings.data
-    examples = load_examples(
-        data.train,
-        split=data.split,
-        subset=data.subset,
-        columns=data.columns,
-        limit=data.limit,
-        require_answers=reward.needs_answers,
-    )
+    examples = load_training(data, require_answers=reward.needs_answers)
     check_usable(settings, reward, examples)
     check_enough(len(examples), len(examples), settings)
-    held_out = (
-        load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
-        if data.eval
-        else []
-    )
+    held_out = load_held_out(data)
     for example in (*examples, *held_out):  # each can lack a column, or hold what is no text
         render_prompt(example, data.prompt)
     prompt = render_prompt(examples[0], data.prompt)

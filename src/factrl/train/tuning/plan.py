@@ -14,7 +14,7 @@ from factrl.llm import LLM
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.resources import Supplier, check_unjudged
-from factrl.runs.data import load_examples, render_prompt
+from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.rows import read_rows
 from factrl.train.plan import bare_reward, check_usable, open_judge
 from factrl.train.tuning.labelled import LABELLED, load_lessons
@@ -74,14 +74,7 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
         examples, left_out = load_lessons(told.method, data.train, data.limit)
         notes += [f"{count} rows left out: {why}" for why, count in left_out.most_common()]
     else:
-        examples = load_examples(
-            data.train,
-            split=data.split,
-            subset=data.subset,
-            columns=data.columns,
-            limit=data.limit,
-            require_answers=settings.needs_answers,
-        )
+        examples = load_training(data, require_answers=settings.needs_answers)
     render_prompt(examples[0], data.prompt)
     probed: Mapping[str, Sequence[Sample]] = {}
     if told.probe is not None:
@@ -112,7 +105,7 @@ def _held_out(settings: TuneSettings) -> Sequence[Example]:
             f"data.eval={data.eval!r}: replies of {method} are not right or wrong as a whole; "
             "leave it out, and serve the model to try it"
         )
-    held_out = load_examples(data.eval, split=data.eval_split, subset=data.subset, columns=data.columns)
+    held_out = load_held_out(data)
     check_gradable(held_out, data.eval)
     return held_out
 
