@@ -36,7 +36,7 @@ test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two 
 	$(VENV)-core/bin/python -m pytest -q -m "slow and not torch"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "slow and torch"
 
-test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers
+test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
 
 test-mutations: $(VENV)/.dev ## each guard and invariant switched off once: a test must notice (five minutes)
