@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from contract import ANSWERS, QUESTION, completions, contract, differences, worth
 
-from factrl import Unscored
 from factrl.cli import main
+from factrl.errors import FactrlError
 from factrl.server.service import Service
 from serving import Running
 
@@ -126,7 +126,7 @@ def test_what_could_not_be_graded_is_drawn_again(
     start, end = again["action_ranges"][0]
     assert end - start == len(graded.encode())
     assert again["reward"] == pytest.approx([by_worth[graded]])
-    assert isinstance(never, Unscored)
+    assert isinstance(never, FactrlError)
     assert "2 completions of one prompt could not be graded" in str(never)
     # One experience without a reward would end the run here.
     episode = Experience(rewards=torch.tensor([again["reward"]]), prompts=[row[0]])

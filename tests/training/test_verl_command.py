@@ -97,6 +97,8 @@ def test_verls_loader_takes_the_command(
     assert config.trainer.v1.trainer_mode == "factrl_sync"
     assert config.reward.custom_reward_function.reward_kwargs.recipe.endswith("reward.toml")
     assert config.data.max_prompt_length >= 64
+    assert actor.use_dynamic_bsz
+    assert actor.ppo_max_token_len_per_gpu >= config.data.max_prompt_length + train.max_completion_length
 
 
 def test_modules_of_the_users_are_loaded_first(questions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +142,7 @@ REFUSED = {
     "train.bf16=false": "train.bf16 = False",
     "model.freeze_embeddings=true": "model.freeze_embeddings = True",
     "model.revision=abc": "model.revision = 'abc'",
+    "verifier.share=true": "verifier.share = True",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from openrlhf.utils.agent import SingleTurnAgentExecutor
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import ConfigError, FactrlError
 
 DRAWS = 4  # of one prompt, before a run ends; each is asked about five times, a second apart
 
@@ -39,14 +39,14 @@ class AgentExecutor(SingleTurnAgentExecutor):
         """One graded completion, as OpenRLHF's executor returns it: never one without a reward.
 
         Raises:
-            Unscored: none of `DRAWS` completions could be graded; the run ends and says so.
+            FactrlError: none of `DRAWS` completions could be graded; the run ends and says so.
         """
         for _ in range(DRAWS):
             drawn = await super().execute(*args, **kwargs)
             if drawn["reward"] is not None:
                 return drawn
-        raise Unscored(
-            "no_reward",
-            f"{DRAWS} completions of one prompt could not be graded at {', '.join(self.reward_endpoints)}; "
-            "its log says why (is its judge up?); go on from OpenRLHF's last checkpoint",
+        raise FactrlError(
+            f"{DRAWS} completions of one prompt could not be graded at "
+            f"{', '.join(self.reward_endpoints)}; its log says why (is its judge up?); "
+            "go on from OpenRLHF's last checkpoint"
         )

@@ -3,11 +3,13 @@
 Nothing of verl is imported.  What verl needs beyond our settings (GPUs, nodes, parallelism, offloading) keeps
 verl's own default, but for one GPU per rollout engine, and is set by words of verl's own.
 
-What is the same under another name stands in `overrides`.  Four things are not a matter of names:
+What is the same under another name stands in `overrides`.  Five things are not a matter of names:
 
 - verl trains weights in float32 and computes in bfloat16, so `model.dtype = auto` is float32 there.
 - `train.beta` is verl's `low_var_kl` inside the loss; `train.use_bias_correction_kl` has no counterpart.
 - verl counts batches of completions, each of which is `train.num_iterations` of our steps.
+- verl fills what a GPU computes on at a time by tokens; `train.micro_batch_size` counts with
+  `--verl actor_rollout_ref.actor.use_dynamic_bsz=false`.  The gradient is the same.
 - verl clips once more where the advantage is negative (`clip_ratio_c`); that is put out of reach.
 """
 
@@ -31,6 +33,7 @@ AGENT, RECIPE = "agent.yaml", "reward.toml"  # which agent loop samples; the set
 PLUGIN = "factrl.bridges.verl_plugin"
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 _NO_DUAL_CLIP = 1e6
+_TOKENS = 16_384  # that a GPU computes on at a time: verl's default
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:@+-]*")
 _WORDS = ("null", "true", "false", "nan", "inf")
 _LOSSES = {
@@ -63,6 +66,7 @@ def refusals(settings: RunSettings) -> list[str]:
         "train.mask_truncated_completions": (told.mask_truncated_completions, "verl counts them"),
         "train.bf16": (told.bf16 is False, "verl computes in bfloat16"),
         "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
+        "verifier.share": (settings.verifier.share, "verl hands completions to the reward one by one"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
     }
     values = {key: getattr(getattr(settings, key.split(".")[0]), key.split(".")[1]) for key in no}
@@ -105,7 +109,7 @@ def overrides(
             "seed": settings.run.seed,
             "trust_remote_code": settings.model.trust_remote_code,
         },
-        **_policy(settings, run),
+        **_policy(settings, run, (told.max_prompt_length or longest_prompt) + told.max_completion_length),
         "reward": {
             "num_workers": REWARD_WORKERS,
             "custom_reward_function.path": "pkg://factrl.bridges.verl",
@@ -147,7 +151,8 @@ def overrides(
     }
 
 
-def _policy(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
+def _policy(settings: RunSettings, run: Path, longest: int) -> dict[str, dict[str, Any]]:
+    """Of the model; `longest` tokens hold any prompt with its completion."""
     told, model = settings.train, settings.model
     return {
         "actor_rollout_ref.model": {
@@ -158,6 +163,9 @@ def _policy(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
         },
         "actor_rollout_ref.actor": {
             "ppo_mini_batch_size": told.prompts_per_step,
+            # As many completions at a time as fit; without it, `train.micro_batch_size` of them.
+            "use_dynamic_bsz": True,
+            "ppo_max_token_len_per_gpu": max(_TOKENS, longest),
             "ppo_micro_batch_size_per_gpu": told.micro_batch_size,
             "ppo_epochs": told.num_iterations,
             "data_loader_seed": settings.run.seed,
