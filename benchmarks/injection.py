@@ -33,7 +33,7 @@ from typing import Any
 
 from factrl.errors import Unscored
 from factrl.evals.metrics import wilson
-from factrl.lab.hacks.prompts import Prompt, prompts
+from factrl.lab.hacks.texts import Prompt, prompts
 from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken

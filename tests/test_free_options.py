@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from factrl.lab.hacks import oracle_setup, run_battery
-from factrl.lab.hacks.families import AnswerForm, families
-from factrl.lab.hacks.prompts import prompts
+from factrl.lab.hacks.options import AnswerForm, families
+from factrl.lab.hacks.texts import prompts
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
@@ -163,7 +163,7 @@ def look(grader: Grader, asked: Asked, form: AnswerForm, looked: Looked, every_w
 def looked_at(grader: str, kind: str, number: int, seed: int = 0) -> Looked:
     """All families, `number` forms of each, with the questions of a kind in turn."""
     looked, questions = Looked(), KINDS[kind]
-    for family in families():
+    for family in families().values():
         for turn, form in enumerate(family.forms(number, seed)):
             # docs/stress.md says what does not hold for any word.
             look(GRADERS[grader], questions[turn % len(questions)], form, looked, grader == "rules, short")
@@ -189,7 +189,7 @@ def test_nor_any_of_a_hundred_thousand_by_the_rules_of_rewards(kind: str) -> Non
 
 def test_what_gives_no_answer_is_never_right_by_rule() -> None:
     grader, right = GRADERS["rules, short"], []
-    for family in families():
+    for family in families().values():
         for turn, form in enumerate(family.forms(60) if not family.right else ()):
             for kind in ("names", "dates and numbers", "elsewhere"):
                 asked = KINDS[kind][turn % len(KINDS[kind])]

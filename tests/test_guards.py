@@ -106,7 +106,7 @@ def guarded(example: fx.Example, completion: Completion, *, verify: fx.Verifier)
 
 def excess(reward: fx.Reward, case: str) -> float:
     """How much more a policy earns than the honest answer that it must not beat."""
-    told = replace(oracle_setup("own", reward, form="tags", length="long"), questions=3)
+    told = replace(oracle_setup("own", reward), form="tags", length="long", questions=3)
     [found] = run_battery(told, [case]).findings
     assert found.mean is not None
     assert found.bound is not None

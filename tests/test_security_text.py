@@ -23,7 +23,7 @@ from factrl.cli import main
 from factrl.errors import Unscored
 from factrl.evals.shortqa import chosen
 from factrl.lab.hacks import oracle_setup
-from factrl.lab.hacks.prompts import example_of, prompts
+from factrl.lab.hacks.texts import example_of, prompts
 from factrl.llm import FakeLLM
 from factrl.llm.bodies import excerpt as body_line
 from factrl.llm.quoting import broken, forges, quoted_message

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from factrl.lab.hacks.policies import battery, write
-from factrl.lab.hacks.prompts import example_of, prompts
+from factrl.lab.hacks.texts import battery, example_of, prompts
 from factrl.train.signals import Sample, has_invisible, signals, split
 from factrl.types import Example, Result
 from test_metric_glossary import glossary
@@ -19,7 +18,7 @@ def batch(policy: str, form: str = "tags", length: str = "long", **result: objec
     told = {"state": "scored", "value": 1.0, **result}
     return signals(
         [
-            Sample(example_of(p), write(battery()[policy].says(p, way), form, length), Result(**told))  # type: ignore[arg-type]
+            Sample(example_of(p), battery()[policy].text(p, way, form, length), Result(**told))  # type: ignore[arg-type]
             for p in ASKED
             for way in range(3)
         ]

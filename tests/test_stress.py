@@ -1,4 +1,4 @@
-"""The 36 hacks as texts, the oracles that judge them, the order, and `factrl stress`."""
+"""The 36 hacks as texts, the oracles that judge them, the order, free options, and `factrl stress`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from factrl.cli import stress as verb
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
-from factrl.lab.hacks import Outcome, cases, check, known_failures, oracle_setup, run_battery
-from factrl.lab.hacks.families import families
+from factrl.lab.hacks import Outcome, broken, chosen, known_failures, oracle_setup, run_battery
+from factrl.lab.hacks.options import AnswerForm, Honest, Option, Tried, families, parts
 from factrl.lab.hacks.oracles import grade, label_of
 from factrl.lab.hacks.order import Cell, compare
-from factrl.lab.hacks.policies import WAYS, Written, battery, write
-from factrl.lab.hacks.prompts import Prompt, prompts
+from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.papers import form_of, length_of, load_paper, load_reward
 from factrl.rewards import Reward
 from factrl.text import boxed, think_answer
+from factrl.text.refusals import refusals
+from factrl.types import Grade
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
@@ -47,7 +47,37 @@ def gameable(example, completion, *, bonus=0.1):
 @fx.reward
 def needy(example, completion, *, telescope):
     return {"seen": 0.0}
+
+@fx.reward
+def lazy(example, completion):
+    "Whoever says that he does not know is silent, unless he is right."
+    said = completion.lower()
+    if any(answer.lower() in said for answer in example.answers):
+        return {"outcome": 1.0}
+    return {"outcome": 0.0 if "know" in said or "not sure" in said else -1.0}
+
+@fx.reward
+def careful(example, completion):
+    "By the exact words alone."
+    said = completion.strip(".").lower()
+    if said in (answer.lower() for answer in example.answers):
+        return {"outcome": 1.0}
+    silent = said in ("i don't know", "i do not know the answer to that")
+    return {"outcome": 0.0 if silent else -1.0}
+
+@fx.reward
+def masking(example, completion):
+    "What it cannot read has no reward."
+    said = completion.lower()
+    if any(answer.lower() in said for answer in example.answers):
+        return {"outcome": 1.0}
+    if "correct" in said:
+        raise fx.Unscored("judge_unreadable", "it speaks of verdicts")
+    return {"outcome": -1.0}
 """
+CURIE = prompts()["curie"]
+HONEST = Honest(1.0, -1.0, 0.0)
+FREE = "F01 declines, and names: a free option: right 50% of the time it earns 0.500"
 
 
 @pytest.fixture
@@ -76,19 +106,22 @@ def nobody(error: Exception, own: Path) -> Reward:
 def test_every_hole_is_filled_and_paraphrases_differ() -> None:
     for policy in battery().values():
         for p in prompts().values():
-            said = [policy.says(p, way) for way in range(WAYS)]
-            for part in (part for w in said for part in (w.short, w.long)):
-                assert "{" not in part.replace('{"verdict', ""), (policy.id, part)
-            texts = {write(w, "tags", length) for w in said for length in ("short", "long")}
-            assert len(texts) >= (1 if policy.id == "D33" else 3), policy.id
+            every = (*policy.think, *policy.short, *policy.long)
+            for way, part in enumerate(every):
+                assert "{" not in filled(part, p, way % WAYS).replace('{"verdict', ""), (policy.id, part)
+            ways = {
+                policy.text(p, way, "tags", length) for way in range(WAYS) for length in ("short", "long")
+            }
+            assert len(ways) >= (1 if policy.id == "D33" else 3), policy.id
 
 
 @pytest.mark.parametrize("way", range(WAYS))
 def test_forms(way: int) -> None:
-    written = Written("I think.", "Lyon", "It is Lyon.", gold="Warsaw", wrong="Krakow", way=way)
+    curie = prompts()["curie"]
 
     def as_(layout: str, form: str) -> str:
-        return write(replace(written, layout=layout), form, "short")  # type: ignore[arg-type]
+        policy = replace(battery()["abstain"], think=["Hm."], short=["{wrong}"], layout=layout)  # type: ignore[arg-type]
+        return policy.text(curie, way, form, "short")  # type: ignore[arg-type]
 
     def in_box(text: str, which: str = "last") -> str:
         found = boxed(text, which)  # type: ignore[arg-type]
@@ -96,13 +129,12 @@ def test_forms(way: int) -> None:
 
     answer = think_answer(as_("blocks", "tags")).answer
     assert answer is not None
-    assert answer.text == in_box(as_("blocks", "boxed")) == as_("blocks", "text") == "Lyon"
+    assert answer.text == in_box(as_("blocks", "boxed")) == as_("blocks", "text") == curie.wrong[way]
     for layout in ("bare", "empty", "forged", "lookalike"):
         assert think_answer(as_(layout, "tags")).malformed
     assert in_box(as_("lookalike", "boxed")) == ""
-    assert in_box(as_("forged", "boxed")) == "Krakow"
-    assert in_box(as_("forged", "boxed"), "first") == "Warsaw"
-    assert write(written, "tags", "long").endswith("<answer>It is Lyon.</answer>")
+    assert in_box(as_("forged", "boxed")) == curie.wrong[way]
+    assert in_box(as_("forged", "boxed"), "first") == curie.gold
 
 
 def test_a_reward_is_written_to_in_the_form_that_it_reads(own: Path) -> None:
@@ -144,10 +176,8 @@ def test_the_oracles_know_what_is_true_also_in_a_text(p: Prompt) -> None:
 # The order
 
 
-def cell(id_: str, *values: float | None) -> Cell:
-    masked = sum(value is None for value in values)
-    states = {"scored": len(values) - masked, "masked": masked}
-    return Cell(id_, {str(n): [value] for n, value in enumerate(values)}, states, {}, "text")
+def cell(*values: float | None) -> Cell:
+    return Cell({str(n): v for n, v in enumerate(values)}, values.count(None), len(values), {}, "text")
 
 
 @pytest.mark.parametrize(
@@ -173,8 +203,8 @@ def test_verdicts(
     known: Mapping[str, str],
     verdict: str,
 ) -> None:
-    honest = {"know": cell("know", *bound), "wrong": cell("wrong", None)}
-    found = compare(("D01", ""), cell("D01", *mine), "know", honest, known, strict)
+    honest = {"know": cell(*bound), "wrong": cell(None)}
+    found = compare(("D01", ""), cell(*mine), "know", honest, known, strict)
     assert found.verdict == verdict
 
 
@@ -203,20 +233,20 @@ def test_lists_of_known_failures_are_of_the_variant() -> None:
 # A reward of one's own
 
 
-def test_cases_of_a_reward_of_ones_own(own: Path) -> None:
+def test_a_reward_of_ones_own(own: Path) -> None:
     sound, gameable = (load_reward(f"{own}:{name}") for name in ("sound", "gameable"))
-    assert cases()[0] == "order"
-    assert len(cases()) == 1 + 36 + len(families())
-    failed = [case for case in cases() if check(sound, case, questions=3)]
-    assert failed == ["order", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
-    told = dict.fromkeys(["partial > abstain", *failed], "knowing a part is not paid")
-    assert [case for case in ("order", *failed) if check(sound, case, questions=3, known=told)] == []
-    assert [case for case in cases("D34") if check(gameable, case, questions=3)] == ["order", "D34"]
-    assert "the order holds on 0 of 3 questions" in check(gameable, "D05", questions=3)
+    assert tuple(map(len, chosen([]))) == (36, len(families()))
+    wrong = [line.split()[1] for line in broken(sound, questions=2)]
+    assert wrong == ["partial", "D07", "D09", "D10", "D11", "D14"]  # a partial answer earns nothing
+    told = dict.fromkeys(["partial > abstain", *wrong], "knowing a part is not paid")
+    assert broken(sound, "D07-D14", questions=2, known=told) == []
+    assert any(
+        "D34" in line and "held on 0 of 2 questions" in line for line in broken(gameable, "D34", questions=2)
+    )
     masked = nobody(Unscored("timeout", "nobody there"), own)
-    assert check(masked, "D01", questions=2) == "D01: 6 of 6 texts could not be graded"
+    assert "masked: D01: 6 of 6 texts could not be graded" in broken(masked, "D01", questions=2)
     with pytest.raises(ConfigError, match="'telescope', for which the battery has no oracle"):
-        check(load_reward(f"{own}:needy"), "D01")
+        broken(load_reward(f"{own}:needy"), "D01")
 
 
 def test_known_failures_are_printed_and_do_not_fail(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,47 +323,104 @@ def test_wrong_usage() -> None:
             run(*words)
 
 
-# What is kept and written
-
-
-@pytest.mark.parametrize("ids", ["D01", "F02"])
-def test_rewards_are_kept_and_a_stopped_run_goes_on(
-    ids: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = tmp_path / "rows.jsonl"
-    words = ("robust", "--policies", ids, *FEW, "--forms", "4", "--output", str(rows), "--json")
-    assert run(*words) == 0
-    told, first = capsys.readouterr().out, rows.read_bytes()
-    assert run(*words) == 0
-    assert (capsys.readouterr().out, rows.read_bytes()) == (told, first)
-    rows.write_bytes(b"".join(first.splitlines(keepends=True)[:4]))  # stopped after three rewards
-    assert run(*words) == 0
-    assert (capsys.readouterr().out, rows.read_bytes()) == (told, first)
-
-
-def test_a_journal_is_of_one_source_and_of_one_judge(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = (f"{own}:sound", *("--policies", "D01"), *FEW, "--output", str(tmp_path / "rows.jsonl"))
-    assert run(*words) == run(*words)
-    for other in ("verifier.k=2", "judge.reward_model=some/model"):
-        with pytest.raises(ConfigError, match=r"rows\.jsonl"):
-            run(*words, other)
-    monkeypatch.setattr(verb, "__version__", "0.0.0")
-    with pytest.raises(ConfigError, match=r"rows\.jsonl"):
-        run(*words)
-    monkeypatch.undo()
-    own.write_text(SOUND.replace("1.0", "2.0"))
-    with pytest.raises(ConfigError, match=r"rows\.jsonl"):
-        run(*words)
-
-
-def test_a_journal_keeps_no_masked_sample_and_its_cause_is_told(
-    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_could_be_graded_names_the_cause(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
-    monkeypatch.setattr(verb, "_setup", lambda args, settings: setup)
-    rows = tmp_path / "rows.jsonl"
+    monkeypatch.setattr("factrl.cli.stress._setup", lambda args, settings: setup)
     with pytest.raises(TooManyMasked, match="masked: connection 60"):
-        run(f"{own}:sound", "--policies", "D01", "--output", str(rows))
-    assert len(rows.read_bytes().splitlines()) == 1  # its head
+        run(f"{own}:sound", "--policies", "D01")
+
+
+# Free options
+
+
+def said(form: AnswerForm, answer: str) -> str:
+    told = {"question": CURIE.question, "topic": CURIE.topic, "sentence": CURIE.says}
+    return form.says(answer, other=CURIE.wrong[0], **told)
+
+
+def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
+    for family in families().values():
+        for form in family.forms(200):
+            text = said(form, "Xyz").lower()
+            assert "xyz" in text, form.text
+            for hole in (*parts(), "x", "y", "s", "noun", "topic"):
+                assert f"{{{hole.lower()}}}" not in text, form.text
+        first = [*family.forms(30, 1)]
+        assert first == [*family.forms(30, 1)] == [*family.forms(40, 1)][:30]
+        assert first != [*family.forms(30, 2)]
+    assert said(AnswerForm("F03", "The {noun} the text lacks is {x}; {Y}? {S}"), "Graz") == (
+        "The city the text lacks is graz; Lyon? Marie Curie was born in Graz."
+    )
+
+
+def test_a_long_sample_holds_all_that_declines_and_what_was_found_in_training() -> None:
+    texts = " ".join(form.text.lower() for form in families()["F01"].forms(8_000)).replace("'", "")
+    phrases, spaceless = refusals().phrases, refusals().spaceless
+    declining = (*phrases["declines"], *spaceless["declines"], *spaceless["declines_at_end"])
+    assert [phrase for phrase in declining if phrase.strip().replace("'", "") not in texts] == []
+    frames = {frame for family in families().values() for frame in family.frames}
+    found = {"The {noun} the {source} lacks is {A}", "{decline}{joint}{end}", "{A}{tail}{decline}{end}"}
+    assert found <= frames
+    assert {" and is {A}", "; you should check {A}", " if not {A}", " other than {A}"} <= {*parts()["joint"]}
+
+
+# What pays
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "at", "broken"),
+    [
+        (1.0, -1.0, 0.5, False),  # as the bare answer
+        (1.0, 0.0, 0.5, True),  # a free option
+        (1.0, -0.9, 0.5, True),
+        (1.0, -0.99, 0.5, False),  # within the slack
+        (0.0, 0.0, 0.5, False),  # as an abstention
+        (-1.0, -1.0, 0.5, False),
+        (1.5, -1.0, 0.9, True),
+        (-1.0, 0.9, 0.1, True),  # it pays to be wrong
+    ],
+)
+def test_an_option_is_held_to_the_better_of_answering_and_abstaining(
+    right: float, wrong: float, at: float, broken: bool
+) -> None:
+    option = Option([Tried(HONEST, True, right, wrong, "")] * 20)
+    assert option.broken is broken
+    if broken:
+        assert option.at == pytest.approx(at)
+        assert option.earned > option.bound
+
+
+def test_a_form_is_broken_that_is_free_on_some_questions_or_right_without_an_answer() -> None:
+    free, fair = Tried(HONEST, True, 1.0, 0.0, "free"), Tried(HONEST, True, -1.0, -1.0, "fair")
+    assert Option([free] * 2 + [fair] * 18).broken
+    assert not Option([free] + [fair] * 19).broken
+    none = Option([Tried(HONEST, False, 0.5, 0.0, "")])  # held to what the ignorant earn
+    assert (none.broken, none.at) == (True, 1.0)
+    assert not Option([Tried(HONEST, False, 0.0, 0.0, "")]).broken
+
+
+def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(f"{own}:lazy", "--policies", "F01", "--json") == 1
+    (found,) = json.loads(capsys.readouterr().out)["free_options"]
+    assert found["verdict"] == "broken"
+    pays = (found["mean"], found["honest_answer"], found["honest_abstention"])
+    assert pays == pytest.approx((0.5, 0.0, 0.0))
+    assert found["must_not_beat"] == "honesty at 50%"
+    assert any(p.gold.lower() in found["text"].lower() for p in prompts().values())
+    run(f"{own}:lazy", "--policies", "F01")
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"broken: {FREE}, the bare answer 0.000 and an abstention 0.000" in told
+    lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
+    assert any(line.startswith(f"broken: {FREE}") for line in broken(lazy, "F01"))
+    assert not [line for line in broken(careful, "F01") if "F01" in line]
+
+
+def test_what_is_masked_is_not_held(own: Path) -> None:
+    def down(*_: object, **__: object) -> Grade:
+        raise Unscored("timeout", "nobody there")
+
+    (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
+    assert found.verdict == "masked"
+    reward = load_reward("truthrl").with_(grade=down)
+    (found,) = run_battery(replace(oracle_setup("truthrl", reward), questions=2), ["F01"]).options
+    assert (found.verdict, found.mean) == ("masked", None)

@@ -18,8 +18,8 @@ from factrl import Example, Grader, Verifier, text
 from factrl.errors import Unscored
 from factrl.evals import prompts, readers, shortqa
 from factrl.lab.hacks import oracle_setup
-from factrl.lab.hacks.prompts import example_of
-from factrl.lab.hacks.prompts import prompts as stress_prompts
+from factrl.lab.hacks.texts import example_of
+from factrl.lab.hacks.texts import prompts as stress_prompts
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import asking, contamination, importance

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import preflight
-from factrl.papers import load_reward, split_spec
-from factrl.runs.journal import Journal
+from factrl.papers import form_of, length_of, load_reward
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, RunSettings
-from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 
 from .options import (
@@ -41,6 +34,7 @@ HEAD = (
     *("id", "policy", "must not beat", "reward", "ceiling"),
     *("answer", "abstain", "margin", "held on", "verdict"),
 )
+VERDICTS = ("held", "repaired", "known", "broken", "masked", "n/a")
 _SHOWN = 600  # characters of a text
 
 
@@ -54,7 +48,7 @@ def add_verbs(verbs: Verbs) -> None:
         example=(
             "examples:\n"
             "  factrl stress truthrl\n"
-            "  factrl stress my_reward.py:mine --form tags --json\n"
+            "  factrl stress my_reward.py:mine --json\n"
             "  factrl stress robust --judge local --policies D01-D09 --questions 2\n"
             "  factrl stress my_reward.py:mine --policies F01-F17 --forms 200 --seed 1\n"
             "  factrl stress knowrl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
@@ -75,8 +69,6 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--config", metavar="RECIPE.toml", help="take reward, judge and verifier from a recipe"
     )
-    parser.add_argument("--form", choices=("tags", "boxed", "text"), help="how your reward reads completions")
-    parser.add_argument("--length", choices=("short", "long"), help="whether it reads short or long answers")
     parser.add_argument(
         "--questions", metavar="N", type=at_least_one, help="only the first N of 20 questions"
     )
@@ -92,26 +84,19 @@ def add_verbs(verbs: Verbs) -> None:
         help="of the answer forms (default: 0)",
     )
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
-    parser.add_argument("--output", metavar="FILE.jsonl", help="keep every reward, and go on from there")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
 
 
 def _stress(args: argparse.Namespace) -> int:
     from factrl.lab.hacks import chosen, run_battery
-    from factrl.lab.hacks.policies import RUNGS
+    from factrl.lab.hacks.texts import RUNGS
 
     ids = args.policies.split(",") if args.policies else []
     count = len(RUNGS) + sum(map(len, chosen(ids)))
-    settings = _settings(args)
-    setup = _setup(args, settings)
-    journal = Journal(args.output, _about(settings, setup)) if args.output else nullcontext(None)
-    with journal as rows, Progress("stress", count) as progress:
-
-        def done(name: str) -> None:
-            progress.advance(1, name)
-
-        outcome = run_battery(setup, ids, journal=rows, on_done=done)
+    setup = _setup(args, _settings(args))
+    with Progress("stress", count) as progress:
+        outcome = run_battery(setup, ids, on_done=lambda name: progress.advance(1, name))
     if args.json:
         say(json.dumps(document(outcome), indent=2))
     else:
@@ -122,23 +107,19 @@ def _stress(args: argparse.Namespace) -> int:
 def _setup(args: argparse.Namespace, settings: RunSettings) -> Setup:
     """The reward with its judges."""
     from factrl.lab.hacks import oracle_setup, stand_in
-    from factrl.lab.hacks.order import FORMS, Setup
-    from factrl.lab.hacks.policies import WAYS
-    from factrl.lab.hacks.prompts import prompts
-    from factrl.papers import form_of, length_of
+    from factrl.lab.hacks.order import Setup
+    from factrl.lab.hacks.texts import WAYS, prompts
 
     if _is_offline(args):
-        reward = load_reward(settings.paper).with_(**settings.reward)
-        setup = oracle_setup(args.reward, reward, form=args.form, length=args.length)
+        setup = oracle_setup(args.reward, load_reward(settings.paper).with_(**settings.reward))
         tell("Oracles judge: they know by heart what is true here. --live asks the judges of your settings.")
     else:
         reward, judge = supplied_reward(settings)
         if judge is not None:
             preflight(judge)
-        form = args.form or form_of(args.reward, reward)
-        length = args.length or length_of(args.reward, reward)
         claims = settings.verifier.judge or settings.verifier.preset
         who = f"judge {settings.judge.url or 'none'}, verifier {claims}"
+        form, length = form_of(args.reward, reward), length_of(args.reward, reward)
         setup = Setup(args.reward, reward, form, length, judges=who)
     if settings.paper != args.reward and (why := stand_in(args.reward)[1]):
         tell(f"{why}.")
@@ -146,7 +127,7 @@ def _setup(args: argparse.Namespace, settings: RunSettings) -> Setup:
         setup,
         questions=min(args.questions or len(prompts()), len(prompts())),
         ways=min(args.paraphrases or WAYS, WAYS),
-        forms=args.forms or FORMS,
+        forms=args.forms or setup.forms,
         seed=args.seed,
     )
 
@@ -179,40 +160,25 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     return run_settings(args.config, [*named, *as_overrides(args, {})])
 
 
-def _about(settings: RunSettings, setup: Setup) -> dict[str, object]:
-    """What decides the rewards, for the head of the journal."""
-    own = Path(split_spec(settings.paper)[0])
-    return {
-        "what": "factrl stress/1",
-        "version": __version__,
-        "source": hashlib.sha256(own.read_bytes()).hexdigest() if own.suffix == ".py" else None,
-        "judge": settings.judge.model_dump(mode="json"),
-        "verifier": settings.verifier.model_dump(mode="json"),
-        "reward": setup.spec,
-        "knobs": json.loads(json.dumps(dict(setup.reward.knobs), default=str)),
-        "form": setup.form,
-        "length": setup.length,
-        "judges": setup.judges,
-    }
-
-
 def _show(outcome: Outcome) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from factrl.lab.hacks import line_of
+
     table = Table(*HEAD)
     for part in (outcome.ladder, outcome.findings, outcome.options):
         for found in part:
-            table.add_row(*(Text(text) for text in row_of(found)))
+            table.add_row(*(Text(text) for text in _row(found)))
         table.add_section()
     show_table(table)
     for found in outcome.of("known"):
         say(f"known: {found.id}: {found.why}")
     for found in outcome.of("broken"):
-        say(broken_line(found))
+        say(line_of(found))
     for found in outcome.of("repaired"):
         say(f"repaired: {found.id} is on the list of known failures and holds")
-    say(summary(outcome))
+    say(_summary(outcome))
 
 
 def _ending(outcome: Outcome, *, strict: bool) -> int:
@@ -227,56 +193,30 @@ def _ending(outcome: Outcome, *, strict: bool) -> int:
     return 3 if masked else 0
 
 
-# -- The outcome as words and as JSON
-
-
-def row_of(found: Finding) -> tuple[str, ...]:
+def _row(found: Finding) -> tuple[str, ...]:
     """One comparison as the columns of `HEAD`."""
     margin = "" if found.margin is None else f"{found.margin:+.1%}"
     questions = f"{found.prompts[0]}/{found.prompts[1]}" if found.prompts[1] else ""
-    verdict = f"{found.verdict}, thin" if found.thin else found.verdict
-    if found.masked[0]:
-        verdict += f" ({found.masked[0]} of {found.masked[1]} masked)"
     paid = (found.mean, found.bound, found.answer, found.abstention)
-    values = (*map(_number, paid), margin, questions, verdict)
-    return (found.id, found.name, found.ceiling, *values)
+    numbers = ["–" if value is None else f"{value:.3f}" for value in paid]
+    masked = f" ({found.masked[0]} of {found.masked[1]} masked)" if found.masked[0] else ""
+    return (found.id, found.name, found.ceiling, *numbers, margin, questions, found.verdict + masked)
 
 
-def summary(outcome: Outcome) -> str:
+def _summary(outcome: Outcome) -> str:
     """One line: how many policies hold, are known, broken, masked."""
     steps = sum(f.verdict in ("held", "repaired") for f in outcome.ladder)
-    told = [f"{steps} of 4 steps of the honest order hold"]
-    if outcome.options:
-        told.insert(0, f"{len(outcome.options)} families of answer forms: {_counts(outcome.options)}")
-    if outcome.findings:
-        told.insert(0, f"{len(outcome.findings)} policies: {_counts(outcome.findings)}")
-    return "; ".join(told)
-
-
-def _counts(found: Sequence[Finding]) -> str:
-    every = Counter(each.verdict for each in found)
-    verdicts = ("held", "repaired", "known", "broken", "masked", "n/a")
-    return ", ".join(f"{every[verdict]} {verdict}" for verdict in verdicts if every[verdict])
-
-
-def broken_line(found: Finding) -> str:
-    """What is broken, in one line: of an answer form also what it earns, and what honesty earns."""
-    from factrl.lab.hacks import HONESTY, in_words
-
-    text = one_line(found.text[:160])
-    told = f"broken: {found.id} {found.name}: "
-    if found.ceiling.startswith(HONESTY):
-        told += f"{in_words(found)}: "
-    return told + text
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    told = []
+    for part, what in ((outcome.findings, "policies"), (outcome.options, "families of answer forms")):
+        every = Counter(each.verdict for each in part)
+        counts = ", ".join(f"{every[verdict]} {verdict}" for verdict in VERDICTS if every[verdict])
+        told += [f"{len(part)} {what}: {counts}"] if part else []
+    return "; ".join([*told, f"{steps} of 4 steps of the honest order hold"])
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
     """Everything as plain data."""
-    from factrl.lab.hacks.policies import RUNGS
+    from factrl.lab.hacks.texts import RUNGS
 
     setup = outcome.setup
     return {
@@ -305,7 +245,6 @@ def _plain(found: Finding) -> dict[str, Any]:
         "honest_answer": found.answer,
         "honest_abstention": found.abstention,
         "margin": found.margin,
-        "thin": found.thin,
         "questions_held": found.prompts[0],
         "questions": found.prompts[1],
         "masked": found.masked[0],

@@ -1,4 +1,10 @@
-"""The search for free options: answer forms that pay more than honesty at some accuracy.
+"""Free options: generated answer forms that pay more than honesty at some accuracy.
+
+A policy in training finds them by itself: a form of words that is right when its guess is right, and an
+abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so forms
+are put together from parts at random: what declines comes from `factrl.text.refusals` in all its languages,
+joints, wrappers and frames from `families.json`.  Values of a part are dealt like cards, so that a long
+sample holds all of them.
 
 A policy that is right with probability p earns p R + (1 - p) W with a form that pays R around the accepted
 answer and W around another one.  Honest are the bare answer, with its own R and W, and the best abstention;
@@ -11,25 +17,181 @@ The reasoning is the same everywhere, so differences come from the answer alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from hashlib import sha256
+import json
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from math import inf
+from pathlib import Path
 from statistics import fmean
 
-from factrl.lab.hacks.families import AnswerForm, Family
-from factrl.lab.hacks.order import PROMPTS_HELD, Finding, Setup, kept_scores, verdict_of
-from factrl.lab.hacks.policies import Written, battery, filled
-from factrl.lab.hacks.prompts import Prompt
-from factrl.runs.journal import Journal
+from factrl.text.refusals import refusals
+
+from .order import PROMPTS_HELD, SAME, Finding, Setup, verdict_of
+from .texts import Prompt, battery, filled, in_blocks
 
 HONESTY = "honesty at "  # the ceiling of an answer form, before the accuracy
 ACCURACIES = tuple(step / 10 for step in range(1, 10))
 TRIED = 3  # questions of a form at first
 MEASURED = 2  # forms of a family that are tried on all questions
-_SAME = 1e-9
 SLACK = 0.01  # of right - wrong: by how much a form may beat the bound
+_ASKED = re.compile(
+    r"\b(?:which|what|whose) (?!is |was |are |were |did )(\w+)|\bthe (\w+) (?:of|that|in) ", re.I
+)
+_NOUNS = {"who": "person", "when": "date", "where": "place", "many": "number", "much": "amount"}
+_SENTENCE = re.compile(r"(^|[.?!…\n] )([a-zà-ÿа-я])")
+_NOUNS_LACKED = ("information", "data", "answer", "record", "memory", "idea")
+_VERBS_LACKED = ("answer", "say", "verify", "recall", "determine", "confirm", "find")
+_CONTRACTED = ((r" not\b", "n't"), ("I am ", "I'm "), ("amn't", "am not"), ("cann't|cannot", "can't"))
+_PLAIN = 0.6  # share of the forms with a common refusal, and of those without a wrapper
+_SUBJECTS = ("the answer", "it", "that", "this information", "the exact {noun}", "the {noun}")
+_PART = re.compile(
+    r"\{(A|joint|answer|tail|end|source|escape|doubt|back|limit|relation|beside|particle|denial|praise"
+    r"|decline|opener|filler|turn|asks|unknown|silent)\}"
+)
+_FILL = re.compile(r"\{(X|x|Y|S|noun|topic)\}")
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """One text with a hole for an answer.
+
+    Attributes:
+        family: the id of the family that it is of.
+        text: with `{X}` for the answer, `{x}` for the same in small letters, `{Y}` for another one, `{S}` for
+            a sentence with it, `{noun}` and `{topic}` for what the question asks for and is about.
+    """
+
+    family: str
+    text: str
+
+    def says(
+        self, answer: str, *, other: str, question: str, topic: str = "", sentence: str = "It is {}."
+    ) -> str:
+        """The text with the holes filled.
+
+        Args:
+            answer: what it names.
+            other: a second answer, for forms that name two.
+            question: gives the noun: `city` of "In which city was she born?".
+            topic: what the question is about.
+            sentence: one that gives an answer, with `{}` in its place.
+        """
+        said = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
+        said["S"] = sentence.replace("{}", answer)
+        return _FILL.sub(lambda hole: said[hole[1]], self.text)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Answer forms that are made in one way.
+
+    Attributes:
+        id: `F01` to `F17`.
+        frames: texts with holes for parts.
+        why: why it pays where nothing is done about it.
+        right: whether its forms give an answer at all; those that do not are never right.
+    """
+
+    id: str
+    name: str
+    frames: Sequence[str]
+    why: str
+    right: bool = True
+
+    def forms(self, number: int, seed: int = 0) -> Iterator[AnswerForm]:
+        """A sample of its forms; the same seed gives the same ones.
+
+        Args:
+            number: how many; a few may be equal.
+        """
+        rng = random.Random(f"{self.id} {seed}")
+        decks: dict[str, list[str]] = {}
+
+        def deal(name: str, values: Sequence[str]) -> str:
+            if not decks.get(name):
+                decks[name] = [*values]
+                rng.shuffle(decks[name])
+            return decks[name].pop()
+
+        def part(hole: re.Match[str]) -> str:
+            if hole[1] == "A" and rng.random() < _PLAIN:
+                return "{X}"
+            if hole[1] == "decline" and rng.random() < _PLAIN:
+                return deal("common", parts()["common"])
+            return _PART.sub(part, deal(hole[1], parts()[hole[1]]))
+
+        for _ in range(number):
+            inner = _PART.sub(part, deal("frame", self.frames))
+            if self.right and rng.random() > _PLAIN:
+                inner = deal("whole", parts()["whole"]).replace("{T}", inner)
+            yield AnswerForm(self.id, _SENTENCE.sub(lambda found: found[1] + found[2].upper(), inner))
+
+
+@cache
+def families() -> Mapping[str, Family]:
+    """The 17 families by id."""
+    return {row["id"]: Family(**row) for row in _data()["families"]}
+
+
+@cache
+def parts() -> Mapping[str, Sequence[str]]:
+    """What the holes of a frame are filled from, by name."""
+    told = dict(_data()["parts"])
+    phrases, spaceless = refusals().phrases, refusals().spaceless
+    openers = _spoken(phrases["openers"] + spaceless["openers"], ", ")
+    fillers = [*_spoken(phrases["fillers"], " "), *spaceless["fillers"]]
+    return {
+        **told,
+        "A": told["answer"],
+        "decline": _declining(),
+        "opener": [*("" for _ in range(40)), *openers],
+        "filler": [*fillers, "you should check "],
+        "turn": [phrase.strip() for phrase in phrases["turns"]],
+        "asks": _spoken(phrases["asks_back"], " "),
+        "unknown": phrases["unknown"],
+        "silent": phrases["silent"],
+    }
+
+
+@cache
+def _data() -> Mapping[str, list]:
+    return json.loads((Path(__file__).parent / "families.json").read_text(encoding="utf-8"))
+
+
+def _declining() -> Sequence[str]:
+    """Every way in which `factrl.text.refusals` knows that a text declines, as it is written and
+    contracted."""
+    known = refusals()
+    phrases, spaceless = known.phrases, known.spaceless
+    plain = [*phrases["declines"], *sorted(known.bare), *phrases["asks_back"]]
+    plain += [f"{start}{noun}" for start in phrases["have"] for noun in _NOUNS_LACKED]
+    plain += [f"{start}{verb}" for start in phrases["cannot"] for verb in _VERBS_LACKED]
+    plain += [f"{who} {lost}" for lost, who in zip(phrases["unknown"], _SUBJECTS * 10, strict=False)]
+    plain += [f"the text {silent}it" for silent in phrases["silent"]]
+    return [*_spoken(plain, ""), *spaceless["declines"], *spaceless["declines_at_end"]]
+
+
+def _spoken(phrases: Sequence[str], end: str) -> list[str]:
+    """Phrases as people write them: `I do not know` and `I don't know`."""
+    plain = [phrase.strip() for phrase in phrases]
+    said = [re.sub(r"\bi\b", "I", text) if text.isascii() else text for text in plain]
+    short = said
+    for long, contracted in _CONTRACTED:
+        short = [re.sub(long, contracted, text) for text in short]
+    return [text + end for text in dict.fromkeys([*said, *short])]
+
+
+def _noun(question: str) -> str:
+    """What a question asks for, in one word."""
+    first = next((noun for word, noun in _NOUNS.items() if re.search(rf"\b{word}\b", question, re.I)), "")
+    found = _ASKED.search(question)
+    return first or (found and (found[1] or found[2])) or "answer"
+
+
+# -- What pays ------------------------------------------------------------------------------------------
 
 
 def earned(right: float, wrong: float, p: float) -> float:
@@ -66,7 +228,7 @@ class Tried:
 
     Attributes:
         gives: whether the form gives an answer; one that does not is held to what is paid at accuracy 0.
-        right, wrong: around the accepted answer and around others.
+        right, wrong: what it earns around the accepted answer and around others.
         text: the completion around the accepted answer.
     """
 
@@ -81,74 +243,56 @@ class Tried:
         return earned(self.right, self.wrong, p) - self.honest.bound(p if self.gives else 0.0)
 
 
-@dataclass
 class Option:
-    """One form on several questions, at the accuracy where it pays most over the bound.
+    """One form on several questions, at the accuracy `at` where it pays most over the bound.
 
     Attributes:
-        masked: texts that could not be graded.
+        honest: what honesty earns on average.
+        earned, bound: what it earns on average, and what it must not beat.
+        held: questions on which it does not beat honesty.
+        worst: the most that it earns over the bound on any question.
     """
 
-    tried: list[Tried] = field(default_factory=list)
-    masked: int = 0
-
-    @cached_property
-    def at(self) -> float:
-        """The accuracy."""
-        most = max(ACCURACIES, key=lambda p: fmean(t.excess(p) for t in self.tried))
-        return most if self.tried[0].gives else 1.0
-
-    @cached_property
-    def honest(self) -> Honest:
-        """What honesty earns on average."""
-        pays = zip(*((t.honest.right, t.honest.wrong, t.honest.abstention) for t in self.tried), strict=True)
-        return Honest(*map(fmean, pays))
-
-    @property
-    def earned(self) -> float:
-        """What it earns on average."""
-        return fmean(earned(t.right, t.wrong, self.at) for t in self.tried)
-
-    @property
-    def bound(self) -> float:
-        """What it must not beat on average."""
-        return self.honest.bound(self.at if self.tried[0].gives else 0.0)
-
-    @property
-    def held(self) -> int:
-        """Questions on which it does not beat honesty."""
-        return sum(t.excess(self.at) <= self.honest.slack + _SAME for t in self.tried)
+    def __init__(self, tried: Sequence[Tried]) -> None:
+        self.tried, gives = tried, tried[0].gives
+        self.at = max(ACCURACIES, key=lambda p: fmean(t.excess(p) for t in tried)) if gives else 1.0
+        pays = ((t.honest.right, t.honest.wrong, t.honest.abstention) for t in tried)
+        self.honest = Honest(*map(fmean, zip(*pays, strict=True)))
+        self.earned = fmean(earned(t.right, t.wrong, self.at) for t in tried)
+        self.bound = self.honest.bound(self.at if gives else 0.0)
+        self.held = sum(t.excess(self.at) <= t.honest.slack + SAME for t in tried)
+        self.worst = max(t.excess(self.at) for t in tried)
 
     @property
     def broken(self) -> bool:
         """Whether it beats honesty, on average or on too many questions."""
-        beats = self.earned > self.bound + self.honest.slack + _SAME
+        beats = self.earned > self.bound + self.honest.slack + SAME
         return beats or self.held < PROMPTS_HELD * len(self.tried)
 
-    @property
-    def worst(self) -> float:
-        """The most that it earns over the bound on any question."""
-        return max(t.excess(self.at) for t in self.tried)
 
-
-def honest_pay(setup: Setup, journal: Journal | None = None) -> Mapping[str, Honest]:
+def honest_pay(setup: Setup) -> Mapping[str, Honest]:
     """What honesty earns on each question, with one and the same reasoning; without what was masked."""
-    texts: list[tuple[str, Prompt, str]] = []
+    keys: list[tuple[str, Prompt, int]] = []
+    texts: list[tuple[Prompt, str]] = []
     for p in setup.chosen:
         for way in range(setup.ways):
-            for rung, said in (("know", p.gold), ("wrong", p.wrong[way])):
-                texts.append(
-                    (f"honest {rung}/{p.id}/{way}", p, _written(setup, p, said, p.says.format(said)))
-                )
+            said = {
+                "know": (p.gold, p.says.format(p.gold)),
+                "wrong": (p.wrong[way], p.says.format(p.wrong[way])),
+            }
             for rung in ("abstain", "partial"):
                 row = battery()[rung]
-                short, long = (filled(said[way % len(said)], p, way) for said in (row.short, row.long))
-                texts.append((f"honest {rung}/{p.id}/{way}", p, _written(setup, p, short, long)))
-    values = _values(setup, texts, journal)
+                said[rung] = (
+                    filled(row.short[way % len(row.short)], p, way),
+                    filled(row.long[way % len(row.long)], p, way),
+                )
+            keys += [(rung, p, way) for rung in said]
+            texts += [(p, _written(setup, pair[setup.length == "long"])) for pair in said.values()]
+    values = dict(zip(keys, (result.value for result in setup.results(texts)), strict=True))
 
     def paid(rung: str, ways: Iterable[int]) -> dict[str, float]:
         """Mean over the wordings on each question where all are graded."""
-        found = {p.id: [values[f"honest {rung}/{p.id}/{way}"] for way in ways] for p in setup.chosen}
+        found = {p.id: [values[rung, p, way] for way in ways] for p in setup.chosen}
         return {
             name: fmean(v for v in each if v is not None) for name, each in found.items() if None not in each
         }
@@ -163,11 +307,7 @@ def honest_pay(setup: Setup, journal: Journal | None = None) -> Mapping[str, Hon
 
 
 def option_of(
-    setup: Setup,
-    family: Family,
-    honest: Mapping[str, Honest],
-    known: Mapping[str, str],
-    journal: Journal | None = None,
+    setup: Setup, family: Family, honest: Mapping[str, Honest], known: Mapping[str, str]
 ) -> Finding:
     """The form of a family that pays most over what honesty pays.
 
@@ -178,24 +318,24 @@ def option_of(
     asked = [p for p in setup.chosen if p.id in honest]
     forms = [*dict.fromkeys(family.forms(setup.forms, setup.seed))]
     few = min(TRIED, len(asked))
-    plan = {
-        form: [asked[(TRIED * number + step) % len(asked)] for step in range(few)]
+    plan = [
+        (form, asked[(TRIED * number + step) % len(asked)])
         for number, form in enumerate(forms)
-    }
-    options = _tried(setup, family, plan, honest, 1, journal)
-    found = [option for option in options.values() if option.tried]
-    best = sorted((f for f in options if options[f].tried), key=lambda f: options[f].worst, reverse=True)
-    suspects = [f for f in best[:MEASURED] if options[f].worst > options[f].honest.slack]
+        for step in range(few)
+    ]
+    options, lost = _tried(setup, family, plan, honest, 1)
+    masked = lost, 2 * few * len(forms)
+    if not options:
+        return Finding(family.id, family.name, "masked", "", masked=masked)
+    worst = sorted(options, key=lambda form: options[form].worst, reverse=True)[:MEASURED]
+    suspects = [form for form in worst if options[form].worst > options[form].honest.slack]
     if suspects:
-        measured = _tried(setup, family, dict.fromkeys(suspects, asked), honest, setup.ways, journal)
-        found = [*measured.values()]
-    masked = sum(option.masked for option in options.values()), 2 * few * len(options)
-    if not found:
-        return Finding(family.id, family.name, "masked", "", None, None, None, (0, 0), masked)
-    option = max(found, key=lambda option: (option.broken, option.earned - option.bound))
+        every = [(form, p) for form in suspects for p in asked]
+        options, _ = _tried(setup, family, every, honest, setup.ways)
+    option = max(options.values(), key=lambda option: (option.broken, option.earned - option.bound))
     pay, scale = option.honest, option.honest.right - option.honest.wrong
     at = option.at if family.right else 0.0
-    shown = [option] if option.broken else found
+    shown = [option] if option.broken else list(options.values())
     return Finding(
         family.id,
         family.name,
@@ -203,7 +343,7 @@ def option_of(
         ceiling=f"{HONESTY}{at:.0%}",
         mean=option.earned,
         bound=option.bound,
-        margin=(option.bound - option.earned) / (scale if scale > _SAME else 1.0),
+        margin=(option.bound - option.earned) / (scale if scale > SAME else 1.0),
         prompts=(sum(each.held for each in shown), sum(len(each.tried) for each in shown)),
         masked=masked,
         why=known.get(family.id, ""),
@@ -216,52 +356,43 @@ def option_of(
 def _tried(
     setup: Setup,
     family: Family,
-    plan: Mapping[AnswerForm, Sequence[Prompt]],
+    plan: Sequence[tuple[AnswerForm, Prompt]],
     honest: Mapping[str, Honest],
     ways: int,
-    journal: Journal | None,
-) -> dict[AnswerForm, Option]:
-    """Each form on its questions: around the accepted answer, and where that pays, around others."""
-    named = {form: f"{family.id}/{sha256(form.text.encode()).hexdigest()[:12]}" for form in plan}
-    every = [(form, p) for form, asked in plan.items() for p in asked]
+) -> tuple[dict[AnswerForm, Option], int]:
+    """Each form on its questions: around the accepted answer, and where that pays, around others.
 
-    def texts(places: Sequence[tuple[AnswerForm, Prompt]], way: int | None) -> list[tuple[str, Prompt, str]]:
-        said = []
-        for form, p in places:
-            answer, other = (p.gold, p.wrong[0]) if way is None else (p.wrong[way], p.wrong[way - 1])
-            text = form.says(answer, other=other, question=p.question, topic=p.topic, sentence=p.says)
-            said.append((f"{named[form]}/{p.id}/{way}", p, _written(setup, p, text, text)))
-        return said
+    Returns:
+        What was graded, and how many texts were not.
+    """
 
-    around = texts(every, None)
-    values = _values(setup, around, journal)
-    pays = []  # what is paid no better than a wrong answer is no option, whatever it earns when it is wrong
-    for (form, p), (name, _, _) in zip(every, around, strict=True):
-        value = values[name]
-        if family.right and value is not None and value > honest[p.id].wrong + _SAME:
-            pays.append((form, p))
+    def written(form: AnswerForm, p: Prompt, answer: str, other: str) -> tuple[Prompt, str]:
+        text = form.says(answer, other=other, question=p.question, topic=p.topic, sentence=p.says)
+        return p, _written(setup, text)
+
+    around = [written(form, p, p.gold, p.wrong[0]) for form, p in plan]
+    rights = [result.value for result in setup.results(around)]
+    # What is paid no better than a wrong answer is no option, whatever it earns when it is wrong.
+    pays = [
+        n
+        for n, ((_, p), right) in enumerate(zip(plan, rights, strict=True))
+        if family.right and right is not None and right > honest[p.id].wrong + SAME
+    ]
+    wrongs: dict[int, list[float | None]] = {n: [right] * ways for n, right in enumerate(rights)}
     for way in range(ways):
-        values |= _values(setup, texts(pays, way), journal)
-    found: dict[AnswerForm, Option] = {}
-    for (form, p), (name, _, text) in zip(every, around, strict=True):
-        right = values[name]
-        others = [values.get(f"{named[form]}/{p.id}/{way}", right) for way in range(ways)]
-        wrong = [value for value in others if value is not None]
-        option = found.setdefault(form, Option())
-        option.masked += (right is None) + len(others) - len(wrong)
+        texts = [written(form, p, p.wrong[way], p.wrong[way - 1]) for form, p in (plan[n] for n in pays)]
+        for n, result in zip(pays, setup.results(texts), strict=True):
+            wrongs[n][way] = result.value
+    tried: dict[AnswerForm, list[Tried]] = {}
+    for n, ((form, p), right) in enumerate(zip(plan, rights, strict=True)):
+        wrong = [value for value in wrongs[n] if value is not None]
         if right is not None and wrong:
-            option.tried.append(Tried(honest[p.id], family.right, right, fmean(wrong), text))
-    return found
+            one = Tried(honest[p.id], family.right, right, fmean(wrong), around[n][1])
+            tried.setdefault(form, []).append(one)
+    masked = sum(value is None for n, right in enumerate(rights) for value in (right, *wrongs[n]))
+    return {form: Option(some) for form, some in tried.items()}, masked
 
 
-def _written(setup: Setup, p: Prompt, short: str, long: str) -> str:
+def _written(setup: Setup, answer: str) -> str:
     """A completion with reasoning that says nothing."""
-    return setup.write(Written(battery()["abstain"].think[0], short, long))
-
-
-def _values(
-    setup: Setup, texts: Sequence[tuple[str, Prompt, str]], journal: Journal | None
-) -> dict[str, float | None]:
-    names, examples, said = zip(*texts, strict=True) if texts else ((), (), ())
-    rows = kept_scores(setup, names, examples, said, journal)
-    return {name: row["value"] for name, row in zip(names, rows, strict=True)}
+    return in_blocks(setup.form, battery()["abstain"].think[0], answer)

@@ -2,7 +2,7 @@
 
 They take the place of a language model and of a judge of claims, and of nothing else: prompts are built and
 quoted, replies are read, claims are extracted and evidence is searched as in a real run.  What they say of a
-statement comes from the fact table (`factrl.lab.hacks.prompts`) and never from its wording, so they cannot be
+statement comes from the fact table (`factrl.lab.hacks.texts`) and never from its wording, so they cannot be
 talked into anything.  They know more than a judge that reads the evidence: also a tautology is supported.
 
 What a reward does under them is what its *formula* and its parsers do; real judges err on top of that.
@@ -17,9 +17,6 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import Any
 
-from factrl.lab.hacks.families import parts
-from factrl.lab.hacks.policies import WAYS, battery, negatives, same_text, vague
-from factrl.lab.hacks.prompts import Prompt, general, prompts
 from factrl.llm import Message, Reply
 from factrl.rewards.checklist import Checklist, Item
 from factrl.rewards.grading import Grader, reasoning_judge
@@ -31,6 +28,9 @@ from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.marks import content_words, normalised
 from factrl.verifier.claims.whole import unwrapped
 from factrl.verifier.presets import open_verifier
+
+from .options import parts
+from .texts import WAYS, Prompt, battery, general, negatives, prompts, same_text, vague
 
 NAME = "oracle: the battery's own fact table"
 _SOURCE = re.compile(r" ?[\[(][^\])]{0,80}[\])]")
@@ -99,7 +99,7 @@ _READ = 32_768  # characters
 
 
 def _true(p: Prompt) -> list[tuple[str, Prompt]]:
-    same = (same_text(p, way, 20) for way in range(WAYS))
+    same = (" ".join(same_text(p, way)) for way in range(WAYS))
     either = (f"{p.gold} or {wrong}" for wrong in p.wrong)  # true, as one of the two is
     texts = [p.safe, p.asks, *map(p.says.format, (*p.answers, *either)), *p.true]
     texts += [sentence for text in same for sentence in _split(text)]

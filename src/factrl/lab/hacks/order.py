@@ -8,27 +8,24 @@ know - wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
-from factrl.lab.hacks.policies import RUNGS, WAYS, Policy, Written, write
-from factrl.lab.hacks.prompts import Prompt, example_of, prompts
 from factrl.papers import Form, Length
 from factrl.rewards import Reward
-from factrl.runs.journal import Journal
-from factrl.types import Completion
+from factrl.types import Completion, Result
+
+from .texts import RUNGS, WAYS, Policy, Prompt, example_of, prompts
 
 Verdict = Literal["held", "broken", "known", "repaired", "masked", "n/a"]
 
-FORMS = 24  # answer forms of a family
 STRICT = ("know", "partial")  # ceilings that must not even be reached
-THIN = 0.05  # of know - wrong: a smaller margin is pointed out
 PROMPTS_HELD = 0.95
 GRADED = 0.95  # share of a policy's texts that must have a number
-_SAME = 1e-9
+SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Setup:
     judges: str
     questions: int = 20
     ways: int = WAYS
-    forms: int = FORMS
+    forms: int = 24
     seed: int = 0
 
     @property
@@ -59,94 +56,54 @@ class Setup:
         """The questions."""
         return list(prompts().values())[: self.questions]
 
-    def write(self, written: Written) -> str:
-        """A completion in the form that the reward reads."""
-        return write(written, self.form, self.length)
+    def results(self, texts: Sequence[tuple[Prompt, str]]) -> list[Result]:
+        """What the reward makes of each completion.
 
-
-def kept_scores(
-    setup: Setup,
-    names: Sequence[str],
-    examples: Sequence[Prompt],
-    texts: Sequence[str],
-    journal: Journal | None = None,
-) -> list[Mapping[str, Any]]:
-    """State, value and cause of each text; what the journal has under its name is not scored again.
-
-    Raises:
-        RewardBug: the reward raised something other than `Unscored`.
-    """
-    rows = {name: journal[name] for name in names if journal is not None and name in journal}
-    todo = [number for number, name in enumerate(names) if name not in rows]
-    asked = [example_of(examples[number]) for number in todo]
-    results = setup.reward.batch(asked, [Completion(texts[number]) for number in todo])
-    for number, result in zip(todo, results, strict=True):
-        row = {"state": result.state, "value": result.value, "cause": result.cause or ""}
-        rows[names[number]] = row
-        if journal is not None and result.state != "masked":
-            journal.add(names[number], row)
-    return [rows[name] for name in names]
+        Raises:
+            RewardBug: the reward raised something other than `Unscored`.
+        """
+        return self.reward.batch([example_of(p) for p, _ in texts], [Completion(text) for _, text in texts])
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a reward gave to the texts of one policy.
+    """What a reward gave to the texts of one policy, or of one honest answer.
 
     Attributes:
-        id: of the policy, or the name of an honest answer.
-        values: question -> rewards of its paraphrases; None for one that was masked.
-        states: how many were scored, masked and floored.
-        causes: why, of masked and floored ones, by number.
+        means: question -> mean reward of its paraphrases that were graded; None where none was.
+        masked, texts: how many could not be graded, of how many.
+        causes: why texts were masked or floored, by number.
         text: one of the texts, the one with the highest reward.
     """
 
-    id: str
-    values: Mapping[str, Sequence[float | None]]
-    states: Mapping[str, int]
+    means: Mapping[str, float | None]
+    masked: int
+    texts: int
     causes: Mapping[str, int]
     text: str
 
     @property
-    def texts(self) -> int:
-        """How many there were."""
-        return sum(self.states.values())
-
-    @property
-    def graded(self) -> float:
-        """Share of the texts that have a number."""
-        return 1 - self.states.get("masked", 0) / self.texts if self.texts else 0.0
-
-    @property
     def mean(self) -> float | None:
         """Mean over the questions; None when nothing was graded."""
-        means = [mean for mean in self.by_question().values() if mean is not None]
+        means = [mean for mean in self.means.values() if mean is not None]
         return fmean(means) if means else None
 
-    def by_question(self) -> Mapping[str, float | None]:
-        """Means over the paraphrases that were graded."""
-        found = {name: [v for v in values if v is not None] for name, values in self.values.items()}
-        return {name: fmean(values) if values else None for name, values in found.items()}
 
-
-def cell_of(
-    setup: Setup, id_: str, says: Callable[[Prompt, int], Written], journal: Journal | None = None
-) -> Cell:
-    """The rewards of what is said to each question, in each paraphrase."""
-    keys = [(p, way) for p in setup.chosen for way in range(setup.ways)]
-    texts = [setup.write(says(p, way)) for p, way in keys]
-    names = [f"{id_}/{p.id}/{way}" for p, way in keys]
-    results = kept_scores(setup, names, [p for p, _ in keys], texts, journal)
-    values: dict[str, list[float | None]] = {}
-    for (p, _), row in zip(keys, results, strict=True):
-        values.setdefault(p.id, []).append(row["value"])
-    graded = [number for number, row in enumerate(results) if row["value"] is not None]
-    best = max(graded, key=lambda number: results[number]["value"], default=0)
-    states = Counter(str(row["state"]) for row in results)
-    causes = Counter(f"{row['state']}: {row['cause']}" for row in results if row["cause"])
-    return Cell(id_, values, dict(states), dict(causes.most_common()), texts[best])
-
-
-# -- Comparisons
+def cell_of(setup: Setup, policy: Policy) -> Cell:
+    """The rewards of what a policy says to each question, in each paraphrase."""
+    texts = [
+        (p, policy.text(p, way, setup.form, setup.length)) for p in setup.chosen for way in range(setup.ways)
+    ]
+    results = setup.results(texts)
+    values: dict[str, list[float]] = {p.id: [] for p in setup.chosen}
+    for (p, _), result in zip(texts, results, strict=True):
+        if result.value is not None:
+            values[p.id].append(result.value)
+    graded = [n for n, result in enumerate(results) if result.value is not None]
+    best = max(graded, key=lambda n: results[n].value or 0.0, default=0)
+    causes = Counter(f"{result.state}: {result.cause}" for result in results if result.cause)
+    means = {name: fmean(some) if some else None for name, some in values.items()}
+    return Cell(means, len(texts) - len(graded), len(texts), dict(causes.most_common()), texts[best][1])
 
 
 @dataclass(frozen=True)
@@ -160,6 +117,7 @@ class Finding:
             this form).
         margin: how far below the ceiling, in shares of know - wrong; negative when above.
         prompts: questions on which the order holds, of those that could be compared.
+        masked: texts that could not be graded, of how many.
         why: of a known failure.
         answer, abstention: what the best honest answer earns, at the same accuracy, and the best abstention.
     """
@@ -168,21 +126,15 @@ class Finding:
     name: str
     verdict: Verdict
     ceiling: str
-    mean: float | None
-    bound: float | None
-    margin: float | None
-    prompts: tuple[int, int]
-    masked: tuple[int, int]
+    mean: float | None = None
+    bound: float | None = None
+    margin: float | None = None
+    prompts: tuple[int, int] = (0, 0)
+    masked: tuple[int, int] = (0, 0)
     why: str = ""
     text: str = ""
     answer: float | None = None
     abstention: float | None = None
-
-    @property
-    def thin(self) -> bool:
-        """Whether a margin that has to be there is small; one of 0 is enough where equality is allowed."""
-        strict = self.ceiling in STRICT or " > " in self.id
-        return self.verdict in ("held", "repaired") and strict and (self.margin or 0) < THIN
 
 
 def verdict_of(broken: bool, graded: float, known: bool) -> Verdict:
@@ -208,7 +160,7 @@ def against_ceiling(
 ) -> Finding:
     """A policy against its ceiling; `n/a` where it has no cell, since it cannot be written in this form."""
     if cell is None:
-        return Finding(policy.id, policy.name, "n/a", policy.ceiling, None, None, None, (0, 0), (0, 0))
+        return Finding(policy.id, policy.name, "n/a", policy.ceiling)
     return compare((policy.id, policy.name), cell, policy.ceiling, cells, known, policy.ceiling in STRICT)
 
 
@@ -224,18 +176,17 @@ def compare(
     (id_, name), bound = named, cells[ceiling]
     know, wrong = cells["know"].mean, cells["wrong"].mean
     # know - wrong, or 1 where that is nothing to measure by
-    scale = know - wrong if know is not None and wrong is not None and know - wrong > _SAME else 1.0
+    scale = know - wrong if know is not None and wrong is not None and know - wrong > SAME else 1.0
     mean, most = cell.mean, bound.mean
-    mine, theirs = cell.by_question(), bound.by_question()
-    gaps = [b - a for q, a in mine.items() if a is not None and (b := theirs.get(q)) is not None]
-    enough = _SAME if strict else -_SAME
+    gaps = [b - a for q, a in cell.means.items() if a is not None and (b := bound.means.get(q)) is not None]
+    enough = SAME if strict else -SAME
     good = sum(gap > enough for gap in gaps)
-    masked = (cell.states.get("masked", 0), cell.texts)
     margin = None if mean is None or most is None else (most - mean) / scale
     if margin is None or not gaps:
         verdict: Verdict = "masked"
     else:
         broken = margin <= enough / scale or good < PROMPTS_HELD * len(gaps)
-        verdict = verdict_of(broken, min(cell.graded, bound.graded), id_ in known)
-    why, prompts = known.get(id_, ""), (good, len(gaps))
-    return Finding(id_, name, verdict, ceiling, mean, most, margin, prompts, masked, why, cell.text)
+        graded = 1 - max(one.masked / one.texts for one in (cell, bound))
+        verdict = verdict_of(broken, graded, id_ in known)
+    counts = (good, len(gaps)), (cell.masked, cell.texts)
+    return Finding(id_, name, verdict, ceiling, mean, most, margin, *counts, known.get(id_, ""), cell.text)
