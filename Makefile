@@ -8,7 +8,7 @@ HOSTS = tests/hosts/requirements.txt
 BESIDE = -q -n 2 --dist worksteal # two tests at a time
 PINS = pyproject.toml constraints.txt $(VERL)
 
-.PHONY: help demo test test-all test-slow test-hosts test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine clean
+.PHONY: help demo test test-all test-slow test-hosts test-verl test-faults test-security test-mutations check docs wheel bench bench-verifier bench-grader bench-engine bench-gpu clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two 
 
 test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
+
+test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores
+	OMP_NUM_THREADS=1 $(VENV)-verl/bin/python -m pytest -q -rs tests/training/test_verl_run.py
 
 test-mutations: $(VENV)/.dev ## each guard and invariant switched off once: a test must notice (five minutes)
 	$(VENV)/bin/python benchmarks/mutations.py
@@ -79,11 +82,14 @@ bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people
 bench-grader: $(VENV)/.dev ## the rule grader and the abstention detector against people (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/grader.py
 
+bench-gpu: $(VENV)/.dev ## a step of GRPO part by part on a GPU, with random weights (SHAPE=0.5b, 1.5b, 7b; OPTIONS=--vllm)
+	$(VENV)/bin/python benchmarks/gpu.py $(or $(SHAPE),0.5b) --json gpu-$(or $(SHAPE),0.5b).json $(OPTIONS)
+
 bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriScore package, on a stub server
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore
 
 clean: ## remove the environments and what tools left behind; runs stay
-	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-wheel $(VENV)-veriscore $(VENV)-search build dist site .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-core $(VENV)-hosts $(VENV)-verl $(VENV)-wheel $(VENV)-veriscore $(VENV)-search build dist site .hypothesis .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # An environment is made when its stamp is missing and brought up to date when a pin has changed.  Torch goes
@@ -107,6 +113,15 @@ $(VENV)-hosts/.test: pyproject.toml $(HOSTS)
 	@echo "installing factrl and $(HOSTS) into $(VENV)-hosts"
 	@$(PYTHON) -m venv $(VENV)-hosts
 	@$(VENV)-hosts/bin/python -m pip install -qq -e . -r $(HOSTS)
+	@touch $@
+
+# What a cluster gets, without what needs a GPU.
+$(VENV)-verl/.test: pyproject.toml constraints-verl.txt
+	@echo "installing factrl[verl] into $(VENV)-verl"
+	@$(PYTHON) -m venv $(VENV)-verl
+	@$(VENV)-verl/bin/python $(INSTALL) torch
+	@grep -v -E '^(torch|torchvision|torchaudio|vllm)==' constraints-verl.txt > $(VENV)-verl/pins.txt
+	@$(VENV)-verl/bin/python -m pip install -qq -c $(VENV)-verl/pins.txt -e ".[verl]" hypothesis pytest
 	@touch $@
 
 $(VENV)/.docs: $(PINS)
