@@ -7,14 +7,14 @@ import math
 import pickle
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from factrl.bridges import trl as bridge
 from factrl.bridges.trl import to_trl
@@ -122,6 +122,18 @@ def test_the_question_is_what_the_user_says_last() -> None:
     assert [example.question for example in examples()] == ["Capital of Chile?", *["Capital of Peru?"] * 2]
 
 
+def test_of_a_conversation_with_tools_the_last_answer_counts() -> None:
+    call = {"type": "function", "function": {"name": "search", "arguments": {"query": "Peru"}}}
+    looked = [
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
+        {"role": "tool", "name": "search", "content": "Lima is the capital of Peru."},
+    ]
+    asked = [{"role": "user", "content": "Capital of Peru?"}]
+    answered = [*looked, {"role": "assistant", "content": "Lima"}]
+    unanswered = [*looked, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    assert to_trl(watched)([asked, asked], [answered, unanswered]) == [4.0, 0.0]
+
+
 def test_prefill_is_given_or_the_start_of_the_assistants_turn() -> None:
     opened = [{"role": "user", "content": "Q?"}, {"role": "assistant", "content": "<think>Hm"}]
     to_trl(watched, prefill="<think>")([opened, "Q?"], [[{"role": "assistant", "content": "x"}], "y"])
@@ -153,9 +165,12 @@ def test_what_is_missing_is_told() -> None:
 
 
 def plain_trainer(
-    model: Path, folder: Path, functions: Sequence[Any], rows: Sequence[Mapping[str, Any]]
+    model: Path, folder: Path, functions: Sequence[Any], rows: Sequence[dict[str, Any]], kind: str
 ) -> Any:
-    config = GRPOConfig(
+    made: Any
+    settings: Any
+    made, settings = (GRPOTrainer, GRPOConfig) if kind == "grpo" else (RLOOTrainer, RLOOConfig)
+    config = settings(
         output_dir=str(folder),
         max_steps=2,
         per_device_train_batch_size=4,
@@ -170,13 +185,13 @@ def plain_trainer(
         disable_tqdm=True,
         gradient_checkpointing=False,
     )
-    return GRPOTrainer(
-        str(model), reward_funcs=[*functions], args=config, train_dataset=Dataset.from_list([*rows])
-    )
+    return made(str(model), reward_funcs=[*functions], args=config, train_dataset=Dataset.from_list([*rows]))
 
 
-@pytest.mark.parametrize("chat", [True, False])
-def test_two_steps_of_a_plain_trainer(tiny_model: Path, questions: Path, tmp_path: Path, chat: bool) -> None:
+@pytest.mark.parametrize(("kind", "chat"), [("grpo", True), ("grpo", False), ("rloo", True)])
+def test_two_steps_of_a_plain_trainer(
+    tiny_model: Path, questions: Path, tmp_path: Path, kind: str, chat: bool
+) -> None:
     rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
     for row in rows:
         row["prompt"] = [{"role": "user", "content": row["question"]}] if chat else row["question"]
@@ -191,7 +206,7 @@ def test_two_steps_of_a_plain_trainer(tiny_model: Path, questions: Path, tmp_pat
             raise Unscored("odd")
         return {"e": float(completion.count("e")), "o": float(completion.count("o"))}
 
-    trainer = plain_trainer(tiny_model, tmp_path, [to_trl(vowels)], rows)
+    trainer = plain_trainer(tiny_model, tmp_path, [to_trl(vowels)], rows, kind)
     kept: list[Any] = []
     inner = trainer._generate_and_score_completions
     trainer._generate_and_score_completions = lambda inputs: kept.append(inner(inputs)) or kept[-1]

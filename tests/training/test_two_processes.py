@@ -225,3 +225,12 @@ def test_the_verb_on_two_processes_leaves_one_folder_that_goes_on(tiny_model: Pa
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+
+
+@pytest.mark.parametrize("name", ["fsdp", "deepspeed"])
+def test_accelerate_reads_the_files_for_several_gpus(name: str) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    told = load_config_from_file(str(Path(__file__).parents[2] / "recipes" / "accelerate" / f"{name}.yaml"))
+    assert str(told.distributed_type).endswith(name.upper())
+    assert told.num_processes == 8
