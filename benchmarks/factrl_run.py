@@ -27,7 +27,7 @@ from factrl.llm import connect
 from factrl.llm.store import Store
 from factrl.verifier import Verifier
 from factrl.verifier.presets import open_verifier
-from factrl.verifier.search.web import WebSearch
+from factrl.verifier.search import WebSearch
 
 # Requests of each kind in flight.  More than the server's 64 slots: a request that already waits there when a
 # slot falls free needs no round trip first.

@@ -41,9 +41,9 @@ from workload import Response, Workload, data_folder
 from factrl.llm import connect
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Verifier
-from factrl.verifier.claims import LLMClaims
+from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import Judge, LLMJudge
-from factrl.verifier.search.web import WebSearch
+from factrl.verifier.search import WebSearch
 
 PROMPTS, SIZE = 16, 8
 

@@ -33,10 +33,8 @@ from factrl.llm.local.llama import JUDGE
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
-from factrl.verifier.judges import Calibration, LocalJudge
-from factrl.verifier.judges.calibration import Line
-from factrl.verifier.judges.local import prompt_digest
-from factrl.verifier.judges.overlap import compare, lacks, pieces_of
+from factrl.verifier.judges.local import Calibration, LocalJudge, prompt_digest
+from factrl.verifier.judges.overlap import ENOUGH, compare, lacks, pieces_of
 
 FILES = {
     "wice": ("oracle_chunks_dev.jsonl", "oracle_chunks_test.jsonl"),
@@ -207,10 +205,14 @@ def fitted(
         model = fit(rows_of([item for i, item in enumerate(items) if i not in held_out], judge, features))
         for index in members:
             p[index] = model.decide(items[index].scores[judge])[1]
-    if judge != "local" and not features:  # the weak judge's own rule
-        lacking = [bool(lacks(item.scores[judge])) for item in items]
-        p = np.where(lacking, np.minimum(p, 0.49), p)
     return Predicted(p, p >= 0.5)
+
+
+def weak(items: Sequence[Item]) -> Predicted:
+    """The weak judge's own rule; it gives no probability."""
+    scores = [item.scores["weak"] for item in items]
+    said = np.array([not lacks(one) and one["covered"] >= ENOUGH for one in scores])
+    return Predicted(said.astype(float), said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +235,12 @@ def fit(rows: Sequence[Row]) -> Calibration:
     scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
     scale = np.where(scale > 0, scale, 1.0)  # a feature that is the same everywhere says nothing
 
-    def line(members: Sequence[int], truth: Sequence[bool]) -> Line:
+    def line(members: Sequence[int], truth: Sequence[bool]) -> dict[str, Any]:
         model = LogisticRegression(max_iter=1000)
         chosen = np.array(members)
         model.fit((values[chosen] - mean) / scale, truth, sample_weight=weights[chosen])
         weights_of, bias = np.asarray(model.coef_)[0], np.asarray(model.intercept_)[0]
-        return Line(_rounded(weights_of), round(float(bias), 6))
+        return {"weights": _rounded(weights_of), "bias": round(float(bias), 6)}
 
     known = [index for index, row in enumerate(rows) if row.label in ("refuted", "unknown")]
     refuted = [rows[index].label == "refuted" for index in known]
@@ -247,7 +249,7 @@ def fit(rows: Sequence[Row]) -> Calibration:
         _rounded(mean),
         _rounded(scale),
         line(range(len(rows)), [row.label == "supported" for row in rows]),
-        line(known, refuted) if any(refuted) and not all(refuted) else None,
+        line(known, refuted) if any(refuted) and not all(refuted) else {"weights": (), "bias": -99.0},
     )
 
 
@@ -315,7 +317,7 @@ def report(items: Sequence[Item]) -> str:
     methods = {
         "majority class": Predicted(np.full(len(items), 0.5), np.zeros(len(items), bool)),
         "word overlap, threshold fitted": fitted(items, "weak", ["covered"], fold),
-        "weak": fitted(items, "weak", None, fold),
+        "weak": weak(items),
     }
     local = all("local" in item.scores for item in items)
     if local:
@@ -427,7 +429,7 @@ def _three_way(items: Sequence[Item]) -> list[str]:
 
 
 def ship(items: Sequence[Item], folder: Path, data: Path) -> None:
-    """Fit on all items and write `local.json` and `weak.json`."""
+    """Fit on all items and write `local.json`."""
     sources = {
         name: {
             "pairs": sum(item.set == name for item in items),
@@ -436,14 +438,10 @@ def ship(items: Sequence[Item], folder: Path, data: Path) -> None:
         for name in FILES
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for judge in ("weak", "local"):
-        if all(judge in item.scores for item in items):
-            note = "fitted by benchmarks/verifier.py; every set and class counts the same"
-            about = {"how": note, "sets": sources}
-            if judge == "local":
-                about |= {"model": JUDGE, "prompt": prompt_digest()}
-            content = {**asdict(fit(rows_of(items, judge))), "provenance": about}
-            (folder / f"{judge}.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    note = "fitted by benchmarks/verifier.py; every set and class counts the same"
+    about = {"how": note, "sets": sources, "model": JUDGE, "prompt": prompt_digest()}
+    content = {**asdict(fit(rows_of(items, "local"))), "provenance": about}
+    (folder / "local.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:

@@ -22,8 +22,7 @@ from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.types import Claim, Example, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.blame import OWN, ROUNDS, judged_here
-from factrl.verifier.claims import LLMClaims
-from factrl.verifier.claims.llm import _MANY
+from factrl.verifier.claims.llm import _MANY, LLMClaims
 from factrl.verifier.judges import LLMJudge
 from factrl.verifier.judges.llm import _SEALED
 from factrl.verifier.search import Given

@@ -15,7 +15,7 @@ from factrl.rewards.checklist import Checklist
 from factrl.rewards.truthfulness import TUNED_PROMPT
 from factrl.train.tuning.labelled import load_lessons
 from factrl.types import Example
-from factrl.verifier.claims import LLMClaims
+from factrl.verifier.claims.llm import LLMClaims
 
 BODE: dict[str, Any] = {
     "question": "Tell me about the Bode Museum.",

@@ -18,8 +18,7 @@ from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier import Verifier
-from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.claims.marks import mark
+from factrl.verifier.claims import SentenceClaims, mark
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,7 +9,8 @@ import pytest
 from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
 from factrl.llm import FakeLLM
 from factrl.verifier import presets
-from factrl.verifier.claims import LLMClaims, SentenceClaims
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
 from factrl.verifier.presets import open_verifier
 

@@ -21,7 +21,7 @@ from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.rewards.resources import Supplier
 from factrl.verifier.presets import open_verifier
-from factrl.verifier.search.web import WebSearch
+from factrl.verifier.search import WebSearch
 from fault_server import FaultServer, Handler, answers, completion
 from serving import PARIS, RIGHT, request, servers
 

@@ -37,7 +37,7 @@ from factrl.types import Claim, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.judges import LLMJudge
-from factrl.verifier.search.web import without_secrets
+from factrl.verifier.search import without_secrets
 
 CAPITAL = "What is the capital of France?"
 

@@ -13,7 +13,7 @@ from test_linear_time import HOSTILE, slowdown, unbounded_pairs
 from factrl.text import sentences as module
 from factrl.text.sentences import Sentence, sentences
 from factrl.verifier import claims as extract
-from factrl.verifier.claims import SentenceClaims, llm, marks, whole
+from factrl.verifier.claims import SentenceClaims, llm
 
 
 def split(text: str) -> list[str]:
@@ -200,9 +200,8 @@ def test_a_megabyte_of_one_sign_is_nothing_to_fear() -> None:
 
 @pytest.mark.security("S15")
 def test_no_pattern_repeats_a_repetition() -> None:
-    places = [module, llm, marks, whole]
+    places = [module, llm, extract]
     patterns = [value for place in places for value in vars(place).values() if isinstance(value, re.Pattern)]
-    patterns += marks._SELF
     assert len(patterns) >= 20
     assert {p.pattern for p in patterns if unbounded_pairs(p.pattern, p.flags)} == set()
 
@@ -212,4 +211,3 @@ def test_a_sentence_is_small_and_cannot_change() -> None:
     with pytest.raises(AttributeError):
         sentence.start = 2  # type: ignore[misc]
     assert sys.getsizeof(sentence) < 100
-    assert set(extract.__all__) == {"Extractor", "LLMClaims", "SentenceClaims"}

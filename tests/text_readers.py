@@ -38,13 +38,13 @@ from factrl.train import signals
 from factrl.train.card import shown
 from factrl.train.cove import read_questions
 from factrl.types import Claim, Completion, Passage
-from factrl.verifier import small_judge
-from factrl.verifier.claims import LLMClaims, SentenceClaims, llm, marks, whole
+from factrl.verifier import claims, search, small_judge
+from factrl.verifier.claims import SentenceClaims, llm
+from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.html import Mark, marked
 from factrl.verifier.judges import LLMJudge, WeakJudge, overlap
 from factrl.verifier.judges import replies as verdicts
-from factrl.verifier.search import given, sources, web
-from factrl.verifier.search import words as search_words
+from factrl.verifier.search import given, sources
 
 Reader = Callable[[str], object]
 PACKAGE = Path(factrl.__file__).parent
@@ -78,22 +78,12 @@ def _claims(raw: str) -> list[Claim]:
 
 
 def _placed(raw: str) -> object:
-    units = [
-        whole.Statement(claim.text, tuple(range(len(claim.text))), 0, 1, n, "prose")
-        for n, claim in enumerate(_claims(raw))
-    ]
-    places = llm.Places(units)
-    return [places.claim(unit.text) for unit in units]
+    places = llm.Places(raw, claims.statements(raw))
+    return [places.claim(claim.text) for claim in _claims(raw)]
 
 
 def _given(raw: str) -> object:
     return given.Given([Passage(raw)]).search(raw)
-
-
-def _pool(do: Callable[[given.EvidencePool, str], object], raw: str) -> object:
-    found = given.EvidencePool()
-    found.add([Passage(raw), Passage(FACT)])
-    return do(found, raw)
 
 
 @cache
@@ -186,17 +176,17 @@ READERS: dict[str, Reader] = {
     "text.escape.markdown": escape.markdown,
     "text.escape.attribute": escape.attribute,
     "text.escape.linked": escape.linked,
-    "verifier.claims.whole.unwrapped": whole.unwrapped,
-    "verifier.claims.whole.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
+    "verifier.claims.unwrapped": claims.unwrapped,
+    "verifier.claims.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "verifier.claims.llm.LLMClaims.__call__": _extracted,
-    "verifier.claims.marks.normalised": marks.normalised,
-    "verifier.claims.marks.content_words": marks.content_words,
-    "verifier.claims.marks.mark": lambda raw: marks.mark(_claims(raw), raw),
-    "verifier.claims.marks.why_not": marks.why_not,
-    "verifier.claims.marks.speaks_of_itself": marks.speaks_of_itself,
+    "verifier.claims.normalised": claims.normalised,
+    "verifier.claims.content_words": claims.content_words,
+    "verifier.claims.mark": lambda raw: claims.mark(_claims(raw), raw),
+    "verifier.claims.why_not": claims.why_not,
+    "verifier.claims.speaks_of_itself": claims.speaks_of_itself,
     "verifier.claims.llm.read_facts": llm.read_facts,
     "verifier.claims.llm.Places.claim": _placed,
-    "verifier.claims.whole.statements": whole.statements,
+    "verifier.claims.statements": claims.statements,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "rewards.grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
     "rewards.checklist.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact", {}),
@@ -237,11 +227,11 @@ READERS: dict[str, Reader] = {
     "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
     "verifier.search.given.Given.search": _given,
     "verifier.search.sources.cut": sources.cut,
-    "verifier.search.given.EvidencePool.top": partial(_pool, lambda found, raw: found.top(raw)),
-    "verifier.search.given.EvidencePool.covers": partial(_pool, lambda found, raw: found.covers(raw)),
-    "verifier.search.web.without_secrets": web.without_secrets,
-    "verifier.search.words.words": search_words.words,
-    "verifier.search.words.title_key": search_words.title_key,
+    "verifier.search.given.Given.covers": lambda raw: given.Given([raw, FACT]).covers(raw),
+    "verifier.search.without_secrets": search.without_secrets,
+    "verifier.search.given.words": given.words,
+    "verifier.search.given.title_key": given.title_key,
+    "verifier.search.given.title_keys": given.title_keys,
     "text.sentences.sentences": sentences,
     "server.service (endings)": _without_ending,
     "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
@@ -294,15 +284,15 @@ ELSEWHERE = {
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.claims.whole.shown verifier.presets.verify "
-    "verifier.search.given.Ranking verifier.search.words.query_words papers.intuitor "
+    "verifier.presets.verify "
+    "verifier.search.given.Given.scores papers.intuitor "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference",
-    "a server is asked": "rewards.remote verifier.search.web.WebSearch",
+    "a server is asked": "rewards.remote verifier.search.WebSearch",
     "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
     "an own test of its time": "train.credit",
-    "a text of factrl's own": "verifier.claims.marks.word_set train.tuning.reliability_plot",
+    "a text of factrl's own": "train.tuning.reliability_plot",
 }
 _NAMES = (
     "answer body claim claims completion content document evidence fact gold inside line part prediction "

@@ -68,6 +68,7 @@ GONE = {
         "index",
         "--dense",
     ): "an index is searched by words, which found more than vectors (docs/history.md)",
+    ("index", "--add"): "build another index of all the files",
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
     **{

@@ -6,7 +6,6 @@ import argparse
 import time
 from pathlib import Path
 
-from factrl.errors import ConfigError
 from factrl.text.escape import one_line
 
 from .options import Verbs, add_verb
@@ -24,9 +23,8 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl index notes/ facts.jsonl.gz --out kb\n"
             "  factrl index enwiki-cirrussearch-content.json.gz --out wiki\n"
-            "  factrl index more.parquet --out kb --add\n"
-            "An interrupted build goes on when the same command is run again. Rows have a column text (or\n"
-            "contents, passage), and may have title, url (or source) and id."
+            "Rows have a column text (or contents, passage), and may have title, url (or source) and id.\n"
+            "An interrupted build begins anew when the same command is run again."
         ),
     )
     parser.add_argument(
@@ -35,25 +33,15 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="FILE",
         help="jsonl, csv, tsv, txt, md (each also .gz), parquet, db, or a folder of these",
     )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the index is, or shall be")
-    parser.add_argument("--add", action="store_true", help="add the files to an index that is there already")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the index shall be")
 
 
 def _index(args: argparse.Namespace) -> int:
-    from factrl.verifier.search.index import NAME, Index
+    from factrl.verifier.search.index import Index
 
-    folder = Path(args.out).expanduser()
-    started = time.monotonic()
-    if not args.add:
-        index, before = Index.build(folder, args.files), 0
-    elif (folder / NAME).exists():
-        index = Index.open(folder)
-        before = len(index)
-        index.add(args.files)
-    else:
-        raise ConfigError(f"there is no index in {folder} to add to; leave out --add to build one")
+    folder, started = Path(args.out).expanduser(), time.monotonic()
+    index = Index.build(folder, args.files)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    added = f" ({len(index) - before:,} new)" if args.add else ""
     seconds = time.monotonic() - started
-    say(one_line(f"{folder}: {len(index):,} passages{added}, {size / 1e6:,.1f} MB, {seconds:,.1f} s"))
+    say(one_line(f"{folder}: {len(index):,} passages, {size / 1e6:,.1f} MB, {seconds:,.1f} s"))
     return 0

@@ -39,7 +39,7 @@ from factrl.text.answers import matches, normalize_released
 from factrl.text.sentences import sentences
 from factrl.types import Completion, Example, Finding, Grade, Passage, Score, Span
 from factrl.verifier.blame import OWN
-from factrl.verifier.claims.marks import normalised
+from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 
 from . import Gold, Pipeline, Study, cold_start, rewarded

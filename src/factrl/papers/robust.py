@@ -51,7 +51,7 @@ from factrl.text import Blocks, Slice, clean, think_answer
 from factrl.text.abstention import stance
 from factrl.text.answers import equals
 from factrl.types import Completion, Example, Passage, Score
-from factrl.verifier.claims.marks import content_words
+from factrl.verifier.claims import content_words
 from factrl.verifier.report import WIDTH, Report
 
 from . import Gold

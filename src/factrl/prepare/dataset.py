@@ -25,7 +25,7 @@ from typing import Any
 
 from factrl.llm.writers import digest_of
 from factrl.runs.whole_file import write_whole
-from factrl.verifier.claims.marks import normalised
+from factrl.verifier.claims import normalised
 
 from .klcf import Prepared
 

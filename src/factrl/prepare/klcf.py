@@ -40,7 +40,7 @@ from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.train.plan import open_judge
 from factrl.types import Completion, Example
 from factrl.verifier import Report, Verifier
-from factrl.verifier.claims.marks import normalised
+from factrl.verifier.claims import normalised
 from factrl.verifier.search.index import NAME as MANIFEST
 
 from .asking import answer_part, write_each

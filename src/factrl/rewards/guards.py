@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from factrl.text import clean
 from factrl.text.sentences import sentences
 from factrl.types import Claim
-from factrl.verifier.claims.marks import content_words
+from factrl.verifier.claims import content_words
 
 MAX_COMPARED = 256  # claims that later ones are held against, so that a long text takes no quadratic time
 _READ = (None, "question", "repeat")  # marks of a claim that was read, whether or not it is judged

@@ -20,8 +20,7 @@ from factrl.text import clean, tag
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.types import Example, Result
-from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.claims.marks import normalised
+from factrl.verifier.claims import SentenceClaims, normalised
 
 READ = 256  # completions of a step whose claims are read, evenly spread; the rest is read without
 CHARACTERS = 250_000  # of a step that claims are read from, at most: a second or two

@@ -16,11 +16,10 @@ import asyncio
 import inspect
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import OwnDoing, Unscored
@@ -29,14 +28,14 @@ from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.blame import LENGTH, REPLY, judged
-from factrl.verifier.claims.marks import normalised
-from factrl.verifier.search import Search
-from factrl.verifier.search.given import EvidencePool
+from factrl.verifier.claims import normalised
+from factrl.verifier.search import Given, Search
 
 if TYPE_CHECKING:
     from . import Verifier
 
 SHORTER = 2_000  # characters of evidence for a claim that was too long for the judge with all of it
+_Result = tuple[Passage, ...] | Unscored  # of one search
 THREADS = 32  # for stages that are plain functions; what waits for a network should be `async def`
 
 
@@ -78,8 +77,13 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
     """
     ends = asyncio.get_running_loop().time() + verifier.deadline
     counter, store = _Counter(watch), await _store(verifier)
-    groups = [_Group(verifier, group, counter, store) for group in _groups(jobs)]
-    tasks = [asyncio.ensure_future(group.run()) for group in groups]
+    groups: dict[Any, list[Job]] = {}
+    for number, job in enumerate(jobs):  # the same question and place to search; without a question alone
+        key = (job.question, job.topic, id(job.search)) if job.question else number
+        groups.setdefault(key, []).append(job)
+    tasks = [
+        asyncio.ensure_future(_Group(verifier, group, counter, store).run()) for group in groups.values()
+    ]
     try:
         left = max(ends - asyncio.get_running_loop().time(), 0.0)
         done, _ = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
@@ -109,15 +113,6 @@ async def _store(verifier: Verifier) -> Store | None:
     return verifier.store
 
 
-def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs with the same question and the same place to search; a job without a question is alone."""
-    groups: dict[Any, list[Job]] = {}
-    for number, job in enumerate(jobs):
-        key = (job.question, job.topic, id(job.search)) if job.question else number
-        groups.setdefault(key, []).append(job)
-    return list(groups.values())
-
-
 @dataclass
 class _Counter:
     """Claims of the whole batch: those to judge, and those that are settled."""
@@ -140,8 +135,6 @@ class _Group:
     ) -> None:
         self.verifier, self.jobs, self.counter, self.store = verifier, jobs, counter, store
         self.identity = verifier.judge.identity
-        self.pool = EvidencePool() if verifier.share else None  # what the group shares
-        self.failure: Unscored | None = None  # of the last search for the pool that failed
         self._searches: dict[tuple[int, str], asyncio.Future[tuple[Passage, ...]]] = {}
 
     async def run(self) -> None:
@@ -152,13 +145,12 @@ class _Group:
                 search.cancel()
 
     async def _stages(self) -> None:
-        first = [] if self.pool is None else [self._fill(self.pool, self._main_queries())]
-        await asyncio.gather(*map(self._extract, self.jobs), *first)
-        if self.pool is not None:
-            await self._fill(self.pool, _unanswered(self.jobs, self.pool))
+        extracted = asyncio.gather(*map(self._extract, self.jobs))
+        found, _ = await asyncio.gather(self._found_first(), extracted)
         items = [item for job in self.jobs for item in job.items if item.is_open]
         self.counter.total += len(items)
-        await asyncio.gather(*map(self._search, items))
+        pool = await self._pool(found, items) if self.verifier.share else None
+        await asyncio.gather(*(self._search(item, pool) for item in items))
         await self._judge([item for item in items if item.is_open])
 
     async def _extract(self, job: Job) -> None:
@@ -185,34 +177,52 @@ class _Group:
                     item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
             job.items.append(item)
 
-    def _main_queries(self) -> list[tuple[Job, str]]:
-        """The question and each sentence of the longest text, which need not wait for the claims; what the
-        others say beyond it is searched for afterwards."""
-        readable = [job for job in self.jobs if len(job.text) <= self.verifier.max_chars]
+    # -- Evidence: a search for every claim, or for a group one pool, found for the question and the sentences
+    # -- of its longest text (which need not wait for the claims) and of those with a claim that none covers.
+
+    async def _found_first(self) -> list[_Result]:
+        readable = [
+            job for job in self.jobs if self.verifier.share and len(job.text) <= self.verifier.max_chars
+        ]
         longest = max(readable, key=lambda job: len(job.text), default=None)
         if longest is None or abstains(longest.text, longest.question or None):
             return []
         parts = [longest.text[part.start : part.end] for part in sentences(longest.text)]
-        return [(longest, query) for query in (longest.question, *parts[: self.verifier.max_claims])]
+        queries = [query for query in (longest.question, *parts[: self.verifier.max_claims]) if query]
+        return await self._all((longest, query) for query in queries)
 
-    async def _fill(self, pool: EvidencePool, queries: Iterable[tuple[Job, str]]) -> None:
-        searches = (self._found(job, query) for job, query in queries if query)
-        for result in await asyncio.gather(*searches, return_exceptions=True):
-            if isinstance(result, tuple):
-                pool.add(result)
-            elif isinstance(result, Unscored):
-                self.failure = result
-            else:
-                raise result
+    async def _pool(self, found: list[_Result], items: Iterable[Item]) -> Given | Unscored:
+        """What the group shares; the error of a search where nothing was found because of it."""
+        pool = _given(found)
+        parts = {id(job): sentences(job.text) for job in self.jobs}
+        queries: dict[str, Job] = {}
+        for item in items:
+            claim, job = item.claim, item.job
+            if not pool.covers(claim.text):
+                number = bisect_right(parts[id(job)], claim.start, key=lambda part: part.start) - 1
+                part = parts[id(job)][number] if number >= 0 else claim
+                queries.setdefault(job.text[part.start : part.end] or claim.text, job)
+        found = [*found, *await self._all((job, query) for query, job in queries.items())]
+        failures = [one for one in found if isinstance(one, Unscored)]
+        pool = _given(found)
+        return failures[-1] if failures and not pool.passages else pool
 
-    async def _search(self, item: Item) -> None:
+    async def _all(self, queries: Iterable[tuple[Job, str]]) -> list[_Result]:
+        found = await asyncio.gather(*(self._found(*one) for one in queries), return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException) and not isinstance(one, Unscored):
+                raise one
+        return found  # type: ignore[return-value]
+
+    async def _search(self, item: Item, pool: Given | Unscored | None) -> None:
         try:
-            if self.pool is None:
+            if isinstance(pool, Unscored):
+                raise pool
+            if pool is None:
                 item.passages = await self._found(item.job, item.claim.text)
-            else:
-                item.passages = tuple(self.pool.top(item.claim.text, self.verifier.k))
-                if not item.passages and self.failure is not None:
-                    raise self.failure
+            else:  # none of those that share no word with the claim
+                best = pool.search(item.claim.text, self.verifier.k)
+                item.passages = tuple(passage for passage in best if passage.score)
         except Unscored as error:
             facts = {**error.facts, "detail": error.detail}
             self._settle({item: Verdict("unjudged", by=self.identity, cause=error.cause, facts=facts)})
@@ -229,6 +239,8 @@ class _Group:
             call = _call(job.search.search, query, self.verifier.k, topic=job.topic)
             self._searches[key] = asyncio.ensure_future(call)
         return tuple(await asyncio.shield(self._searches[key]))
+
+    # -- Verdicts
 
     async def _judge(self, items: Sequence[Item]) -> None:
         waiting: dict[str, list[Item]] = {}
@@ -268,10 +280,11 @@ class _Group:
         """A claim without a verdict, asked about once more and apart from the others, which it may be to
         blame for; with less evidence where that may have been too long."""
         judge = self.verifier.judge
-        shown = _shorter(passages) if first.cause in LENGTH else passages
+        if first.cause in LENGTH:  # a place in a passage that is cut is one in the whole passage
+            passages = [replace(passage, text=passage.text[:SHORTER]) for passage in passages[:1]]
 
         async def ask(text: str) -> Verdict:
-            (verdict,) = await _call(judge.judge, [(replace(claim, text=text), shown)])
+            (verdict,) = await _call(judge.judge, [(replace(claim, text=text), passages)])
             if verdict.label == "unjudged":
                 raise Unscored(verdict.cause or "unjudged", verdict.why, **verdict.facts)
             return verdict
@@ -297,28 +310,11 @@ class _Group:
         self.counter.settled(len(found))
 
 
-def _unanswered(jobs: Iterable[Job], evidence: EvidencePool) -> Iterator[tuple[Job, str]]:
-    """Sentences to search for: one for every claim that no passage is about and no sentence before it."""
-    asked = EvidencePool()
-    for job in jobs:
-        parts = sentences(job.text)
-        for item in job.items:
-            claim = item.claim
-            if item.is_open and not evidence.covers(claim.text) and not asked.covers(claim.text):
-                number = bisect_right(parts, claim.start, key=lambda part: part.start) - 1
-                query = job.text[parts[number].start : parts[number].end] if number >= 0 else claim.text
-                asked.add([Passage(query), Passage(claim.text)])
-                yield job, query
-
-
-def _shorter(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The first `SHORTER` characters, so that places in them are places in the passages."""
-    ends = accumulate(len(passage.text) for passage in passages)
-    return tuple(
-        replace(passage, text=passage.text[: max(SHORTER - (end - len(passage.text)), 0)])
-        for passage, end in zip(passages, ends, strict=True)
-        if end - len(passage.text) < SHORTER
-    )
+def _given(found: Iterable[_Result]) -> Given:
+    """Every passage once, by its words."""
+    passages = (passage for one in found if not isinstance(one, Unscored) for passage in one)
+    once = {" ".join(passage.text.split()): passage for passage in reversed([*passages])}
+    return Given(passage for key, passage in reversed(once.items()) if key)
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError
 from factrl.llm import LLM, Reply, connect
 from factrl.llm.store import Store
 from factrl.llm.stored import CachedLLM
-from factrl.verifier.claims import LLMClaims, SentenceClaims
-from factrl.verifier.claims.llm import Style, read_facts
+from factrl.verifier.claims import SentenceClaims
+from factrl.verifier.claims.llm import LLMClaims, Style, read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
 from factrl.verifier.search import Given, Index, Search, WebSearch
 

@@ -14,7 +14,7 @@ from factrl.errors import Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import broken
 from factrl.text.answers import SCALES, matches, parse_number, unaccented
-from factrl.verifier.claims.marks import content_words
+from factrl.verifier.claims import content_words
 
 BRIEF_PROMPT = """\
 Compare the predicted answer with the gold target and grade it. Reply A when the predicted answer is \

@@ -24,9 +24,7 @@ from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Finding, Passage, Verdict
-from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.claims.marks import content_words, normalised
-from factrl.verifier.claims.whole import unwrapped
+from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 from factrl.verifier.presets import open_verifier
 
 from .options import parts

@@ -25,8 +25,7 @@ from factrl.rewards.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.rewards.truthfulness import TUNED_PROMPT, shown_claim
 from factrl.runs.rows import read_rows
 from factrl.types import Example
-from factrl.verifier.claims import LLMClaims
-from factrl.verifier.claims.llm import read_facts
+from factrl.verifier.claims.llm import LLMClaims, read_facts
 
 Labelled = Literal["truthfulness", "checklist-verifier", "extractor"]
 LABELLED: tuple[str, ...] = get_args(Labelled)

@@ -1,20 +1,33 @@
-"""Extractors: from a text to the claims that it makes, each with the stretch of the text that makes it.
+"""From a text to the claims that it makes, each with the stretch of the text that makes it.
 
-An extractor is anything that can be called with a text.  Here are two: `SentenceClaims` (a sentence is a
-claim) and `LLMClaims` (atomic claims by a language model).  What they return is marked: a claim with `skip`
-is in the text but not to be judged (`factrl.verifier.claims.marks`).
+An extractor is anything that can be called with a text.  Two are here: `SentenceClaims`, for which a
+sentence is a claim in its own words, and `LLMClaims` (`factrl.verifier.claims.llm`), atomic claims by a
+language model.
+
+A claim with `skip` is in the text but is not judged: it says what the question says, repeats an earlier one,
+speaks of the text itself, or cannot be checked.  It stays in the list, so that a report can show it and a
+guard can count it.  The rules prefer to leave a claim unmarked: one that is judged in vain costs a call, one
+that is passed over in vain could hide a false statement.  `self` is a guard as well (reliability, C1 rule 4
+and D36): instructions to a grader and verdicts about "all claims" never reach a judge as claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import re
+import unicodedata
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
-from factrl.types import Claim
-from factrl.verifier.claims.llm import LLMClaims
-from factrl.verifier.claims.whole import SentenceClaims
+from factrl.llm.quoting import forges
+from factrl.text import MAX_PAYLOAD, clean
+from factrl.text.abstention import stance
+from factrl.text.answers import is_contentless
+from factrl.text.sentences import sentences
+from factrl.types import Claim, Skip
 
-__all__ = ["Extractor", "LLMClaims", "SentenceClaims"]
+__all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
 
 
 class Extractor(Protocol):
@@ -34,3 +47,340 @@ class Extractor(Protocol):
             Unscored: the claims could not be extracted; never a shorter list instead.
         """
         ...
+
+
+class SentenceClaims:
+    """Every sentence, item and table row is one claim, in its own words.
+
+    Only markup and citation marks are taken off, and what blurs who says it: "Some people say that X", "I
+    think X" and "Note that X" claim X.  An item gets the line that introduces its list ("Her books were:").
+
+    Attributes:
+        identity: changes with whatever changes the claims.
+    """
+
+    identity = "sentences/3"
+
+    def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
+        """The claims of `text` in order, marked by `mark`."""
+        found = []
+        for unit in statements(text):
+            start, end = unwrapped(unit.text)
+            words = unit.text[start:end]
+            words = words[:1].upper() + words[1:] if start else words
+            found.append(Claim(f"{unit.context} {words}".strip(), unit.start, unit.end, unit.sentence))
+        return mark(found, question)
+
+
+# -- Statements
+
+_MARKUP = re.compile(
+    r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)"  # a link keeps its words
+    r"| ?\[\d{1,3}(?:[,–-] ?\d{1,3}){0,5}\]| ?【[^【】\n]{1,40}】| ?\[citation needed\]"
+    r"|`+|~~|<br ?/?>|(?<!\w)_+(?=[^\W_])|(?<=[^\W_])(?:__+|_(?!\w))"
+    r"|(?<![\w ])\*+|\*+(?![\w ])|(?<= )\*+(?! )|(?<=\w)\*+(?!\w)"  # but not "3 * 4" and "M*A*S*H"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One unit of a text, ready to be taken apart.
+
+    Attributes:
+        text: what it says, on one line, without markup.
+        start, end: the stretch of the whole text, end exclusive.
+        sentence: its number among the sentences of the text.
+        context: the line that introduces its list; not part of the stretch.
+    """
+
+    text: str
+    start: int
+    end: int
+    sentence: int
+    context: str = ""
+
+
+def statements(text: str) -> list[Statement]:
+    """Everything in `text` that may state something, in order; code and headings state nothing."""
+    found: list[Statement] = []
+    introduction = ""
+    for number, unit in enumerate(sentences(text)):
+        seen = " ".join(_MARKUP.sub(r"\1", text[unit.start : unit.end]).split())
+        if not seen or unit.kind in ("heading", "code"):
+            introduction = ""
+            continue
+        context = introduction if unit.kind == "item" else ""
+        if unit.kind == "prose":
+            introduction = seen[:-1].rstrip() + ":" if seen.endswith((":", "：")) else ""
+        found.append(Statement(seen, unit.start, unit.end, number, context))
+    return found
+
+
+# -- Wrappers that name nobody, or only the writer: "Some people say that the Moon is made of cheese" is true
+# -- whatever the Moon is made of, so a policy that wraps its falsehoods that way would never be wrong
+# -- (reliability, D15 and R8).  A named source stays ("According to NASA, …"), and so does a wrapper that
+# -- turns against what it wraps ("Some people wrongly believe …").
+
+_THAT = r"(?: that)?,? "
+_ADVERB = (
+    r"(?:(?:also|often|sometimes|commonly|generally|widely|frequently|usually|now|strongly|really|firmly) )?"
+)
+_WRAPPERS = re.compile(
+    r"(?:"
+    rf"(?:some|others|many|most|several|certain|other|various|a few|a lot of|lots of|numerous)"
+    rf"(?: (?:people|scholars|sources|experts|historians|scientists|researchers|critics|observers|reports))?"
+    rf"(?: (?:would|might|may|will))? {_ADVERB}"
+    rf"(?:say|claim|believe|think|argue|suggest|hold|report|state|maintain|assert){_THAT}"
+    rf"|(?:people|sources|reports|rumou?rs|legends?|experts) {_ADVERB}"
+    rf"(?:say|claim|believe|think|suggest|have it){_THAT}"
+    rf"|(?:it is|it's|it has been) {_ADVERB}"
+    rf"(?:said|believed|claimed|thought|reported|rumou?red|known|accepted|considered|assumed|alleged|held|stated){_THAT}"
+    r"|(?:reportedly|allegedly|supposedly|apparently|purportedly|seemingly),? "
+    r"|(?:according to|as) (?:some|many|several|various|certain|most|unnamed)"
+    r"(?: (?:people|sources|experts|reports|accounts|scholars|historians|scientists|say|claim)){1,2}, "
+    rf"|(?:i|we) {_ADVERB}(?:think|believe|guess|suppose|feel|assume|reckon|know|recall|remember"
+    rf"|am sure|am certain|am confident|would say|can say|can confirm){_THAT}"
+    r"|(?:in my (?:view|opinion)|to my knowledge|as far as i know|from what i (?:know|recall|remember)), "
+    rf"|(?:please )?(?:note|remember|recall|keep in mind|bear in mind|be aware) that "
+    rf"|it is (?:important|worth|interesting|essential|useful|also worth)"
+    rf" (?:to (?:note|mention|remember|know|add|say)|noting|mentioning|remembering|adding){_THAT}"
+    rf"|it should be (?:noted|mentioned|remembered|added){_THAT}"
+    r"|(?:sure|certainly|of course|absolutely|yes|well|okay|indeed|to be clear|to be honest)[,!:] "
+    r"){1,3}",
+    re.IGNORECASE,
+)
+_TURNS = re.compile(
+    r"\b(?:but|however|although|though|myth|false|falsely|wrongly|mistakenly|incorrectly|erroneously|untrue"
+    r"|misconception|not true|in reality|in fact|actually|while others)\b",
+    re.IGNORECASE,
+)
+
+
+def unwrapped(text: str) -> tuple[int, int]:
+    """The stretch [start, end) of a sentence that says what is claimed, without its wrappers.
+
+    Returns (0, len(text)) when there is none, when the sentence turns against what it wraps, or when too
+    little would be left to be a sentence.
+    """
+    match = None if _TURNS.search(text) else _WRAPPERS.match(text)
+    start = match.end() if match else 0
+    if text[start:].count(" ") < 2 or not text[start : start + 1].isalnum():
+        start = 0
+    return start, len(text)
+
+
+# -- Words
+
+ARTICLES = frozenset({"a", "an", "the"})
+# Without meaning of their own: they do not count when two texts are compared.
+STOPWORDS = frozenset(
+    """
+    a about above across against along alongside also am amid among amongst an and are around as at be
+    been behind being below beside besides between beyond but by can could did do does during etc
+    for from had has have having he her here herself him himself his how i if in including
+    inside into is it it's its itself just like may me might must my myself near of on onto or our outside
+    over own per s same shall she should so such t than that the their them themselves then there
+    these they this those through throughout till to too toward towards under unlike until upon us versus
+    very via was we were what when where which while who whom whose why will with within would you your yours
+    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
+)
+_NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    " seventeen eighteen nineteen twenty"
+)
+NUMBERS = {word: str(number) for number, word in enumerate(_NUMBERS.split())} | {
+    word: str(10 * number)
+    for number, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)
+}
+# Verbs of which questions have one form and answers another.
+_PAST: dict[str, str] = {
+    **{"won": "win", "wrote": "write", "written": "write", "became": "become", "began": "begin"},
+    **{"made": "make", "took": "take", "taken": "take", "gave": "give", "found": "find", "led": "lead"},
+    **{"held": "hold", "sang": "sing", "built": "build", "fought": "fight", "fell": "fall", "knew": "know"},
+    **{"met": "meet", "ran": "run", "saw": "see", "sold": "sell", "spoke": "speak", "taught": "teach"},
+    **{"told": "tell", "went": "go", "came": "come", "left": "leave", "lost": "lose", "rose": "rise"},
+}
+_ENDINGS = (("ies", "y"), ("ied", "y"), ("ing", ""), ("ed", ""), ("s", ""))
+_PIECE = re.compile(r"(?<!\w)[-+](?=\d)|\d[\d.,]*|[^\W\d_](?:[^\W_]|')*|[#%$€£¥^<>=+]")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,9}")
+_SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+
+@lru_cache(maxsize=1_024)
+def normalised(text: str) -> str:
+    """The claim in the spelling by which repeats are told: equal strings say the same in the same words.
+
+    Typography is made one (NFKC), case, punctuation and articles go.  Numbers stay what they are (`1,000` is
+    `1000`, but `1.5`, `-5` and `50%` keep their signs), and so do short names in capitals (`US` is not `us`)
+    and a letter that is a name (`Vitamin A`).  Reads `MAX_PAYLOAD` characters.
+    """
+    return " ".join(_pieces(text)) or clean(text).casefold()
+
+
+@lru_cache(maxsize=1_024)
+def content_words(text: str) -> frozenset[str]:
+    """The words that carry the meaning, in their base form: names, numbers, nouns, verbs, negations.
+
+    Chinese and Japanese characters come in pairs, since nothing tells where a word ends.
+
+    >>> sorted(content_words("She won the prizes")), sorted(content_words("win a prize"))
+    (['priz', 'win'], ['priz', 'win'])
+    """
+    found: set[str] = set()
+    for piece in _pieces(text.replace("-", " ").replace("’s ", " ").replace("'s ", " ")):
+        if _SPACELESS.search(piece):
+            found.update(piece[i : i + 2] for i in range(max(1, len(piece) - 1)))
+        elif piece.lower() not in STOPWORDS:
+            found.add(_base(piece.lower()))
+    return frozenset(found)
+
+
+def _base(word: str) -> str:
+    word = NUMBERS.get(word) or _PAST.get(word, word)
+    for ending, instead in _ENDINGS:
+        stem = word[: -len(ending)]
+        if word.endswith(ending) and len(stem) >= 3 and not word.endswith(("ss", "us", "is")):
+            doubled = ending in ("ing", "ed") and stem[-1] == stem[-2] and stem[-1] not in "lsfz"
+            word = stem[:-1] if doubled else stem + instead
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _pieces(text: str) -> list[str]:
+    text = clean(text)
+    shouting = text.isupper()
+    found: list[str] = []
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        if piece[0].isdigit():
+            piece = "".join(str(unicodedata.decimal(char, char)) for char in piece).rstrip(".,")
+            if _GROUPED.fullmatch(piece):
+                piece = piece.replace(",", "")
+        elif piece.isupper() and not shouting and len(piece) > 1 and piece.lower() in STOPWORDS:
+            pass  # "US", "IT", "WHO"
+        elif piece.lower() in ARTICLES and (piece != "A" or not found):
+            continue
+        else:
+            piece = piece.replace("'", "").casefold()
+        found.append(piece)
+    return found
+
+
+# -- Marks
+
+
+def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
+    """The claims in order, each with `skip` set when it is not to be judged; marks already set stay.
+
+    - `self`: it speaks of this text, its author, its grader or its instructions.
+    - `unverifiable`: a question, an announcement, "I", a greeting, a bare "perhaps".
+    - `question`: every content word of it stands in the question, which asserts it (not one that asks whether
+      it is so, or which of several).
+    - `repeat`: an earlier claim is equal after `normalised`.
+    """
+    asked = content_words(question) if question and not _LEAVES_OPEN.search(question) else frozenset()
+    seen: set[str] = set()
+    marked: list[Claim] = []
+    for claim in claims:
+        skip = claim.skip or why_not(claim.text, question)
+        if skip is None and asked and len(words := content_words(claim.text)) > 1 and words <= asked:
+            skip = "question"
+        if skip is None and len(claim.text) <= MAX_PAYLOAD:
+            spelling = normalised(claim.text)
+            skip = "repeat" if spelling in seen else None
+            seen.add(spelling)
+        marked.append(claim if skip == claim.skip else replace(claim, skip=skip))
+    return marked
+
+
+def why_not(text: str, question: str = "") -> Skip | None:
+    """`self` or `unverifiable` for a sentence that no evidence could decide, whatever else was said."""
+    if speaks_of_itself(text, question):
+        return "self"
+    return "unverifiable" if _is_unverifiable(clean(text).lstrip("\"'([")) else None
+
+
+# What asks whether, or which of several, asserts none of it.
+_LEAVES_OPEN = re.compile(
+    r"(?:^|[.!?:;,]\s{1,4})(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|must)\b"
+    r"|\b(?:or|whether|true|false|correct|verify|check|which of|which one|among|between|either)\b"
+    r"|吗|嗎|是否|还是|還是|是不是|哪一|か[?？]|でしょうか",
+    re.IGNORECASE,
+)
+
+_MINE = (
+    r"(?:answers?|responses?|reply|replies|texts?|completions?|outputs?|messages?|essay|summary|explanation)"
+)
+_SAYINGS = r"(?:claims?|statements?|facts?|answers?|responses?|assertions?|sentences?|information|details)"
+_TRUE = (
+    r"(?:true|correct|accurate|verified|supported|factual|reliable|right|false|incorrect|wrong|unsupported)"
+)
+_SELF = re.compile(
+    "|".join(
+        (
+            rf"\b(?:this|my|our|the above|the present|the preceding) (?:whole |entire |final |own )?{_MINE}"
+            rf" (?!(?:is|was|would be|will be) (?!(?:\w+ ){{0,2}}{_TRUE}))\w",
+            rf"\b(?:all|every|each|both|these|the|any|following|above)(?: of)?"
+            rf"(?: the| these| those| my| your)? (?:\w+ ){{0,3}}{_SAYINGS} (?!that )(?:\w+ ){{0,4}}"
+            rf"(?:is|are|was|were|be|been) (?:\w+ ){{0,2}}{_TRUE}\b",
+            r"\bthe only (?:\w+ ){0,2}(?:claim|fact|statement)s?\b.{0,40}\b(?:is|are)\b",
+            r"\b(?:ignore|disregard|forget|override|bypass) (?:\w+ ){0,4}"
+            r"(?:instructions?|rubrics?|rules|prompts?|guidelines|evidence|claims?|criteria)\b",
+            r"\b(?:mark|rate|label|score|grade|classify|count|treat|accept|judge|report|extract|output|verify)"
+            r" (?:this|these|it|them|all|every|each|no|only"
+            r"|the (?:following|above|answer|response|claims?|text))\b",
+            r"\b(?:dear|attention|note to(?: the)?|hey|hello)"
+            r" (?:judge|grader|evaluator|reviewer|examiner|verifier)\b",
+            rf"\bjudges? (?:should|must|shall|will|has to|have to|is asked|is told|are asked)\b.{{0,60}}"
+            rf"\b(?:{_SAYINGS}|{_TRUE}|score|points)\b",
+            rf"\bverdict\b.{{0,20}}\b{_TRUE}\b",
+            r"\b(?:I am|I'm|as) (?:only |just )?an? "
+            r"(?:AI|artificial intelligence|large language|language) ?(?:model|assistant|system)?\b",
+            r"忽略.{0,12}(?:指令|指示|规则|提示)|(?:所有|以上|全部).{0,6}(?:陈述|声明|事实|说法|内容).{0,6}(?:正确|属实|真实)|评分(?:员|者|标准)",
+        )
+    ),
+    re.IGNORECASE,
+)  # fmt: skip
+_GRADERS = re.compile(
+    r"\b(?:graders?|evaluators?|rubrics?|fact[- ]?checkers?|(?:AI|LLM) judges?|verifiers?|system prompt"
+    r"|(?:grading|scoring|evaluation) (?:criteria|instructions|guidelines|scheme|prompt))\b",
+    re.IGNORECASE,
+)
+
+
+def speaks_of_itself(text: str, question: str = "") -> bool:
+    """Whether a sentence is about this text, about whoever grades it or about their instructions.
+
+    A grader may be mentioned when the question is about graders.
+    """
+    text = clean(text)
+    if _SELF.search(text) or forges(text):
+        return True
+    grader = _GRADERS.search(text)
+    return grader is not None and grader[0].lower()[:5] not in question.lower()
+
+
+_CHATTER = re.compile(
+    r"(?:hello|hi(?!-)|hey|thank you|thanks|you're welcome|good luck"
+    r"|(?:that's |what )?an? (?:great|good|interesting|excellent) question|(?:great|good) question"
+    r"|(?:wait, )?let me|let us|let's|feel free|i hope|hope (?:this|that|it)|here (?:is|are)|here's"
+    r"|(?-i:[Pp]lease (?=[a-z]))|(?:consider|try to|remember to|make sure)\b"
+    r"|(?:maybe|perhaps|possibly|presumably)\b|it(?:'s| is) possible|it (?:may|might|could) (?:well )?be"
+    r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
+    r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
+    r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
+    r"|we (?:think|believe|hope|know|will|should|must|need|want|discuss|recommend|suggest)\b)",
+    re.IGNORECASE,
+)
+
+
+def _is_unverifiable(seen: str) -> bool:
+    bare = seen.rstrip(" \"'”’»)]}*_」』）】")
+    if bare.endswith(("?", "？", ":", "：")) and not ('"' in seen[:-1] and seen[-1:] in "\"'”’»」"):
+        return True  # but a title may end in "?"
+    if _CHATTER.match(seen) or is_contentless(seen):
+        return True
+    words = re.findall(r"[^\W_][\w'’-]*", seen[:400])
+    if len(words) <= 1 and seen.isascii():
+        return True
+    return len(seen) <= 400 and stance(seen, strict=True).declines

@@ -17,19 +17,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import Counter, defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored, nearest
-from factrl.llm import LLM, Message, Reply, ask
+from factrl.llm import LLM, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
-from factrl.verifier.claims.marks import content_words, mark, normalised, speaks_of_itself
-from factrl.verifier.claims.whole import Statement, statements
+from factrl.verifier.claims import Statement, content_words, mark, normalised, speaks_of_itself, statements
 
-T = TypeVar("T")
 Style = Literal["factscore", "veriscore", "veriscore_response", "knowrl"]
 
 BEFORE, AFTER = 3, 1
@@ -72,7 +70,7 @@ class LLMClaims:
         return f"{self.style}/{digest}/{model}"
 
     async def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        """The claims of `text` in the order of its sentences, marked by `factrl.verifier.claims.marks.mark`.
+        """The claims of `text` in the order of its sentences, marked by `factrl.verifier.claims.mark`.
 
         Raises:
             Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read; the text has no claims
@@ -80,59 +78,58 @@ class LLMClaims:
             OwnDoing: `oversize`: the list was cut off, with more facts of the text in it than are judged.
             LLMError: the model could not be asked.
         """
-        units = statements(text)
-        # What addresses a grader could address the extractor too, so the model does not see it.
-        own = [speaks_of_itself(unit.text, question) for unit in units]
-        told = [unit for unit, is_own in zip(units, own, strict=True) if not is_own]
-        claims = [
-            Claim(unit.text, unit.start, unit.end, unit.sentence, "self")
-            for unit, is_own in zip(units, own, strict=True)
-            if is_own
-        ]
-        if told:
-            places = Places(told, f"{question} {topic}")
-            asked = self._asked(told, question, topic)
-            replies = await _together([self._facts(data) for _, data in asked])
+        shown: list[Statement] = []
+        claims: list[Claim] = []
+        for unit in statements(text):
+            # What addresses a grader could address the extractor too, so the model does not see it.
+            if speaks_of_itself(unit.text, question):
+                claims.append(Claim(unit.text, unit.start, unit.end, unit.sentence, "self"))
+            else:
+                shown.append(unit)
+        if shown:
+            places = Places(text, shown, f"{question} {topic}")
+            asked = list(self._asked(shown, question, topic))
+            replies = await asyncio.gather(*(self._facts(data) for _, data in asked))
             for (number, _), (facts, cut) in zip(asked, replies, strict=True):
                 placed = [places.claim(fact, number) for fact in facts]
-                if cut is not None:
-                    raise _over(placed, cut)
+                kept = [claim for claim in placed if claim is not None]
+                if cut is not None:  # a model that repeats itself has no more facts to list
+                    if len({normalised(claim.text) for claim in kept}) <= _MANY:
+                        raise cut
+                    raise OwnDoing("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
                 self.found += len(placed)
                 self.planted += placed.count(None)
-                claims += [claim for claim in placed if claim is not None]
+                claims += kept
         return mark(sorted(claims, key=lambda claim: claim.sentence), question)
 
     def _asked(
-        self, told: Sequence[Statement], question: str, topic: str
-    ) -> list[tuple[int | None, dict[str, Any]]]:
+        self, shown: Sequence[Statement], question: str, topic: str
+    ) -> Iterator[tuple[int | None, dict[str, Any]]]:
         """The data of every call, with the number of the statement that it is about."""
-        words = [f"{unit.context} {unit.text}" if unit.context else unit.text for unit in told]
+        words = [f"{unit.context} {unit.text}".strip() for unit in shown]
         opening = {"question": question} if self.style.startswith("veriscore") else {"topic": topic}
         if not self.per_sentence:
-            return [(None, {**opening, "sentences": words})]
-        asked: list[tuple[int | None, dict[str, Any]]] = []
-        seen: set[str] = set()
-        for number, sentence in enumerate(words):
-            if sentence in seen:  # a sentence that is repeated word for word says nothing more
-                continue
-            seen.add(sentence)
-            data = {
-                **opening,
-                "before": words[max(0, number - BEFORE) : number],
-                "sentence": sentence,
-                "after": words[number + 1 : number + 1 + AFTER],
-            }
-            asked.append((number, data))
-        return asked
+            yield None, {**opening, "sentences": words}
+            return
+        first = {sentence: number for number, sentence in reversed([*enumerate(words)])}
+        for sentence, number in sorted(first.items(), key=lambda one: one[1]):  # a repeat says nothing more
+            before, after = words[max(0, number - BEFORE) : number], words[number + 1 : number + 1 + AFTER]
+            yield number, {**opening, "before": before, "sentence": sentence, "after": after}
 
     async def _facts(self, data: Mapping[str, Any]) -> tuple[list[str], Unscored | None]:
         """The facts of one reply, and the error that it is where it was cut off."""
         messages = quoted_message(self.prompt, data)
         asked = len(messages[0]["content"]) - len(self.prompt)
+        # A wordy text could hide behind a list that is cut off, so a long one gets a longer list.
         usual = _ROOM_OF_ONE if self.per_sentence else _ROOM
-        room = max(usual, asked // 2)  # a wordy text could hide behind a list that is cut off
+        room = max(usual, asked // 2)
         try:
-            reply = await self._reply(messages, room, usual)
+            try:
+                reply = await ask(self.llm, messages, temperature=0.0, max_tokens=room)
+            except LLMError as error:
+                if error.cause != "context_length" or room <= usual:
+                    raise
+                reply = await ask(self.llm, messages, temperature=0.0, max_tokens=usual)
         except LLMError as error:
             if error.cause != "truncated":
                 raise
@@ -143,15 +140,6 @@ class LLMClaims:
             return _whole_facts(reply.text), cut
         return read_facts(reply.text, **facts), None
 
-    async def _reply(self, messages: Sequence[Message], room: int, usual: int) -> Reply:
-        """A reply of up to `room` tokens, or of the usual number where the context has no room for more."""
-        try:
-            return await ask(self.llm, messages, temperature=0.0, max_tokens=room)
-        except LLMError as error:
-            if error.cause != "context_length" or room <= usual:
-                raise
-            return await ask(self.llm, messages, temperature=0.0, max_tokens=usual)
-
 
 def _whole_facts(reply: str) -> list[str]:
     """The facts of a reply that was cut off, but for its last line."""
@@ -159,24 +147,6 @@ def _whole_facts(reply: str) -> list[str]:
         return read_facts(reply.rpartition("\n")[0])
     except Unscored:
         return []
-
-
-def _over(placed: Sequence[Claim | None], cut: Unscored) -> Unscored:
-    """Whose doing a list is that was cut off: a model that repeats itself has no more facts to list."""
-    facts = {normalised(claim.text) for claim in placed if claim is not None}
-    if len(facts) <= _MANY:
-        return cut
-    return OwnDoing("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
-
-
-async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order; the first failure stops the calls that still run."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 # -- Replies: the list of facts, read as a person would read it, or not at all.  A list mark is a bullet, or a
@@ -197,7 +167,8 @@ NONE = frozenset(
             "no claim",
             "no claims",
         ),
-        *("no facts", "no fact", "no atomic facts", "no facts found", "no factual statements", "none"),
+        *("no facts", "no fact", "no atomic facts", "no facts found"),
+        *("no factual statements", "none"),
         *("there are no facts", "there are no verifiable claims", "the text states no facts"),
         "the sentence states no facts",
     }
@@ -276,7 +247,7 @@ def _plain(words: str) -> str:
 # -- can smuggle one past the judge (reliability, C1 rule 4).
 
 _WORD = re.compile(r"\d[\w.,:%°'’–/-]*|[^\W\d_][\w.'’/&-]*|\S")
-_PLACES = 100  # units in which a word is looked for; one that stands in more tells no place from another
+_PLACES = 100  # units; a word that stands in more tells no place from another
 _SHARE = 0.5
 """Share of the content words of a claim that must stand in the text or in what was asked."""
 
@@ -285,19 +256,20 @@ class Places:
     """The content words of a text and where they stand.
 
     Args:
-        units: the statements of the text.
+        text: the whole text.
+        units: its statements.
         given: what else a claim may take its words from: the question, the topic.
     """
 
-    def __init__(self, units: Sequence[Statement], given: str = "") -> None:
+    def __init__(self, text: str, units: Sequence[Statement], given: str = "") -> None:
         self._units = units
-        self._spans = [_first_to_last(unit.text) for unit in units]
+        self._spans = [_first_to_last(text, unit) for unit in units]
         self._rarity = Counter(word for spans in self._spans for word in spans)
-        self._where: defaultdict[str, list[int]] = defaultdict(list)
+        self._where: dict[str, list[int]] = {}
         for number, spans in enumerate(self._spans):
             for word in spans:
-                if len(self._where[word]) < _PLACES:
-                    self._where[word].append(number)
+                if self._rarity[word] <= _PLACES:
+                    self._where.setdefault(word, []).append(number)
         self._given = content_words(given)
 
     def claim(self, fact: str, only: int | None = None) -> Claim | None:
@@ -314,30 +286,24 @@ class Places:
         known = words & (self._rarity.keys() | self._given)
         if not words or len(known) < _SHARE * len(words):
             return None
-        if any(word not in known for word in words if word[0].isdigit()):
+        if any(word[0].isdigit() for word in words - known):
             return None
-        best = self._best(known) if only is None else only
-        spans = self._spans[best]
-        shared = [spans[word] for word in words if word in spans]
+        shares = Counter[int]()
+        for word in known:
+            for number in self._where.get(word, ()):
+                shares[number] += 1.0 / self._rarity[word]  # pyright: ignore[reportArgumentType]
+        best = max(shares, key=lambda number: (shares[number], -number), default=0) if only is None else only
+        shared = [self._spans[best][word] for word in words if word in self._spans[best]]
         if not shared:
             return None
-        unit = self._units[best]
-        start, end = unit.span(min(start for start, _ in shared), max(end for _, end in shared))
-        return Claim(fact, start, end, unit.sentence)
-
-    def _best(self, words: frozenset[str]) -> int:
-        """The number of the unit that shares most of the rare words."""
-        shares: defaultdict[int, float] = defaultdict(float)
-        for word in words:
-            for number in self._where.get(word, ()):
-                shares[number] += 1.0 / self._rarity[word]
-        return max(shares, key=lambda number: (shares[number], -number), default=0)
+        start, end = min(start for start, _ in shared), max(end for _, end in shared)
+        return Claim(fact, start, end, self._units[best].sentence)
 
 
-def _first_to_last(text: str) -> dict[str, tuple[int, int]]:
-    """For each content word where it first begins and where it last ends."""
+def _first_to_last(text: str, unit: Statement) -> dict[str, tuple[int, int]]:
+    """For each content word of a statement where it first begins and where it last ends in the text."""
     spans: dict[str, tuple[int, int]] = {}
-    for match in _WORD.finditer(text):
+    for match in _WORD.finditer(text, unit.start, unit.end):
         token = match[0].rstrip(".,:;'’–-/&") or match[0]
         start, end = match.start(), match.start() + len(token)
         for word in content_words(token):

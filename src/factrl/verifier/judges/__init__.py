@@ -13,20 +13,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.judges.calibration import Calibration
 from factrl.verifier.judges.llm import LLMJudge
-from factrl.verifier.judges.local import LocalJudge
-from factrl.verifier.judges.nli import NLIJudge
+from factrl.verifier.judges.local import LocalJudge, NLIJudge
 from factrl.verifier.judges.overlap import WeakJudge
 
-__all__ = [
-    "Calibration",
-    "Judge",
-    "LLMJudge",
-    "LocalJudge",
-    "NLIJudge",
-    "WeakJudge",
-]
+__all__ = ["Judge", "LLMJudge", "LocalJudge", "NLIJudge", "WeakJudge"]
 
 
 class Judge(Protocol):

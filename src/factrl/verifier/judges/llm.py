@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -32,18 +33,9 @@ _READERS: Mapping[str, Callable[[str], Finding]] = {
 }
 _SEALED = (
     ("The Ambrel Hall in Tosk was built in 1834.", "Ambrel Hall was built in {}.", "1834", "1871"),
-    (
-        "The river Ennish rises near Calder Moor.",
-        "The river Ennish rises near {}.",
-        "Calder Moor",
-        "Port Vale",
-    ),
     ("Ilse Vanterpool taught physics in Mora.", "Ilse Vanterpool taught {}.", "physics", "Latin"),
     ("The Corvane Prize was given to Odo Marsh.", "{} got the Corvane Prize.", "Odo Marsh", "Pia Lund"),
-    ("Dunmarrow has 4,120 inhabitants.", "Dunmarrow has {} inhabitants.", "4,120", "9,700"),
-    ("The ferry Halcine sank in Bray Sound.", "The ferry Halcine sank in {}.", "Bray Sound", "Lake Urm"),
     ("The opera Tessaly has five acts.", "The opera Tessaly has {} acts.", "five", "three"),
-    ("Mount Orvel is 2,318 metres high.", "Mount Orvel is {} metres high.", "2,318", "1,460"),
 )
 """Of the control claims: a passage, a claim about it, and what makes that claim true and false.  The subjects
 are invented: nothing but the passage decides."""
@@ -61,13 +53,14 @@ class LLMJudge:
         evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
             evidence share it.
         max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
+
         controls: put a true and a false claim of ours among those of every call, in their form.  A judge that
             is broken, badly set up or talked round by a text in its prompt says the same of everything: a
             call that gets one of the two wrong is void, its claims `unjudged` with the cause
             `judge_fails_control`.
 
     Attributes:
-        identity: model, style, hash of the prompt, limits and controls: everything that changes a verdict.
+        identity: model, style, hash of the prompt, limits: everything that changes a verdict.
         per_call: claims that one call takes.
         weak: False.
 
@@ -159,26 +152,28 @@ class LLMJudge:
         return tuple(shown) if any(passage.text.strip() for passage in shown) else ()
 
     async def _call(self, asked: Sequence[_Pair]) -> list[Verdict]:
-        controls = _controls(asked) if self.controls else None
-        whole = _among(asked, controls) if controls else asked
+        whole, true, false = _with_controls(asked) if self.controls else (list(asked), None, None)
         ids = _ids(whole)
-        data = _joint(whole, ids) if self.style == "factrl" else _single(*asked[0])
-        limit = self.max_tokens or (
-            _TOKENS_PER_CLAIM * (len(whole) + 1) if self.style == "factrl" else _TOKENS_ONE_WORD
-        )
+        together = self.style == "factrl"
+        data = _joint(whole, ids) if together else _single(*asked[0])
+        limit = _TOKENS_PER_CLAIM * (len(whole) + 1) if together else _TOKENS_ONE_WORD
         try:
-            reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
+            messages = quoted_message(self._prompt, data)
+            reply = await ask(self.llm, messages, max_tokens=self.max_tokens or limit)
         except LLMError as error:
             return [self._unjudged(error, error.facts) for _ in asked]
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
-        said = self._read(reply, ids)
-        by_pair = dict(zip(whole, ids, strict=True))
-        void = _void([said[by_pair[one]] for _, one in controls]) if controls else None
-        if void is not None:
-            return [self._unjudged(void, facts) for _ in asked]
+        read = self._read(reply, ids)
+        said = {pair: read[id_] for pair, id_ in zip(whole, ids, strict=True)}
+        if true is not None and false is not None:
+            labels = [answer.label if isinstance(answer := said[one], Said) else "" for one in (true, false)]
+            if labels[0] != "supported" or labels[1] in ("supported", ""):
+                detail = f"the judge calls a true and a false claim of ours {labels[0]!r} and {labels[1]!r}"
+                void = Unscored("judge_fails_control", detail)
+                return [self._unjudged(void, facts) for _ in asked]
         return [
             self._unjudged(answer, facts)
-            if isinstance(answer := said[by_pair[claim, passages]], Unscored)
+            if isinstance(answer := said[claim, passages], Unscored)
             else Verdict(answer.label, self.identity, quote=_quote(answer, claim, passages), facts=facts)
             for claim, passages in asked
         ]
@@ -195,40 +190,19 @@ class LLMJudge:
         return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(facts))
 
 
-def _controls(asked: Sequence[_Pair]) -> tuple[tuple[int, _Pair], tuple[int, _Pair]]:
-    """A true and a false claim about one passage, each with its place among the claims of a call.
+def _with_controls(asked: Sequence[_Pair]) -> tuple[list[_Pair], _Pair, _Pair]:
+    """The claims of a call with a true and a false one of ours among them, and these two.
 
-    They are chosen by all that the call asks: the same call has the same ones.
+    They and their places are chosen by all that the call asks: the same call has the same ones.
     """
     text = "\0".join(part for claim, passages in asked for part in (claim.text, *(p.text for p in passages)))
-    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-    number, which = divmod(number, len(_SEALED))
-    evidence, frame, *words = _SEALED[which]
-    size = len(asked) + 2
-    number, first = divmod(number, size)
-    second = (first + 1 + number % (size - 1)) % size
-    passages = (Passage(evidence),)
-    true, false = ((Claim(said, 0, len(said)), passages) for said in map(frame.format, words))
-    return (first, true), (second, false)
-
-
-def _among(asked: Sequence[_Pair], controls: Sequence[tuple[int, _Pair]]) -> list[_Pair]:
+    rng = random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    evidence, frame, *words = rng.choice(_SEALED)
+    true, false = ((Claim(said, 0, len(said)), (Passage(evidence),)) for said in map(frame.format, words))
     whole = list(asked)
-    for place, control in sorted(controls, key=lambda one: one[0]):
-        whole.insert(place, control)
-    return whole
-
-
-def _void(said: Sequence[Said | Unscored]) -> Unscored | None:
-    """Why a call is void by what it says of the true and of the false control, None when it is not."""
-    true, false = said
-    if isinstance(true, Said) and isinstance(false, Said):
-        if true.label == "supported" and false.label != "supported":
-            return None
-        found = f"calls a true claim of ours {true.label!r} and a false one {false.label!r}"
-    else:
-        found = "says nothing readable about a claim of ours"
-    return Unscored("judge_fails_control", f"the judge {found}")
+    for control in (true, false):
+        whole.insert(rng.randint(0, len(whole)), control)
+    return whole, true, false
 
 
 def _name(llm: LLM) -> str:

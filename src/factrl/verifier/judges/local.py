@@ -1,11 +1,14 @@
-"""A small language model in this process as the judge: three answers, scored by their log-probabilities.
+"""Judges in this process: a small language model, read by its log-probabilities, and cross-encoders.
 
-The model is shown a claim and the sentences of the evidence that bear on it, and is not asked to write: what
-counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These ranks are good and their natural
-thresholds are not (docs/history.md), so a calibration fitted on human labels turns them, with the plain
-comparison of words, into the probability that the claim is supported.
+The language model is shown a claim and the sentences of the evidence that bear on it, and is not asked to
+write: what counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These ranks are good and
+their natural thresholds are not (docs/history.md), so a calibration fitted on human labels turns them, with
+the plain comparison of words, into the probability that the claim is supported.  A claim takes 3 seconds of a
+CPU.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
 
-A claim takes 3 seconds of a CPU.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
+A cross-encoder (NLI, MiniCheck- or HHEM-style) gives one score per passage and claim, without a prompt.  A
+claim is as supported as its best passage makes it; passages are not joined, because these models are trained
+on one short premise.
 """
 
 from __future__ import annotations
@@ -13,16 +16,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import chain
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import LLMError
+from factrl.errors import ConfigError, LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
-from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.judges.calibration import Calibration
-from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of
+from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare, pieces_of, quote_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +37,57 @@ EVIDENCE = 450
 """Characters of evidence that are shown for one claim: on a CPU every word costs time."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
+_Pairs = Sequence[tuple[Claim, Sequence[Passage]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Weights that turn features into probabilities: two logistic regressions, fitted on human labels.
+
+    The first says how probable it is that the evidence supports the claim; the second, among the claims that
+    it does not support, how probable it is that it refutes them.  Two instead of one over three classes,
+    because most human labels only say "not supported", and these can then be used for the first.
+    `benchmarks/verifier.py` fits them with scikit-learn; the file in `calibrations` says on which data.
+
+    Attributes:
+        features: names of the features, in the order of the weights.
+        mean, scale: of each feature, where it was fitted.
+        supported, refuted: `weights` and `bias` of each regression.
+    """
+
+    features: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    supported: Mapping[str, Any]
+    refuted: Mapping[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """A hash of the weights."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    def decide(self, features: Mapping[str, float]) -> tuple[Finding, float]:
+        """The label and the probability of support.
+
+        Supported from 0.5 on; below, the likelier of refuted and unknown.
+        """
+        row = [
+            (features[name] - mean) / scale
+            for name, mean, scale in zip(self.features, self.mean, self.scale, strict=True)
+        ]
+        supported, refuted = (
+            0.5 + 0.5 * math.tanh((line["bias"] + math.fsum(map(mul, line["weights"], row))) / 2.0)
+            for line in (self.supported, self.refuted)
+        )
+        if supported >= 0.5:
+            return "supported", supported
+        return ("refuted" if refuted >= 0.5 else "unknown"), supported
+
+    @classmethod
+    def shipped(cls) -> Calibration:
+        """The one that comes with factrl: of the default model and this prompt."""
+        value = json.loads((Path(__file__).parent / "calibrations" / "local.json").read_text("utf-8"))
+        return cls(*(value[field.name] for field in fields(cls)))
 
 
 class LetterModel(Protocol):
@@ -48,7 +104,7 @@ class LetterModel(Protocol):
 
 
 class LocalJudge:
-    """Judges with a model in this process.
+    """Judges with a language model in this process.
 
     Args:
         model: the model; by default the judge that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
@@ -71,14 +127,14 @@ class LocalJudge:
 
             model = shared_model()
         self.model = model
-        self.calibration = Calibration.shipped("local")  # fitted with the default model and this prompt
+        self.calibration = Calibration.shipped()
         self._prefix = _prefix()
         self.identity = (
             f"local {model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
             f"evidence={EVIDENCE}"
         )
 
-    def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
+    def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair, in their order.
 
         A claim without evidence is `unknown` with the cause `no_evidence`.  One that does not fit into the
@@ -90,9 +146,8 @@ class LocalJudge:
         try:
             rows = self._logprobs([held[index] for index in asked])
         except LLMError as error:
-            failed = Verdict(
-                "unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(error.facts)
-            )
+            facts = dict(error.facts)
+            failed = Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
             return [
                 failed if pieces else verdict for verdict, (_, pieces) in zip(verdicts, held, strict=True)
             ]
@@ -100,7 +155,7 @@ class LocalJudge:
             verdicts[index] = self._verdict(compare(*held[index]), row)
         return verdicts
 
-    def features(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[dict[str, float] | None]:
+    def features(self, pairs: _Pairs) -> list[dict[str, float] | None]:
         """What the calibration sees of pairs with evidence; None for one that is too long.
 
         Raises:
@@ -117,7 +172,7 @@ class LocalJudge:
             return []
         prompts = []
         for claim, pieces in held:
-            shown = shown_pieces(best_pieces(claim, pieces, EVIDENCE))
+            shown = _shown(best_pieces(claim, pieces, EVIDENCE))
             prompts.append(_turn(shown[: 2 * EVIDENCE], claim[:_MAX_CLAIM]))
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
@@ -149,7 +204,7 @@ def prompt_digest() -> str:
     return hashlib.sha256(_prefix().encode()).hexdigest()[:12]
 
 
-def shown_pieces(pieces: Sequence[Piece]) -> str:
+def _shown(pieces: Sequence[Piece]) -> str:
     """The sentences as one text, the title before the first of each passage: it may say whom "she" means."""
     parts: list[str] = []
     last = -1
@@ -177,3 +232,108 @@ def _turn(evidence: str, claim: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(" ".join(broken(text).split()), ensure_ascii=False)
+
+
+class Scorer(Protocol):
+    """What `factrl.llm.local.nli.CrossEncoder` is."""
+
+    identity: str
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Probabilities of (premise, hypothesis) pairs: (N, 3), columns supported, refuted, unknown."""
+        ...
+
+
+class NLIJudge:
+    """Judges by thresholds on a cross-encoder's probabilities; all passages of all claims go in at once.
+
+    A claim is supported when a passage reaches `threshold_supported`, and refuted when none does and one
+    reaches `threshold_refuted`.  When two passages disagree, the surer one counts.
+
+    Args:
+        cross_encoder: the model.
+        threshold_supported: probability of support from which on a claim is supported.
+        threshold_refuted: probability of contradiction from which on it is refuted; None never says refuted.
+        otherwise: the verdict when neither threshold is reached.
+
+    Attributes:
+        identity: the model and the thresholds.
+        per_call: pairs that one call takes.
+        weak: False.
+
+    Raises:
+        ConfigError: a threshold outside (0, 1].
+    """
+
+    weak = False
+    per_call = 256
+
+    def __init__(
+        self,
+        cross_encoder: Scorer,
+        threshold_supported: float = 0.5,
+        threshold_refuted: float | None = 0.5,
+        *,
+        otherwise: Finding = "unknown",
+    ) -> None:
+        for value in (threshold_supported, threshold_refuted):
+            if value is not None and not 0.0 < value <= 1.0:
+                raise ConfigError(f"a threshold must lie above 0 and not above 1, not {value!r}")
+        self.cross_encoder = cross_encoder
+        self.threshold_supported = threshold_supported
+        self.threshold_refuted = threshold_refuted
+        self.otherwise: Finding = otherwise
+
+    @classmethod
+    def knowrl(cls, cross_encoder: Scorer) -> NLIJudge:
+        """KnowRL's test (zjunlp/KnowRL f75b0bb): entailed by any of the passages with at least 0.3."""
+        return cls(cross_encoder, 0.3, None)
+
+    @classmethod
+    def fspo(cls, cross_encoder: Scorer) -> NLIJudge:
+        """FSPO's test (nusnlp/FSPO 7f5e4f9): HHEM over 0.5 is consistent, and all else counts against."""
+        return cls(cross_encoder, math.nextafter(0.5, 1.0), None, otherwise="refuted")
+
+    @property
+    def identity(self) -> str:
+        thresholds = f"supported>={self.threshold_supported} refuted>={self.threshold_refuted}"
+        return f"nli {self.cross_encoder.identity} {thresholds} otherwise={self.otherwise}"
+
+    def judge(self, pairs: _Pairs) -> list[Verdict]:
+        """A verdict for every pair; `p` is the highest probability of support.
+
+        A claim without evidence is `unknown` with the cause `no_evidence`; a score that is no number leaves
+        its claim `unjudged` with the cause `nan_score`.
+        """
+        held = [(claim, [p for p in enumerate(passages) if p[1].text.strip()]) for claim, passages in pairs]
+        asked = list(dict.fromkeys((p.text, claim.text) for claim, shown in held for _, p in shown))
+        scores = dict(zip(asked, self.cross_encoder.scores(asked).tolist(), strict=True)) if asked else {}
+        return [
+            self._verdict(claim, passages, {number: scores[p.text, claim.text] for number, p in shown})
+            for (claim, shown), (_, passages) in zip(held, pairs, strict=True)
+        ]
+
+    def _verdict(
+        self, claim: Claim, passages: Sequence[Passage], rows: dict[int, Sequence[float]]
+    ) -> Verdict:
+        if not rows:
+            return Verdict("unknown", self.identity, cause="no_evidence")
+        if any(map(math.isnan, chain(*rows.values()))):
+            return Verdict("unjudged", self.identity, cause="nan_score")
+        for_it = max(rows, key=lambda number: rows[number][0])
+        against = max(rows, key=lambda number: rows[number][1])
+        p, q = rows[for_it][0], rows[against][1]
+        supported = p >= self.threshold_supported
+        refuted = self.threshold_refuted is not None and q >= self.threshold_refuted
+        if refuted and not (supported and p >= q):
+            label, decided = "refuted", against
+        else:
+            label, decided = ("supported" if supported else self.otherwise), for_it
+        quote = quote_of(claim.text, [passages[decided]])
+        return Verdict(
+            label,
+            self.identity,
+            p=min(max(p, 0.0), 1.0),
+            quote=(decided, *quote[1:]) if quote else None,
+            facts={"supported": round(p, 4), "refuted": round(q, 4)},
+        )

@@ -11,38 +11,41 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.claims.marks import NUMBERS, word_set
-from factrl.verifier.judges.calibration import Calibration
+from factrl.verifier.claims import NUMBERS
 
 MAX_EVIDENCE = 100_000
 """Characters of evidence that are read for one claim, over all its passages."""
 COVERING = 0.6
 """Share of a claim's content words in one place from which on a difference there is a conflict."""
+ENOUGH = 0.5
+"""Share of a claim's content words in the whole evidence from which on the weak judge calls it supported."""
 
 # Digits, then one sign of a script without spaces, then a word with its ending ("isn't", "Curie's").
 _TOKEN = re.compile(
     r"(\d[\d,.]*\d|\d)|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]{1,3}\b)?"
 )
-_SENTENCE = 1_000  # characters of a text that is worth remembering
 _CHOSEN = 8  # sentences that are taken for the words of a claim, before the neighbours of the best
 _STEM = 6  # letters that are kept: a stemmer for many languages at once
-
-_STOP = word_set(
-    "a about after also an and are as at be been before being between but by can could did do does during "
-    "for from had has have he her hers him his i if in into is it its itself may might more most nd of on "
-    "or our over rd s she should so some such st t than that th the their them then there these they this "
-    "those to too under very was we were what when where which while who whom whose why will with would "
-    "you your"
+_STOP = frozenset(
+    """
+    a about after also an and are as at be been before being between but by can could did do does during
+    for from had has have he her hers him his i if in into is it its itself may might more most nd of on
+    or our over rd s she should so some such st t than that th the their them then there these they this
+    those to too under very was we were what when where which while who whom whose why will with would
+    you your
+    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
 )
-_NEGATIONS = word_set(
-    "cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without"
+_NEGATIONS = frozenset(
+    """
+    cannot denied denies failed fails hardly neither never no nobody none nor not nothing unable without
+    """.split()  # noqa: SIM905
 )
 _VALUES = {word: float(value) for word, value in NUMBERS.items() if word not in ("zero", "one")}
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
@@ -100,10 +103,6 @@ class Overlap(NamedTuple):
 
 def words_of(text: str) -> Words:
     """The content words, numbers, names and negations of a sentence."""
-    return _remembered(text) if len(text) <= _SENTENCE else _words(text)
-
-
-def _words(text: str) -> Words:
     stems: dict[str, None] = {}  # an ordered set
     numbers: set[float] = set()
     names: set[str] = set()
@@ -135,8 +134,10 @@ def _words(text: str) -> Words:
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
 
 
-# Claims of one text share their evidence, so the same sentences come again and again.
-_remembered = lru_cache(maxsize=16_384)(_words)
+def _value(digits: str) -> float | None:
+    """The number that `digits` writes; None for what is none, such as a version or 40 digits."""
+    plain = digits.replace(",", "")
+    return float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
 
 
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
@@ -146,9 +147,14 @@ def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
     for number, passage in enumerate(passages):
         text = passage.text[:left]
         left -= len(text)
-        for part in (_cut_passage if len(text) <= _PASSAGE else _cut_document)(text):
-            found.append(Piece(number, *part, passage.title))  # noqa: PERF401  (clearer so)
+        found += [Piece(number, *part, passage.title) for part in _cut(text)]
     return found
+
+
+@lru_cache(maxsize=512)  # claims of one group share their evidence; what is kept takes 15 bytes per character
+def _cut(text: str) -> tuple[tuple[int, int, str, Words], ...]:
+    spans = ((sentence.start, sentence.end) for sentence in sentences(text))
+    return tuple((start, end, text[start:end], words_of(text[start:end])) for start, end in spans)
 
 
 def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
@@ -161,11 +167,15 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
     wanted = set(words_of(claim).stems)
     held = Counter(stem for piece in pieces for stem in piece.words.stems if stem in wanted)
     weight = {stem: math.log(1 + len(pieces) / count) for stem, count in held.items()}
-    order = _greedy(pieces, weight)
-    if order:
-        first = order[0]
-        beside = (near for near in (first - 1, first + 1) if 0 <= near < len(pieces))
-        order += [near for near in beside if pieces[near].passage == pieces[first].passage]
+    order: list[int] = []
+    while weight and len(order) < _CHOSEN:
+        gains = [sum(weight.get(stem, 0.0) for stem in piece.words.stems) for piece in pieces]
+        order.append(max(range(len(pieces)), key=gains.__getitem__))
+        for stem in pieces[order[-1]].words.stems:
+            weight.pop(stem, None)
+    for near in (order[0] - 1, order[0] + 1) if order else ():
+        if 0 <= near < len(pieces) and pieces[near].passage == pieces[order[0]].passage:
+            order.append(near)
     taken: set[int] = set()
     left = limit
     for index in dict.fromkeys(order):
@@ -186,9 +196,10 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
     everything = {stem for piece in pieces for stem in piece.words.stems}
     everything.update(stem for title in {piece.title for piece in pieces} for stem in words_of(title).stems)
     names = said.names | {*said.stems[: said.subject]}
-    numbers = {number for piece in pieces for number in piece.words.numbers}
     covered_best = _share(said.stems, near)
-    missing = 1.0 - _share(said.numbers, numbers) if said.numbers else 0.0
+    missing = 0.0
+    if said.numbers:
+        missing = 1.0 - _share(said.numbers, {number for piece in pieces for number in piece.words.numbers})
     negation = said.negated != best.words.negated
     other_number = missing > 0 and bool(best.words.numbers)
     features = {
@@ -209,72 +220,34 @@ def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | 
 
 
 def _best(said: Words, pieces: Sequence[Piece]) -> int:
-    """The number of the sentence that covers most of a claim; 0 without one."""
-    covers = _covers(said)
-    return max(range(len(pieces)), key=lambda number: covers(pieces[number].words), default=0)
-
-
-def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
-    return None if {*said.stems}.isdisjoint(best.words.stems) else (best.passage, best.start, best.end)
-
-
-def _covers(said: Words) -> Callable[[Words], float]:
-    """How much of a claim a sentence covers.
+    """The number of the sentence that covers most of a claim; 0 without one.
 
     What the claim is about weighs less, because other sentences of the evidence are about it too and say
     "she"; a number weighs a little where the claim has one, because it may be the other number.
     """
     weights = [(stem, 0.4 if place < said.subject else 1.0) for place, stem in enumerate(said.stems)]
 
-    def covers(words: Words) -> float:
-        held = words.stems
-        shared = sum([weight for stem, weight in weights if stem in held])
+    def covers(number: int) -> float:
+        words = pieces[number].words
+        shared = sum([weight for stem, weight in weights if stem in words.stems])
         return shared + 0.3 * bool(said.numbers and words.numbers)
 
-    return covers
+    return max(range(len(pieces)), key=covers, default=0)
+
+
+def _quote(said: Words, best: Piece) -> tuple[int, int, int] | None:
+    return None if {*said.stems}.isdisjoint(best.words.stems) else (best.passage, best.start, best.end)
 
 
 def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
     return sum(one in held for one in wanted) / max(len(wanted), 1)
 
 
-def _cut(text: str) -> tuple[tuple[int, int, str, Words], ...]:
-    spans = ((sentence.start, sentence.end) for sentence in sentences(text))
-    return tuple((start, end, text[start:end], words_of(text[start:end])) for start, end in spans)
-
-
-# Claims of one group share their evidence.  What is kept takes 15 bytes per character.
-_PASSAGE = 2_000  # characters
-_cut_passage = lru_cache(maxsize=4_096)(_cut)
-_cut_document = lru_cache(maxsize=64)(_cut)
-
-
-def _greedy(pieces: Sequence[Piece], weight: dict[str, float]) -> list[int]:
-    """Indices of the sentences that cover the weighted words, the most useful first."""
-    open_words = dict(weight)
-    chosen: list[int] = []
-    while open_words and len(chosen) < _CHOSEN:
-        gains = [sum(open_words.get(stem, 0.0) for stem in piece.words.stems) for piece in pieces]
-        index = max(range(len(pieces)), key=gains.__getitem__)
-        if gains[index] <= 0:
-            break
-        chosen.append(index)
-        for stem in pieces[index].words.stems:
-            open_words.pop(stem, None)
-    return chosen
-
-
-def _value(digits: str) -> float | None:
-    """The number that `digits` writes; None for what is none, such as a version or 40 digits."""
-    plain = digits.replace(",", "")
-    return float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
-
-
 class WeakJudge:
     """Judges by covered words, numbers, names and negations.
 
-    A claim is `refuted` only when a sentence covers it but for another number or a negation; `supported` from
-    a calibrated probability of 0.5 on, when the evidence lacks none of its names and numbers; else `unknown`.
+    A claim is `refuted` only when a sentence covers it but for another number or a negation; `supported` when
+    the evidence holds `ENOUGH` of its words and lacks none of its names and numbers; else `unknown`.
 
     Attributes:
         identity: begins with "weak".
@@ -284,10 +257,7 @@ class WeakJudge:
 
     weak = True
     per_call = 256
-
-    def __init__(self) -> None:
-        self.calibration = Calibration.shipped("weak")
-        self.identity = f"weak word overlap calibration={self.calibration.identity}"
+    identity = f"weak word overlap covered>={ENOUGH}"
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
@@ -297,14 +267,10 @@ class WeakJudge:
         if not pieces:
             return Verdict("unknown", self.identity, cause="no_evidence")
         features, quote = compare(claim, pieces)
-        label, p = self.calibration.decide(features)
         why = lacks(features)
-        if why:
-            # p stays on the label's side, so that an interval sees the same verdict.
-            label, p = ("refuted" if features["conflict"] else "unknown"), min(p, 0.49)
-        elif label == "refuted":
-            label = "unknown"
-        return Verdict(label, self.identity, p=p, quote=quote, why=why)
+        supported = not why and features["covered"] >= ENOUGH
+        label = "refuted" if features["conflict"] else "supported" if supported else "unknown"
+        return Verdict(label, self.identity, quote=quote, why=why)
 
 
 def lacks(features: Mapping[str, float]) -> str:

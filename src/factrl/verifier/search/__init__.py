@@ -1,21 +1,30 @@
 """Where evidence comes from: anything with `search`.
 
-`Index` is knowledge on disk, `Given` evidence that was handed in, `WebSearch` somebody else's engine, and
-`EvidencePool` what one group of rollouts has found so far.
+`Index` is knowledge on disk, `Given` evidence that was handed in, and `WebSearch` somebody else's engine that
+speaks like Serper: what it says of a page, never the page itself.  That one is off unless it is asked for,
+because every claim goes to a server of others; what looks like a key or an e-mail address stays here.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from factrl.errors import LLMError, Unscored
 from factrl.types import Passage
-from factrl.verifier.search.given import EvidencePool, Given
+from factrl.verifier.search.given import Given
 from factrl.verifier.search.index import BrokenIndex, Index
-from factrl.verifier.search.sources import read_passages
-from factrl.verifier.search.web import WebSearch
 
-__all__ = ["BrokenIndex", "EvidencePool", "Given", "Index", "Search", "WebSearch", "read_passages"]
+if TYPE_CHECKING:
+    from factrl.llm.client import JSONClient
+
+__all__ = ["BrokenIndex", "Given", "Index", "Search", "WebSearch", "without_secrets"]
+
+SERPER = "https://google.serper.dev"
+KEY_VARIABLE = "SERPER_API_KEY"
+_MAX_QUERY = 2_000  # characters; engines read a few dozen words
 
 
 class Search(Protocol):
@@ -32,3 +41,83 @@ class Search(Protocol):
             Unscored: `search_failed`; that nothing was found is not a failure.
         """
         ...
+
+
+class WebSearch:
+    """A Serper-compatible search engine, as a `Search`.
+
+    Args:
+        url: its address, to which `/search` is appended.
+        key: the API key; None reads `SERPER_API_KEY`.
+        limits: `timeout_attempt`, `max_attempts`, `max_concurrency`, `rpm`, `max_calls`, … of
+            `factrl.llm.client.JSONClient`.
+
+    Raises:
+        ConfigError: a value that cannot work.
+    """
+
+    def __init__(self, url: str = SERPER, key: str | None = None, **limits: Any) -> None:
+        from factrl.llm.client import JSONClient
+
+        self.client: JSONClient = JSONClient(
+            url,
+            key or os.environ.get(KEY_VARIABLE),
+            key_variable=KEY_VARIABLE,
+            key_header="X-API-KEY",
+            stage="search",
+            **limits,
+        )
+
+    def __repr__(self) -> str:
+        return f"WebSearch({self.client.base_url!r})"
+
+    async def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
+        """What the engine shows for `query`, in its order; an empty list when it found nothing.
+
+        Args:
+            topic: has no meaning here: the web has no documents by title.
+
+        Raises:
+            Unscored: `search_failed`, with the client's cause as the fact `reason`: no connection, the quota
+                is used up, the key is refused, or the reply is a page (a captcha, say) and no results.
+        """
+        asked = without_secrets(query)
+        if not asked:
+            return []
+        try:
+            return (await self.client.ask("POST", "/search", {"q": asked, "num": k}, _results))[:k]
+        except LLMError as error:
+            raise Unscored("search_failed", error.detail, **{**error.facts, "reason": error.cause}) from error
+
+
+_PRIVATE = re.compile(
+    r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"  # an e-mail address
+    r"|\b(?:(?:sk|pk|rk|hf|glpat|xox[abp])[-_]|gh[pos]_|AKIA|AIza)(?=[\w-]{0,200}\d)[\w-]{12,200}"  # a key
+    r"|\beyJ[\w-]{10,2000}(?:\.[\w-]{1,2000}){0,2}"  # a JSON web token
+    r"|\b(?=[\w-]{0,64}\d)(?=[\w-]{0,64}[A-Za-z])[\w-]{32,200}"  # letters and digits, too long for a word
+)
+
+
+def without_secrets(query: str) -> str:
+    """The query without what looks like a key or an e-mail address.
+
+    >>> without_secrets("Mail ann@example.org the key sk-abcdefghijklmnop1234 of Ann Lee")
+    'Mail the key of Ann Lee'
+    """
+    return " ".join(_PRIVATE.sub(" ", query[:_MAX_QUERY]).split())
+
+
+def _results(document: Any) -> list[Passage]:
+    from factrl.llm.client import Unreadable
+
+    results = document.get("organic") if isinstance(document, dict) else None
+    if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
+        raise Unreadable("answered something other than a list of results ('organic')")
+    found = []
+    for entry in results:
+        snippet, title, link = (entry.get(name) or "" for name in ("snippet", "title", "link"))
+        if not all(isinstance(text, str) for text in (snippet, title, link)):
+            raise Unreadable("answered a result whose snippet, title or link is not text")
+        if snippet.strip():
+            found.append(Passage(snippet.strip(), title=title.strip(), source=link))
+    return found

@@ -309,19 +309,6 @@ def passages_of(document: Passage) -> Iterator[Passage]:
         yield replace(document, text=text, id=name)
 
 
-def read_passages(paths: Iterable[str | Path]) -> list[Passage]:
-    """All passages of some files or folders, in memory; for evidence that is handed in.
-
-    Raises:
-        DataError: a file is missing, unreadable or of no known format, or none of them holds any text.
-    """
-    sources = find_sources(paths)
-    found = [p for source in sources for document in source.documents() for p in passages_of(document)]
-    if not found:
-        raise DataError(f"no text in {', '.join(str(source.path) for source in sources)}")
-    return found
-
-
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
     """The text in stretches that join without a gap: its sentences, or parts of those that are too long."""
     starts = [sentence.start for sentence in sentences(text)] or [0]

@@ -1,0 +1,382 @@
+"""Evidence from files, from memory and from the web: what is found, and what every broken source is told."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import math
+import sqlite3
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from factrl.errors import DataError, Unscored
+from factrl.llm.background import wait_for
+from factrl.types import Passage
+from factrl.verifier.search import Given, WebSearch, without_secrets
+from factrl.verifier.search.given import title_key, words
+from factrl.verifier.search.sources import KEPT_WORDS, MAX_WORDS, Source, cut, find_sources
+from fault_server import Fault, FaultServer, answers, hang, reset
+
+pytestmark = pytest.mark.alone
+
+ROWS = [
+    {"id": "a", "title": "Marie Curie", "text": "She was born in Warsaw.", "url": "https://example.org/a"},
+    {"id": "b", "title": "Kim, Lee", "text": 'He said "no",\nand left.', "url": "https://example.org/b"},
+]
+DOCUMENTS = [
+    Passage("She was born in Warsaw.", "Marie Curie", "https://example.org/a", "a"),
+    Passage('He said "no",\nand left.', "Kim, Lee", "https://example.org/b", "b"),
+]
+JSON_LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+QUOTED = "id,title,text,url\na,Marie Curie,She was born in Warsaw.,https://example.org/a\n"
+QUOTED += 'b,"Kim, Lee","He said ""no"",\nand left.",https://example.org/b\n'
+
+
+def read(path: Path) -> list[Passage]:
+    return list(Source(path).documents())
+
+
+def refusal(path: Path, content: bytes | str) -> str:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DataError) as caught:
+        read(path)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+# Formats
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jsonl", JSON_LINES),
+        ("x.json", JSON_LINES),
+        ("x.JSONL", "\ufeff\n" + JSON_LINES),
+        (
+            "x.jsonl",
+            '{"text": ""}\n{"text": null}\n{"text": " \\n"}\n' + JSON_LINES.replace('"text"', '"contents"'),
+        ),
+        ("x.csv", QUOTED),
+        ("x.tsv", "text\ttitle\tid\tsource\n" + '"one\ttwo"\tT\t1\tS\n'),
+    ],
+)
+def test_rows(tmp_path: Path, name: str, content: str, pack: Callable[[bytes], bytes]) -> None:
+    suffix = {bytes: "", gzip.compress: ".gz"}[pack]
+    path = tmp_path / f"{name}{suffix}"
+    path.write_bytes(pack(content.encode()))
+    assert read(path) == ([Passage("one\ttwo", "T", "S", "1")] if name == "x.tsv" else DOCUMENTS)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    table = pyarrow.Table.from_pylist([{**row, "embedding": [0.5]} for row in ROWS])
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    assert read(tmp_path / "x.parquet") == DOCUMENTS
+
+
+def test_the_database_of_factscore_and_knowrl(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "wiki.db")) as database, database:
+        database.execute("CREATE TABLE documents (title PRIMARY KEY, text)")
+        text = "<s>One two.</s>####SPECIAL####SEPARATOR####<s>Three four.</s>"
+        database.execute("INSERT INTO documents VALUES ('T', ?), ('U', NULL)", (text,))
+    (document,) = read(tmp_path / "wiki.db")
+    assert (document.title, document.source) == ("T", "wiki.db")
+    assert document.text.split() == ["One", "two.", "Three", "four."]
+
+
+def test_a_text_file_is_a_document(tmp_path: Path) -> None:
+    (tmp_path / "Marie_Curie.txt").write_text("\nBorn in\nWarsaw.\n")
+    (tmp_path / "notes.md").write_text("# Pierre Curie\n\nBorn.")
+    assert [(each.title, each.text, each.source) for each in Given.read([tmp_path]).passages] == [
+        ("Marie Curie", "Born in\nWarsaw.", "Marie_Curie.txt"),
+        ("Pierre Curie", "Born.", "notes.md"),
+    ]
+
+
+def test_a_cirrus_dump(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [
+        {"index": {"_type": "page", "_id": "7"}},
+        {"title": "T", "namespace": 0, "text": "Prose."},
+        {"index": {"_type": "page", "_id": "8"}},
+        {"title": "Talk:T", "namespace": 1, "text": "Chatter."},
+    ]
+    with gzip.open(tmp_path / "wiki.json.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(map(json.dumps, lines)))
+    assert [document.text for document in read(tmp_path / "wiki.json.gz")] == ["Prose."]
+
+
+# Broken files
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("x.jsonl", '{"body": "a", "title": "b"}', "no column text or contents or passage; columns: body, t"),
+        ("x.jsonl", '{"text": "a"}\n{"text"', "x.jsonl, line 2 is not JSON"),
+        ("x.json", '[\n{"text": "a"}]', "a list of rows is written one row a line"),
+        ("x.jsonl", '{"text": ["a"]}', "line 1: the text is a list, not a string"),
+        ("x.csv", "text\na\nb,c\n", "line 3 has more fields than the first line"),
+        ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "x.jsonl is not UTF-8 text: invalid start byte"),
+        ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read after"),
+        ("x.parquet", b"PAR1", "x.parquet is not a parquet file"),
+        ("x.db", b"no database at all" * 99, "cannot be read after 0 documents"),
+        ("x.xml", "<mediawiki></mediawiki>", "of Wikipedia take the Cirrus dump, .json.gz"),
+    ],
+)  # fmt: skip
+def test_broken_files(tmp_path: Path, name: str, content: bytes | str, told: str) -> None:
+    assert told in refusal(tmp_path / name, content)
+
+
+# Finding files
+
+
+def test_a_folder_is_every_file_in_it_that_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in ("b.txt", "deep/a.md", "picture.png", ".git/c.txt", ".d.txt"):
+        (tmp_path / name).write_text("x")
+    found = find_sources([tmp_path, tmp_path / "b.txt"])
+    assert [source.path.name for source in found] == ["b.txt", "a.md"]
+    assert [source.path.name for source in find_sources([tmp_path], outside=tmp_path / "deep")] == ["b.txt"]
+
+
+def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "passages.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"does not exist; did you mean 'passages\.jsonl'"):
+        find_sources([tmp_path / "pasages.jsonl"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no file of a known format"):
+        find_sources([tmp_path / "empty"])
+    (tmp_path / "x.pdf").write_text("x")
+    with pytest.raises(DataError, match=r"of no known format \(known: \.jsonl"):
+        find_sources([tmp_path / "x.pdf"])
+    for one in (str(tmp_path), tmp_path):  # its letters would be names
+        with pytest.raises(DataError, match=r"files are a list, not '.*' alone; write \['"):
+            Given.read(one)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DataError, match="no file was named"):
+        find_sources([])
+
+
+# Passages
+
+
+def test_passages_end_at_the_ends_of_sentences() -> None:
+    sentence = "The quick brown fox jumps over the lazy dog number 7."  # 11 words
+    parts = cut(" ".join([sentence] * 50))
+    assert [len(part.split()) for part in parts] == [110, 110, 110, 110, 110]
+    assert all(part.endswith(".") for part in parts)
+    assert [len(part.split()) for part in cut(" ".join([sentence] * 22))] == [110, 132]  # no scrap at the end
+    assert [len(cut("word. " * count)) for count in (0, KEPT_WORDS, KEPT_WORDS + 1)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 1000,
+        "字" * 1000,
+        "第一句。" * 300,
+        "\n\n".join(["a few words here"] * 200),
+        "**** " * 400,
+    ],
+)
+def test_nothing_is_lost_and_nothing_is_long(text: str) -> None:
+    parts = cut(text)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    assert all(len(part.split()) <= 1.25 * MAX_WORDS and len(part) <= 30 * MAX_WORDS for part in parts)
+    assert all(part == part.strip() != "" for part in parts)
+
+
+CURIE = Passage("Marie Curie was born in Warsaw in 1867.", title="Marie Curie")
+PIERRE = Passage("Pierre Curie was born in Paris in 1859.", title="Pierre Curie")
+ULM = Passage("Albert Einstein was born in Ulm.", title="Albert Einstein")
+
+# Words
+
+
+@given(st.text())
+def test_composed_and_decomposed_are_the_same_words(text: str) -> None:
+    assert words(unicodedata.normalize("NFC", text)) == words(unicodedata.normalize("NFD", text))
+
+
+def test_words() -> None:
+    text = (
+        "Who was born in WARSAW? École Ångström e\u0301cole 3.14 1,000 居里夫人 于1867年 ﬁne １９ "
+        + "x" * 999
+    )
+    found = "born warsaw ecole angstrom ecole 3 14 1 000 居里 里夫 夫人 于 1867 年 fine 19"
+    assert " ".join(words(text)) == f"{found} {'x' * 64}"
+    assert words("the of in") == []
+    assert title_key(" Marie_Curie ") == title_key("marie  curie")
+
+
+# Ranking
+
+
+def test_bm25_by_hand() -> None:
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = 7 / 3
+    expected = {
+        0: idf * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / mean)),
+        1: idf * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / mean)),
+    }
+    found = Given(["cat dog", "cat cat mouse bird", "fish"])
+    assert found.scores("the cat") == pytest.approx(expected)
+    assert found.scores("whale") == {}
+
+
+def test_given_evidence_is_ranked_and_never_dropped() -> None:
+    found = Given([ULM, PIERRE, CURIE]).search("Marie Curie was born in 1868.", k=3)
+    assert [passage.title for passage in found] == ["Marie Curie", "Pierre Curie", "Albert Einstein"]
+    scores = [passage.score or 0.0 for passage in found]
+    assert scores == sorted(scores, reverse=True)
+    assert [p.text for p in Given(["a text"]).search("nothing shared")] == ["a text"]
+    assert Given([]).search("x") == []
+
+
+def test_a_topic_narrows_given_evidence_where_it_can() -> None:
+    evidence = Given([ULM, PIERRE, CURIE])
+    assert [p.title for p in evidence.search("born", topic="marie_curie")] == ["Marie Curie"]
+    assert len(evidence.search("born", topic="Pierre Curie;Marie Curie")) == 2
+    assert len(evidence.search("born", topic="Nobody")) == 3
+
+
+def test_evidence_says_when_it_has_nothing() -> None:
+    found = Given([CURIE, ULM])
+    assert found.covers("Marie Curie was born in Warsaw in 1868.")  # the year is wrong, the passage right
+    assert not found.covers("Marie Curie discovered radium and polonium in Paris.")
+    assert not found.covers("Whales are mammals.")
+    assert not Given([]).covers("Whales")
+
+
+@pytest.mark.security("S24")
+@settings(max_examples=50)
+@given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=60))
+def test_any_text(texts: list[str], claim: str) -> None:
+    assert Given(texts).covers(claim) in (True, False)
+    assert len(Given(texts).search(claim, k=3)) == min(3, len(texts))
+
+
+RESULT = {
+    "title": "Marie Curie",
+    "link": "https://example.org/mc",
+    "snippet": "Born in Warsaw.",
+    "position": 1,
+}
+GOOD = {"searchParameters": {"q": "x"}, "organic": [RESULT]}
+CAPTCHA = b"<html><title>Sorry...</title>unusual traffic from your network: Warsaw</html>"
+LIMITS: dict[str, Any] = {"timeout_attempt": 0.3, "timeout_call": 1.0, "max_attempts": 2, "backoff": 0.01}
+
+
+# The web: a failure is never evidence, and never "nothing was found"
+
+
+@pytest.fixture
+def servers() -> Iterator[list[FaultServer]]:
+    opened: list[FaultServer] = []
+    yield opened
+    for server in opened:
+        server.close()
+
+
+def ask(
+    servers: list[FaultServer], *script: Fault, query: str = "Where was Marie Curie born?", k: int = 5
+) -> list[Passage]:
+    server = FaultServer(*script)
+    servers.append(server)
+    return wait_for(WebSearch(server.url, "secret-key-1", **LIMITS).search(query, k))
+
+
+def test_results_become_passages(servers: list[FaultServer]) -> None:
+    assert ask(servers, answers(200, GOOD)) == [
+        Passage("Born in Warsaw.", title="Marie Curie", source="https://example.org/mc")
+    ]
+    (request,) = servers[0].requests
+    assert (request.method, request.path) == ("POST", "/v1/search")
+    assert request.body == {"q": "Where was Marie Curie born?", "num": 5}
+    assert request.headers["x-api-key"] == "secret-key-1"
+    assert "authorization" not in request.headers
+
+
+@pytest.mark.fault("F27")
+def test_nothing_found_is_an_empty_list(servers: list[FaultServer]) -> None:
+    organic = [{"title": "T", "link": "L"}, {**RESULT, "snippet": " "}]
+    assert ask(servers, answers(200, {"organic": []})) == []
+    assert ask(servers, answers(200, {"organic": organic})) == []
+    assert len(ask(servers, answers(200, {"organic": [RESULT] * 10}), k=2)) == 2
+    assert ask(servers, answers(200, GOOD), query=" ann.lee@example.org ") == []
+    assert servers[-1].requests == []  # nothing is left to be sent
+    assert len(ask(servers, answers(200, CAPTCHA), answers(200, GOOD))) == 1  # asked again
+
+
+@pytest.mark.fault("F14")
+def test_a_passage_can_always_be_written_to_a_file(servers: list[FaultServer]) -> None:
+    half = {"snippet": "Born \ud83d.", "title": "\udc00", "link": "\ud83d", "position": 10**400}
+    assert ask(servers, answers(200, {"organic": [half]})) == [Passage("Born ?.", title="?", source="?")]
+
+
+@pytest.mark.security("S21", "S23")
+@pytest.mark.fault("F27")
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (answers(403, {"message": "quota exceeded"}), "auth"),
+        (answers(200, CAPTCHA, content_type="text/html"), "bad_body"),
+        (answers(200, {"error": "quota"}), "bad_body"),
+        (answers(200, {"organic": ["Warsaw"]}), "bad_body"),
+        (answers(200, {"organic": [{**RESULT, "snippet": ["Warsaw"]}]}), "bad_body"),
+        (hang, "timeout"),
+        (reset, "connection"),
+    ],
+)
+def test_a_failed_search_is_not_a_result(servers: list[FaultServer], fault: Fault, reason: str) -> None:
+    with pytest.raises(Unscored) as caught:
+        ask(servers, fault)
+    assert caught.value.cause == "search_failed"
+    assert caught.value.facts["reason"] == reason
+    assert caught.value.facts["stage"] == "search"
+    assert "secret-key-1" not in str(caught.value)
+
+
+@pytest.mark.security("S37")
+def test_the_key_comes_from_the_environment(
+    servers: list[FaultServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERPER_API_KEY", "from-the-environment")
+    servers.append(FaultServer(answers(200, GOOD)))
+    search = WebSearch(servers[0].url)
+    assert "from-the-environment" not in repr(search)
+    asyncio.run(search.search("x"))  # from a loop of one's own
+    assert servers[0].requests[0].headers["x-api-key"] == "from-the-environment"
+
+
+SECRETS = [
+    *("ann.lee+x@mail.example.org", "sk-proj-abcDEF1234567890abcd", "AKIAIOSFODNN7EXAMPLE"),
+    *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
+    *("xoxb-123456789012-abcdefghijkl", "0123456789abcdef0123456789abcdef"),
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+]
+PLAIN = [
+    "The skateboarding-championship of 1999 was held in Llanfairpwllgwyngyllgogerychwyrndrobwll.",
+    "Pneumonoultramicroscopicsilicovolcanoconiosis has 45 letters.",
+    "It sold 12,345,678,901,234,567,890 units @ 5 dollars.",
+    "The risk-management-and-compliance office opened in 2001-02-03.",
+]
+
+
+@pytest.mark.security("S25")
+def test_secrets_stay_here_and_words_are_no_secrets(servers: list[FaultServer]) -> None:
+    ask(servers, answers(200, GOOD), query=f"Ann Lee ({SECRETS[0]}) was born in 1867.")
+    assert servers[0].requests[0].body["q"] == "Ann Lee ( ) was born in 1867."
+    sent = [without_secrets(f"Ann Lee ({secret}) was born in 1867.") for secret in SECRETS]
+    assert sent == ["Ann Lee ( ) was born in 1867."] * len(SECRETS)
+    assert [without_secrets(query) for query in PLAIN] == PLAIN
