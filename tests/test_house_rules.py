@@ -22,7 +22,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 MAX_FILE, MAX_FUNCTION = 400, 60
 MAX_PAPER = 600  # a paper is one file, with its worked cases, numbers, weaknesses and study
 NO_WORDS = {"utils", "util", "common", "helpers", "helper", "base", "core", "misc"}
-HEAVY = {"torch", "transformers", "trl", "datasets", "aiohttp", "pyarrow", "matplotlib", "numpy", "pydantic"}
+HEAVY = {"torch", "transformers", "trl", "datasets", "aiohttp", "pyarrow", "numpy", "pydantic"}
 RUNS_CODE = {"eval", "exec", "pickle", "marshal", "dill", "shelve", "yaml.load", "torch.load"}
 EVERYTHING = r"\b(everything|Exception|BaseException)\b"
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -193,7 +193,7 @@ def test_public_names_need_no_torch() -> None:
     code = "import factrl, sys; [getattr(factrl, n) for n in factrl.__all__]; print(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
     assert "numpy" in loaded
-    assert not {"torch", "transformers", "trl", "matplotlib", "datasets"} & loaded
+    assert not {"torch", "transformers", "trl", "datasets"} & loaded
 
 
 def test_import_takes_less_than_300_milliseconds() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.errors import MissingExtra
 from factrl.evals.metrics import Interval
-from factrl.evals.plots import Point, hallucination_vs_abstention, path_chart, steps_chart
+from factrl.evals.plots import Point, path_chart, steps_chart, write_picture
 from factrl.evals.report import places
 
 TERNARY = [
@@ -31,13 +29,13 @@ PATHS = st.lists(SHARES, min_size=1, max_size=5).map(
 
 
 def test_the_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    hallucination_vs_abstention(CURVES, tmp_path / "new" / "plot.png", title="Two arms, $5 each")
-    png = (tmp_path / "new" / "plot.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-    width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
-    assert 2100 <= width <= 2300, "1100 px at twice the density"
-    assert 1.8 < width / height < 2.4
+    write_picture(CURVES, tmp_path / "new" / "plot.svg", title="Two arms, $5 each & <more>")
+    svg = (tmp_path / "new" / "plot.svg").read_text("utf-8")
+    root = ET.fromstring(svg)  # noqa: S314 - our own
+    assert len(root.findall(".//{*}svg")) == 2
+    assert "Two arms, $5 each &amp; &lt;more&gt;" in svg
+    assert "prefers-color-scheme: dark" in svg
+    assert "<script" not in svg
 
 
 @pytest.mark.parametrize(
@@ -50,21 +48,14 @@ def test_the_picture(tmp_path: Path) -> None:
     ],
 )
 def test_odd_curves_are_drawn_without_a_warning(tmp_path: Path, curves: dict[str, Sequence[Point]]) -> None:
-    pytest.importorskip("matplotlib")
-    hallucination_vs_abstention(curves, tmp_path / "plot.svg", title="t " * 120)
+    write_picture(curves, tmp_path / "plot.svg", title="t " * 120)
     assert ET.parse(tmp_path / "plot.svg").getroot() is not None  # noqa: S314 - written a line above
 
 
 @pytest.mark.parametrize("curves", [{}, {"a": []}, {"a": TERNARY, "b": []}])
 def test_nothing_to_draw_is_an_error(tmp_path: Path, curves: dict[str, list[Point]]) -> None:
     with pytest.raises(ValueError, match="needs points"):
-        hallucination_vs_abstention(curves, tmp_path / "plot.png", title="t")
-
-
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"factrl\[report\]"):
-        hallucination_vs_abstention(CURVES, tmp_path / "plot.png", title="t")
+        write_picture(curves, tmp_path / "plot.svg", title="t")
 
 
 # --- inline SVG --------------------------------------------------------------------------------

@@ -215,7 +215,9 @@ def test_examples_are_filtered_by_what_became_of_them(render: Callable[..., Page
 
 
 def colours(dark: bool) -> Mapping[str, str]:
-    css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
+    css = "".join(
+        files("factrl.text").joinpath(f"{name}.css").read_text("utf-8") for name in ("chart", "page")
+    )
     light, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
     found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
     return found | (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rest)) if dark else {})

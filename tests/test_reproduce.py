@@ -220,7 +220,11 @@ def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "out")
-    assert main(["reproduce", "truthrl", "--engine", "verl", "--output", out, "--dry-run"]) == 0
+    assert main(["reproduce", "truthrl", "--verl", "a=b", "--output", out, "--dry-run"]) == 2
+    words = ["reproduce", "truthrl", "--engine", "verl", "--output", out, "--dry-run"]
+    assert main([*words, "--verl-python", str(tmp_path / "python")]) == 2
+    assert "there is no such program" in capfd.readouterr().err
+    assert main(words) == 0
     lines = capfd.readouterr().out.splitlines()
     verbs = {line.split()[1] for line in lines if line.endswith("--engine verl")}
     assert verbs == {"train"}

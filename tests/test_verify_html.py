@@ -168,7 +168,9 @@ def test_overlapping_claims_share_their_text() -> None:
 
 def test_every_verdict_differs_without_its_colour() -> None:
     assert len({letter for letter, _ in KINDS.values()}) == len(KINDS)
-    css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
+    css = "".join(
+        files("factrl.text").joinpath(f"{name}.css").read_text("utf-8") for name in ("chart", "page")
+    )
     lines = {kind: re.search(rf"\.{kind} {{.*--style: (\w+); --width: (\w+);", css) for kind in KINDS}
     assert len({line.groups() for line in lines.values() if line}) == len(KINDS)
 
@@ -300,7 +302,9 @@ def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
 
 
 def test_every_class_has_a_style() -> None:
-    css = files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
+    css = "".join(
+        files("factrl.text").joinpath(f"{name}.css").read_text("utf-8") for name in ("chart", "page")
+    )
     styled = set(re.findall(r"\.([a-z][\w-]*)", css))
     one = replace(hostile("x"), weak=True)
     used = {name for _, attrs in Page(page(one)).elements for name in attrs.get("class", "").split()}

@@ -98,6 +98,12 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--engine", choices=("trl", "verl"), default="trl", help="what trains with a reward (default: trl)"
     )
+    parser.add_argument(
+        "--verl-python", metavar="PATH", help="Python of an environment with factrl[verl], which has no trl"
+    )
+    parser.add_argument(
+        "--verl", metavar="KEY=VALUE", action="append", default=[], help="an override of verl's own; repeated"
+    )
     parser.add_argument("--only", metavar="STEP", action="append", help="this step alone; may be repeated")
     parser.add_argument(
         "--dry-run", action="store_true", help="print every command and what it will ask; run nothing"
@@ -108,6 +114,11 @@ def add_verbs(verbs: Verbs) -> None:
 def _reproduce(args: argparse.Namespace) -> int:
     pipeline = find_pipeline(args.paper)
     args.paper = split_spec(args.paper)[0]
+    if args.engine != "verl" and (args.verl or args.verl_python):
+        raise ConfigError("--verl and --verl-python need --engine verl")
+    python = args.verl_python or sys.executable
+    if shutil.which(python) is None:
+        raise ConfigError(f"--verl-python {python}: there is no such program")
     out = Path(args.output)
     folders = [out / f"seed-{seed}" for seed in range(args.seeds)] if args.seeds > 1 else [out]
     took: list[dict[str, Any]] = []
@@ -118,7 +129,7 @@ def _reproduce(args: argparse.Namespace) -> int:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(pipeline, args, folder)
-        took += run(commands, folder, args.only or ())
+        took += run(commands, folder, args.only or (), python)
     if args.dry_run or args.only:
         return 0
     study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
@@ -253,7 +264,8 @@ def _command(
         words += ["--output", str(place)] if words[0] == "tune" else [f"run.dir={place}"]
         words.append(f"run.seed={seed}")
         if words[0] == "train":
-            words += [*args.settings, *(_VERL if args.engine == "verl" else ())]
+            overrides = [word for one in args.verl for word in ("--verl", one)]
+            words += [*args.settings, *((*_VERL, *overrides) if args.engine == "verl" else ())]
         return Command(step.name, tuple(words), place / "model")
     return Command(step.name, tuple(words), _output(words, folder / step.name))
 
@@ -282,8 +294,13 @@ def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> 
     write_whole(path, text)
 
 
-def run(commands: Sequence[Command], folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
+def run(
+    commands: Sequence[Command], folder: Path, only: Sequence[str], verl_python: str = sys.executable
+) -> list[dict[str, Any]]:
     """Run what is not done yet; the lines of `steps.jsonl`.
+
+    Args:
+        verl_python: runs the steps that verl trains, beside which no trl may be installed.
 
     Raises:
         ConfigError: a step that is done had other words.
@@ -304,7 +321,7 @@ def run(commands: Sequence[Command], folder: Path, only: Sequence[str]) -> list[
                 continue
             tell(f"[{number}/{len(commands)}] {command.name}: {line}")
             begun = time.monotonic()
-            code, memory = _run(command)
+            code, memory = _run(command, verl_python)
             if code:
                 raise SetupError(
                     f"the step {command.name!r} ended with exit code {code}; the same command goes on here"
@@ -314,15 +331,17 @@ def run(commands: Sequence[Command], folder: Path, only: Sequence[str]) -> list[
         return [{"step": c.name, **journal[c.name]} for c in commands if c.name in journal]
 
 
-def _run(command: Command) -> tuple[int, int]:
+def _run(command: Command, verl_python: str) -> tuple[int, int]:
     """The exit code, and the most memory that it held in MB; a training run that was begun goes on."""
     words = command.words
+    of_verl = words[words.index(_VERL[0]) :] if _VERL[0] in words else ()
     runs = command.made.parent if words[0] in _RUNS else None
     command.made.parent.mkdir(parents=True, exist_ok=True)
     if runs is not None and (begun := _begun(runs)):
-        words = (words[0], "--resume", str(begun), *(_VERL if _VERL[1] in words else ()))
+        words = (words[0], "--resume", str(begun), *of_verl)
     with Path(command.made if _JSON in words else os.devnull).open("wb") as out:
-        process = subprocess.Popen([sys.executable, "-m", "factrl", *words], stdout=out)  # noqa: S603
+        python = verl_python if of_verl else sys.executable
+        process = subprocess.Popen([python, "-m", "factrl", *words], stdout=out)  # noqa: S603
         try:
             _, status, usage = os.wait4(process.pid, 0)
         except KeyboardInterrupt:

@@ -420,7 +420,7 @@ STUDY = Study(
 PIPELINE = Pipeline(
     steps=(
         cold_start(
-            80,
+            60,
             full="train.epochs=4 train.learning_rate=1e-4 train.lr_scheduler_type=cosine "
             "train.warmup_steps=0.1 model.lora_rank=256 model.lora_alpha=512 "
             '\'model.lora_target_modules=["q_proj","v_proj"]\'',
@@ -429,14 +429,14 @@ PIPELINE = Pipeline(
             "sft",
             f"tune sft {{train}} --model {{base}} {REASONED}",
             row="sft",
-            small=f"{SMALL_SFT} train.steps=80",
+            small=f"{SMALL_SFT} train.steps=60",
         ),
         *(
             Stage(
                 name,
                 f"tune dpo {{train}} --config {{recipe}} --model {{base}} --rule {rule}",
                 row=name,
-                small=f"{SMALL_PAIRS} train.steps=40 data.limit=300 sampling.num_samples=8",
+                small=f"{SMALL_PAIRS} train.steps=40 data.limit=200 sampling.num_samples=8",
             )
             for name, rule in (("dpo", "max-min"), ("facttune-fs", "factscore"))
         ),
@@ -449,7 +449,12 @@ PIPELINE = Pipeline(
         "model": {"lora": False},
         "data": {"system": ""},
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"lr_scheduler_type": "linear", "scale_rewards": "none", "loss_type": "dr_grpo"},
+        "train": {
+            "steps": 20,
+            "lr_scheduler_type": "linear",
+            "scale_rewards": "none",
+            "loss_type": "dr_grpo",
+        },
     },
     model="deepseek-ai/DeepSeek-R1-Distill-Qwen-7B",
     asks={

@@ -460,7 +460,7 @@ PIPELINE = Pipeline(
         Stage(
             "probe",
             "probe {train} --config {recipe} --model {base} --full --output {out}/probed.jsonl",
-            small="--samples 16",
+            small="--samples 12",
             full="--samples 256",
         ),
         Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=SMALL_SFT),
@@ -471,7 +471,7 @@ PIPELINE = Pipeline(
             "iterative-dpo",
             "tune iterative-dpo {train} --config {recipe} --model {base} --rule max-min",
             row="iterative-dpo",
-            small=f"{_PAIRS} tune.rounds=1 data.limit=300 sampling.num_samples=8 sampling.temperature=1.0 "
+            small=f"{_PAIRS} tune.rounds=1 data.limit=200 sampling.num_samples=8 sampling.temperature=1.0 "
             "sampling.top_p=1.0",
             full="tune.rounds=3",
         ),
@@ -483,7 +483,7 @@ PIPELINE = Pipeline(
     small={
         "reward": {"answer": "text"},
         "train": {
-            "steps": 50,
+            "steps": 35,
             "micro_batch_size": 128,
             "max_completion_length": 12,
             "lr_scheduler_type": "linear",

@@ -31,7 +31,7 @@ def page(template: str, *, title: str, main: str = "", **values: Any) -> str:
         values: what the template shows.
     """
     body = fragment(template, title=title, **values)
-    style = "\n" + files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
+    style = "\n" + chart_style() + files("factrl.text").joinpath("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     # Widths of bars are attributes; a page without any allows none.
     widths = " style-src-attr 'unsafe-inline';" if ' style="' in body else ""
@@ -41,6 +41,11 @@ def page(template: str, *, title: str, main: str = "", **values: Any) -> str:
         "form-action 'none'"
     )
     return fragment("text/page.html", title=title, main=main, policy=policy, style=Markup(style), body=body)  # noqa: S704
+
+
+def chart_style() -> str:
+    """The colours, and how charts look."""
+    return files("factrl.text").joinpath("chart.css").read_text(encoding="utf-8")
 
 
 def fragment(template: str, **values: Any) -> Markup:

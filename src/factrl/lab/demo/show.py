@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from factrl.evals.metrics import Interval
-from factrl.evals.plots import hallucination_vs_abstention
+from factrl.evals.plots import write_picture
 from factrl.evals.report import Answer, MetricRow, SideBySide, metric_rows, write_training_report
 from factrl.lab.demo import demo_settings
 from factrl.lab.demo.run import Arm, Outcome, run_demo
@@ -42,8 +42,8 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     rows = table_rows(outcome)
     curves = {short_name(arm): arm.curve for arm in outcome.arms}
     title, notes = _title(outcome), _notes(outcome, quick)
-    picture = outcome.folder / "demo.png"
-    hallucination_vs_abstention(curves, picture, title=title)
+    picture = outcome.folder / "demo.svg"
+    write_picture(curves, picture, title=title)
     examples = side_by_side(outcome, every=True)
     report = write_training_report(
         outcome.folder / "report.html",
