@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from factrl.bridges.verl_overrides import refusals
 from factrl.cli import main
 from factrl.cli.options import ask_settings
 from factrl.cli.reproduce import find_pipeline, model_in, write_recipe
@@ -164,7 +165,7 @@ def test_a_dry_run_prints_commands_and_asks_at_full_scale(
 @pytest.mark.parametrize("paper", ["factreason", "fspo", "klcf", "knowrl", "truthrl", "truthrl:retrieval"])
 def test_every_step_at_the_small_scale_begins_the_same_turn(paper: str, tmp_path: Path) -> None:
     name = paper.partition(":")[0]
-    write_recipe(find_pipeline(paper), Namespace(paper=name, full=False, judge=None), tmp_path)
+    write_recipe(find_pipeline(paper), Namespace(paper=name, full=False, judge=None, engine="trl"), tmp_path)
     recipe = tmp_path / "recipe.toml"
     steps = [shlex.split(step.words) for step in find_pipeline(paper).steps]
     arms = [word for words in steps if words[0] == "train" for word in words if word.startswith("paper=")]
@@ -233,6 +234,16 @@ def test_verl_trains_with_rewards_and_its_last_checkpoint_is_the_model(
     for step in (9, 10):
         (tmp_path / f"checkpoints/global_step_{step}/actor/huggingface").mkdir(parents=True)
     assert model_in(tmp_path).parts[-3] == "global_step_10"
+
+
+def test_every_small_recipe_is_one_that_verl_can_train(tmp_path: Path) -> None:
+    for name in (name for name in paper_names() if declared(name, "PIPELINE")):
+        told = Namespace(paper=name, full=False, judge=None, engine="verl")
+        folder = tmp_path / name
+        folder.mkdir()
+        write_recipe(find_pipeline(name), told, folder)
+        words = ["model.name=m", "data.train=q.jsonl", "judge.url=http://localhost:1/v1#m"]
+        assert refusals(run_settings(folder / "recipe.toml", words)) == []
 
 
 def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(

@@ -37,6 +37,10 @@ SMALL_MODEL = "SmolLM2-135M-Instruct"
 _RUNS = ("train", "tune")  # verbs that make a run folder with a model
 _JSON = "--json"
 _VERL = ("--engine", "verl")
+_FOR_VERL = {  # at the small scale; verl knows neither frozen embeddings nor a rate that falls in a line
+    "model": {"freeze_embeddings": False},
+    "train": {"lr_scheduler_type": "cosine"},
+}
 
 
 @dataclass(frozen=True)
@@ -287,6 +291,8 @@ def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> 
     judge = {"judge": {"url": args.judge}} if args.judge else {}
     scale = pipeline.full if args.full else pipeline.small_settings
     settings = {"paper": args.paper, **scale, **judge}
+    if args.engine == "verl" and not args.full:
+        settings |= {name: {**settings[name], **values} for name, values in _FOR_VERL.items()}
     text = tomli_w.dumps(settings).encode()
     path = folder / "recipe.toml"
     if path.exists() and path.read_bytes() != text:
