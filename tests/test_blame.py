@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from factrl.errors import LLMError, OwnDoing, Unscored
 from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.llm.store import Store
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.checklist import Checklist
@@ -287,16 +285,6 @@ def test_a_claim_that_is_too_long_counts_as_unsupported(serve: Callable[..., Ope
     ]
 
 
-def test_what_was_judged_otherwise_than_asked_is_not_kept(
-    serve: Callable[..., OpenAICompatible], tmp_path: Path
-) -> None:
-    store = Store(tmp_path / "verdicts.db")
-    passages = [Passage(f"Marie Curie was born in Warsaw, says source {n}. " * 60) for n in range(3)]
-    verifier = Verifier(LLMClaims(serve(reply)), Given(passages), LLMJudge(serve(up_to(6_000))), store=store)
-    assert verifier(BORN).counts["supported"] == 1
-    assert store.size() == 0
-
-
 # ---------------------------------------------------------------- lists of facts
 
 
@@ -326,15 +314,6 @@ def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_th
     client = serve(*[cut_list(loop)] * 2, reply)  # the second with twice the tokens
     result = supplied("knowrl", client)(CURIE, tagged(BORN))
     assert (result.state, result.terms["fact"]) == ("scored", 1.0)
-
-
-def test_a_reply_that_cannot_be_longer_stays_a_reply_that_was_cut(
-    serve: Callable[..., OpenAICompatible],
-) -> None:
-    client = serve(says("half a", "length"), TOO_LONG)
-    with pytest.raises(LLMError) as caught:
-        client.complete([{"role": "user", "content": "?"}])
-    assert (caught.value.cause, caught.value.facts["text"]) == ("truncated", "half a")
 
 
 def test_where_there_is_no_room_for_a_long_list_a_usual_one_is_asked_for(

@@ -15,7 +15,7 @@ from factrl.runs import rows
 from factrl.runs.folder import read_metrics
 from factrl.runs.journal import Journal
 from factrl.runs.rows import json_lines, read_rows, whole_lines
-from factrl.verifier.search.sources import Source
+from factrl.verifier.search.sources import documents
 
 # What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.
 MARKS = "a\u2028b\u2029c\x85d\x7f"
@@ -31,7 +31,7 @@ def test_rows_are_cut_at_line_feeds_alone(tmp_path: Path, name: str) -> None:
     packed = gzip.compress(b"\xef\xbb\xbf" + CONTENT) if name.endswith(".gz") else b"\xef\xbb\xbf" + CONTENT
     path.write_bytes(packed)
     assert list(read_rows(str(path))) == WANTED
-    assert [document.text for document in Source(path).documents()] == [MARKS, "plain"]
+    assert [document.text for document in documents(path)] == [MARKS, "plain"]
     assert json_lines(CONTENT + b"\n") == WANTED
 
 
@@ -62,17 +62,14 @@ def test_the_benchmark_of_graders_reads_so_too(tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_refused_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    import factrl.verifier.search.sources
-
     monkeypatch.setattr(rows, "LONGEST_LINE", 1 << 16)
-    monkeypatch.setattr(factrl.verifier.search.sources, "LONGEST_LINE", 1 << 16)
     opener = {"gz": gzip.open}.get(name[-2:], open)
     path = tmp_path / name
     with opener(path, "wb") as file:
         file.write(b'{"text": "short"}\n' if "json" in name else b"text\n")
         for _ in range(40):
             file.write(b"x" * (1 << 20))
-    readers = [lambda: list(Source(path).documents())]
+    readers = [lambda: list(documents(path))]
     if name in ("a.jsonl", "a.jsonl.gz"):
         readers.append(lambda: list(read_rows(str(path))))
     for read in readers:

@@ -24,7 +24,7 @@ from factrl.llm.background import wait_for
 from factrl.types import Passage
 from factrl.verifier.search import Given, WebSearch, without_secrets
 from factrl.verifier.search.given import title_key, words
-from factrl.verifier.search.sources import KEPT_WORDS, MAX_WORDS, Source, cut, find_sources
+from factrl.verifier.search.sources import KEPT_WORDS, MAX_WORDS, cut, documents, find_sources
 from fault_server import Fault, FaultServer, answers, hang, reset
 
 pytestmark = pytest.mark.alone
@@ -43,7 +43,7 @@ QUOTED += 'b,"Kim, Lee","He said ""no"",\nand left.",https://example.org/b\n'
 
 
 def read(path: Path) -> list[Passage]:
-    return list(Source(path).documents())
+    return list(documents(path))
 
 
 def refusal(path: Path, content: bytes | str) -> str:
@@ -146,8 +146,8 @@ def test_a_folder_is_every_file_in_it_that_can_be_read(tmp_path: Path) -> None:
     for name in ("b.txt", "deep/a.md", "picture.png", ".git/c.txt", ".d.txt"):
         (tmp_path / name).write_text("x")
     found = find_sources([tmp_path, tmp_path / "b.txt"])
-    assert [source.path.name for source in found] == ["b.txt", "a.md"]
-    assert [source.path.name for source in find_sources([tmp_path], outside=tmp_path / "deep")] == ["b.txt"]
+    assert [file.name for file in found] == ["b.txt", "a.md"]
+    assert [file.name for file in find_sources([tmp_path], outside=tmp_path / "deep")] == ["b.txt"]
 
 
 def test_names_that_lead_nowhere(tmp_path: Path) -> None:

@@ -83,20 +83,15 @@ def test_each_claim_gets_the_verdict_of_its_own_evidence():
 def test_scores():
     report = checked({"supported": 6, "refuted": 1, "unknown": 1})
     assert report.precision == 0.75
-    assert report.recall_at(8) == 0.75
-    assert report.recall_at(3) == 1.0
-    assert report.f1_at(12) == pytest.approx(2 * 0.75 * 0.5 / 1.25)
     assert report.factscore() == pytest.approx(0.75 * math.exp(1 - 10 / 8))
     assert report.factscore(gamma=0) == report.factscore(gamma=8) == 0.75
     none = checked({"refuted": 2})
-    assert (none.precision, none.f1_at(4), none.factscore()) == (0.0, 0.0, 0.0)
+    assert (none.precision, none.factscore()) == (0.0, 0.0)
     empty = checked({})
-    assert (empty.precision, empty.recall_at(1), empty.f1_at(1), empty.factscore()) == (0, 0, 0, 0)
+    assert (empty.precision, empty.factscore()) == (0, 0)
     assert checked({}, abstained=True).precision is None
-    with pytest.raises(ConfigError, match="K must be at least 1, not 0"):
-        report.f1_at(0)
-    with pytest.raises(ConfigError, match="there is no score 'f2'"):
-        report.bounds("f2", 3)
+    with pytest.raises(ConfigError, match="gamma must be at least 0, not -1"):
+        report.factscore(-1)
 
 
 def test_a_score_with_missing_verdicts_is_an_interval_and_a_number_only_when_narrow():
@@ -104,7 +99,6 @@ def test_a_score_with_missing_verdicts_is_an_interval_and_a_number_only_when_nar
     assert wide.bounds() == (3 / 8, 4 / 8)
     with pytest.raises(Unscored, match=r"1 of 8 claims have no verdict \(timeout 1\)"):
         _ = wide.precision
-    assert wide.recall_at(3) == 1.0  # the missing verdict cannot matter
     narrow = checked({"supported": 30, "refuted": 9, "unjudged": 1})
     assert narrow.precision == pytest.approx(30.5 / 40)
     assert "between 0.38 and 0.50 (1 without a verdict)" in str(wide)

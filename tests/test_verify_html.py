@@ -19,7 +19,7 @@ from factrl.errors import Unscored
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier.html import KINDS, Mark, marked, page
 from factrl.verifier.report import Check, Report
-from test_report import Page, colours, contrast
+from test_report import Page
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."
 BORN = "She was born in Warsaw on 7 November 1867."
@@ -158,23 +158,6 @@ def test_every_letter_has_the_lines_of_its_claims(text: str, stretches: list[tup
     assert sorted(seen.ends) == sorted(ends)
 
 
-def test_overlapping_claims_share_their_text() -> None:
-    whole, part = mark(0, 11, "refuted", 2), mark(0, 5, "supported", 1)
-    seen = Lines(marked("Rome, Italy.", [part, whole]))
-    assert [kinds for _, kinds in seen.letters] == [["refuted", "supported"]] * 5 + [["refuted"]] * 6 + [[]]
-    assert seen.ends == [(5, "S1"), (11, "C2")]
-    assert seen.pieces == ["#claim-2", "#claim-2"], "a piece leads to the gravest of its claims"
-
-
-def test_every_verdict_differs_without_its_colour() -> None:
-    assert len({letter for letter, _ in KINDS.values()}) == len(KINDS)
-    css = "".join(
-        files("factrl.text").joinpath(f"{name}.css").read_text("utf-8") for name in ("chart", "page")
-    )
-    lines = {kind: re.search(rf"\.{kind} {{.*--style: (\w+); --width: (\w+);", css) for kind in KINDS}
-    assert len({line.groups() for line in lines.values() if line}) == len(KINDS)
-
-
 def test_every_link_leads_somewhere() -> None:
     one = report(
         checks=(
@@ -204,25 +187,6 @@ def test_a_claim_says_what_it_rests_on() -> None:
     assert f"Marie Curie was a physicist. <mark>{BORN}</mark> She moved to Paris." in shown
     assert "rank 1Marie Curie https://example.org/c" in text
     assert "1 more passage read" in text
-
-
-def test_of_a_long_passage_the_part_around_the_quote_is_shown() -> None:
-    long = Passage(f"{'Before it. ' * 90}{BORN}{' After it.' * 90}")
-    shown = page(report(checks=(check(TEXT, "supported", [long], quote=quote(long)),)))
-    excerpt = re.search(r"<blockquote[^>]*>(.*)</blockquote>", shown)
-    assert excerpt is not None
-    assert re.match(rf"… .*<mark>{BORN}</mark> After it\..* …$", excerpt[1])
-    assert len(excerpt[1]) < 600
-
-
-def test_a_passage_is_shown_whole_once() -> None:
-    again = replace(CURIE, score=0.3)  # found by another query
-    one = report(
-        checks=(check(TEXT, "supported", quote=quote()), check(TEXT, "refuted", [again], quote=quote()))
-    )
-    shown = Page(page(one))
-    assert len(shown.by_class("passage")) == 2
-    assert shown.text.count("1867.S1C2 She moved"), "its sentence leads back to both claims"
 
 
 @pytest.mark.parametrize(
@@ -289,16 +253,6 @@ def test_a_long_text_with_many_claims_takes_no_time() -> None:
     started = time.perf_counter()
     page(Report(text, checks=checks))
     assert time.perf_counter() - started < 3
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
-    colour = colours(dark)
-    pairs = [(kind, ground) for kind in KINDS for ground in ("card", "here")]
-    pairs += [("ink", "quote"), ("ink", "here"), ("ink", "alarm"), ("refuted", "alarm"), ("ink", "faint")]
-    pairs += [("muted", "here"), ("good", "here")]
-    weak = {pair: contrast(colour[pair[0]], colour[pair[1]]) for pair in pairs}
-    assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}
 
 
 def test_every_class_has_a_style() -> None:

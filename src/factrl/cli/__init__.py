@@ -69,6 +69,7 @@ GONE = {
         "--dense",
     ): "an index is searched by words, which found more than vectors (docs/history.md)",
     ("index", "--add"): "build another index of all the files",
+    ("verify", "--recall-at"): "--json has the counts, and factrl eval reports F1@K of benchmarks",
     ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
     "spent.json",
     **{

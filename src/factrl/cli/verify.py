@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import json
-import re
 import sys
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factrl.errors import ConfigError, DataError, LLMError, SetupError, TooManyMasked, Unscored, nearest
+from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored, nearest
 from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
 
@@ -22,15 +21,11 @@ from .options import Verbs, add_verb, at_least_one, check_place
 from .terminal import complain, say, tell
 
 if TYPE_CHECKING:
-    from factrl.llm.openai_compatible import OpenAICompatible
     from factrl.verifier import Report, Verifier
 
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
 _QUIET = 2.0  # seconds before a progress bar appears
 _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
-_COLOURS = {"S": "green", "C": "bold red", "N": "yellow", "?": "bold magenta", "-": "dim"}
-_LABEL = re.compile(r"[SCN?] (?:supported|refuted|unknown|unjudged) |- skipped ")
-_DOWN = {"connection", "timeout", "http_429", "breaker_open"}  # the server's doing, not the user's
 _NO_MODEL = (
     "No model judges here: words, names and numbers are compared, which is weak and no verification. For a "
     "model: pip install 'factrl[local]', then factrl models get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
@@ -46,7 +41,6 @@ _NUMBERS = (
     ("--k", "N", "passages for each claim"),
     ("--max-claims", "N", "claims that are judged"),
     ("--max-chars", "N", "a longer text is not read"),
-    ("--recall-at", "K", "recall@K and F1@K too"),
 )
 
 
@@ -105,18 +99,11 @@ def _verify(args: argparse.Namespace) -> int:
             report = verifier(text, args.question, topic=args.topic, watch=_watch(stack))
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
-    written, k, more = _write(report, args), args.recall_at, {}
-    if k is not None and report.failure is None and report.claims:
-        more = {f"recall@{k}": report.bounds("recall", k), f"F1@{k}": report.bounds("f1", k)}
+    written = _write(report, args)
     if args.json:
-        ends = {name: {"low": low, "high": high} for name, (low, high) in more.items()}
-        say(json.dumps({**report.to_json(), **ends}, indent=2))
+        say(json.dumps(report.to_json(), indent=2))
     elif report.failure is None and not report.floored:
-        lines = [
-            f"{name} = {low:.2f}" if low == high else f"{name} = between {low:.2f} and {high:.2f}"
-            for name, (low, high) in more.items()
-        ]
-        _show("\n".join([str(report), *lines]))
+        say(str(report))
     _check_ending(report, verifier.max_chars)
     return 0 if written else 2
 
@@ -188,12 +175,15 @@ def _open(args: argparse.Namespace) -> Verifier:
     from factrl.llm.store import Store
     from factrl.verifier.presets import open_verifier
 
+    llm = None if args.llm is None else connect(args.llm)
+    if llm is not None:
+        preflight(llm)  # one tiny question, before anything is read
     verifier = open_verifier(
         args.preset,
         docs=args.docs,
         index=args.index,
         web=args.web,
-        llm=_server(args.llm) if args.llm is not None else None,
+        llm=llm,
         judge=args.judge,
         k=args.k,
         max_claims=args.max_claims,
@@ -203,24 +193,6 @@ def _open(args: argparse.Namespace) -> Verifier:
     if verifier.judge.weak and args.judge != "weak":
         tell(_NO_MODEL)
     return verifier
-
-
-def _server(spec: str) -> OpenAICompatible:
-    """The model server, after one tiny question.
-
-    Raises:
-        SetupError: the user must change something: the address, the model's name or the key.
-        TooManyMasked: it is down.
-    """
-    llm = connect(spec)
-    try:
-        preflight(llm)
-    except SetupError as error:
-        cause = error.__cause__
-        if isinstance(cause, LLMError) and (cause.cause in _DOWN or cause.cause.startswith("http_5")):
-            raise TooManyMasked(str(error)) from error
-        raise
-    return llm
 
 
 def _watch(stack: ExitStack) -> Callable[[int, int], None]:
@@ -253,19 +225,3 @@ def _write(report: Report, args: argparse.Namespace) -> bool:
         return False
     tell(f"report: {args.html}")
     return True
-
-
-def _show(text: str) -> None:
-    """The report on stdout, its verdicts coloured where that is a terminal."""
-    if not sys.stdout.isatty():
-        say(text)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    shown = Text()
-    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        label = _LABEL.match(line)
-        split = label.end() if label else 0
-        shown.append(line[:split], _COLOURS[line[0]] if label else None).append(line[split:])
-    Console(file=sys.stdout, highlight=False).print(shown, soft_wrap=True)

@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from factrl.text.escape import markup
 from factrl.text.html import page as whole_page
-from factrl.types import Passage
 
 from .report import Check, Report
 
@@ -23,8 +22,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "supported": ("S", "supported"),
     "skipped": ("–", "not counted"),
 }
-_WHOLE, _AROUND, _START = 600, 240, 120
-"""Characters: a passage shown whole, those on each side of a quote in a longer one, the start of others."""
+_AROUND = 240  # characters shown on each side of a quote
 _SKIPPED = {
     "question": "the question already says it",
     "self": "it speaks of the text itself, or of whoever grades it",
@@ -35,21 +33,19 @@ _SKIPPED = {
 
 def page(report: Report) -> str:
     """The report as a self-contained HTML page."""
-    numbers: dict[tuple[str, str, str], int] = {}  # passages by content: scores differ by query
-    for check in report.checks:
-        for passage in check.passages:
-            numbers.setdefault(_content(passage), len(numbers) + 1)
-    checks = list(enumerate(report.checks, start=1))
     skipped = sum(check.verdict is None for check in report.checks)
     facts = {
         "judge": report.judge or "none",
         "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
-        "passages": str(len(numbers)),
-        "text": _count(len(report.text), "character"),
+        "text": f"{len(report.text):,} characters",
         "took": f"{report.seconds:.1f} s",
     }
-    stretches = [Mark(one.claim.start, one.claim.end, kind(one), n) for n, one in checks]
-    title = headline(report)
+    claims = [_claim(number, check, len(report.text)) for number, check in enumerate(report.checks, start=1)]
+    stretches = [
+        Mark(check.claim.start, check.claim.end, one["kind"], one["number"])
+        for check, one in zip(report.checks, claims, strict=True)
+    ]
+    title = _headline(report)
     return whole_page(
         "verifier/report.html",
         title=f"factrl: {title}",
@@ -60,12 +56,11 @@ def page(report: Report) -> str:
         facts=facts,
         counts={**report.counts, "skipped": skipped},
         text=marked(report.text, stretches, id="mark-"),
-        claims=[_claim(number, check, numbers, len(report.text)) for number, check in checks],
-        evidence=_evidence(checks, numbers),
+        claims=claims,
     )
 
 
-def headline(report: Report) -> str:
+def _headline(report: Report) -> str:
     """What came of it, in a few words of ours."""
     if report.failure is not None:
         return "The text could not be checked"
@@ -74,15 +69,11 @@ def headline(report: Report) -> str:
     if not report.claims:
         return "The text declines to answer" if report.abstained else "No claim to check"
     said = "match the evidence by words" if report.weak else "supported by the evidence"
-    return f"{report.counts['supported']} of {_count(report.claims, 'claim')} {said}"
+    claims = "claim" if report.claims == 1 else "claims"
+    return f"{report.counts['supported']} of {report.claims:,} {claims} {said}"
 
 
-def kind(check: Check) -> str:
-    """The verdict's label; `skipped` for a claim that is not judged."""
-    return "skipped" if check.verdict is None else check.verdict.label
-
-
-def _claim(number: int, check: Check, numbers: Mapping[Any, int], length: int) -> Mapping[str, Any]:
+def _claim(number: int, check: Check, length: int) -> Mapping[str, Any]:
     """A claim: where it is, the verdict, and the passages that the judge read, the one that decided first."""
     claim, verdict = check.claim, check.verdict
     notes = []
@@ -95,12 +86,10 @@ def _claim(number: int, check: Check, numbers: Mapping[Any, int], length: int) -
     if verdict is not None and verdict.why:
         notes.append(verdict.why)
     quote = verdict.quote if verdict is not None else None
-    read = [
-        (rank, passage, numbers[_content(passage)]) for rank, passage in enumerate(check.passages, start=1)
-    ]
+    read = list(enumerate(check.passages, start=1))
     return {
         "number": number,
-        "kind": kind(check),
+        "kind": "skipped" if verdict is None else verdict.label,
         "text": claim.text,
         "found": claim.start < min(claim.end, length),
         "p": verdict.p if verdict is not None else None,
@@ -108,37 +97,14 @@ def _claim(number: int, check: Check, numbers: Mapping[Any, int], length: int) -
         "deciding": read[quote[0]] if quote else None,
         "excerpt": _excerpt(check.passages[quote[0]].text, *quote[1:]) if quote else None,
         "others": [one for one in read if quote is None or one[0] != quote[0] + 1],
-        "start": _START,
     }
 
 
-def _evidence(checks: Sequence[tuple[int, Check]], numbers: Mapping[Any, int]) -> list[Any]:
-    """Every passage once, the sentences that decided underlined by verdict."""
-    marks: dict[Any, list[Mark]] = {content: [] for content in numbers}
-    for number, check in checks:
-        if check.verdict is not None and check.verdict.quote is not None:
-            passage, start, end = check.verdict.quote
-            marks[_content(check.passages[passage])].append(Mark(start, end, kind(check), number))
-    return [
-        (number, title, source, marked(text, marks[title, source, text]))
-        for (title, source, text), number in numbers.items()
-    ]
-
-
-def _content(passage: Passage) -> tuple[str, str, str]:
-    return passage.title, passage.source, passage.text
-
-
 def _excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
-    """The quote between what is before and after it in its passage; of a long passage only what is near."""
-    around = _AROUND if len(text) > _WHOLE else len(text)
-    first, last = max(0, start - around), min(len(text), end + around)
+    """The quote between what is near it, before and after, in its passage."""
+    first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
     before, after = "… " if first else "", " …" if last < len(text) else ""
     return before + text[first:start], text[start:end], text[end:last] + after
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # -- Underlined by verdict.  Stretches may overlap, as those of the claims of one sentence do: the text is cut
@@ -177,8 +143,13 @@ def marked(text: str, marks: Sequence[Mark], id: str = "") -> Markup:
         while later and later[-1].start <= start:
             here.append(later.pop())
         parts.append(_piece(text[start:end], here))
-        over = [mark for mark in here if ends[mark] == end]
-        parts += (_link(mark, id) for mark in sorted(over, key=lambda mark: mark.number))
+        for mark in sorted((mark for mark in here if ends[mark] == end), key=lambda mark: mark.number):
+            letter, word = KINDS[mark.kind]
+            name = f' id="{id}{mark.number}"' if id else ""
+            parts.append(
+                f'<sup><a class="to {mark.kind}"{name} href="#claim-{mark.number}"'
+                f' aria-label="claim {mark.number}, {word}">{letter}{mark.number}</a></sup>'
+            )
         here = [mark for mark in here if ends[mark] > end]
     return Markup("".join(parts))  # noqa: S704 - every piece is escaped
 
@@ -187,20 +158,10 @@ def _piece(text: str, marks: Sequence[Mark]) -> str:
     """One piece, a link to the gravest of its claims."""
     if not marks:
         return markup(text)
-    graves = list(KINDS)
-    first = min(marks, key=lambda mark: (graves.index(mark.kind), mark.number))
-    found = {mark.kind for mark in marks}
+    graves = [kind for kind in KINDS if any(mark.kind == kind for mark in marks)]
     shown = markup(text)
-    for depth, kind in enumerate(kind for kind in KINDS if kind in found):
+    for depth, kind in enumerate(graves):
         shown = f'<span class="line {kind} d{depth}">{shown}</span>'
+    first = min(mark.number for mark in marks if mark.kind == graves[0])
     # The numbered links behind do the same for the keyboard.
-    return f'<a class="piece" href="#claim-{first.number}" tabindex="-1">{shown}</a>'
-
-
-def _link(mark: Mark, id: str) -> str:
-    letter, word = KINDS[mark.kind]
-    name = f' id="{id}{mark.number}"' if id else ""
-    return (
-        f'<sup><a class="to {mark.kind}"{name} href="#claim-{mark.number}"'
-        f' aria-label="claim {mark.number}, {word}">{letter}{mark.number}</a></sup>'
-    )
+    return f'<a class="piece" href="#claim-{first}" tabindex="-1">{shown}</a>'

@@ -3,8 +3,8 @@
 A score is published as a number only when the verdicts that are missing could not move it by more than
 `WIDTH`; otherwise asking for it raises `Unscored`, and `bounds` says between which values it lies.
 
-Scores: FActScore and its length penalty (arXiv 2305.14251, equation 1 and section 4 of the released code),
-precision, recall@K and F1@K of SAFE and VeriScore (arXiv 2403.18802, equation 1; arXiv 2406.19276).
+Scores: precision, and FActScore with its length penalty (arXiv 2305.14251, equation 1 and section 4 of the
+released code).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from factrl.types import Claim, Passage, Verdict
 WIDTH = 0.05  # the widest interval that is still published as a number
 _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
 _KEPT, _CLAIM, _QUOTE, _SOURCE = 8, 160, 160, 80  # of `checked`: claims, and characters of their parts
-_AT = {"precision": None, "recall": ("K", 1), "f1": ("K", 1), "factscore": ("gamma", 0)}
-"""The scores, and the name and the lowest value of what each is taken at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +100,7 @@ class Report:
         Raises:
             Unscored: too many verdicts are missing, or the claims themselves.
         """
-        return self._published("precision")
-
-    def recall_at(self, k: int) -> float | None:
-        """`min(supported / k, 1)`, the share of the `k` facts a good answer is expected to give.
-
-        Raises:
-            ConfigError: `k` is below 1.
-            Unscored: as `precision`.
-        """
-        return self._published("recall", k)
-
-    def f1_at(self, k: int) -> float | None:
-        """Harmonic mean of precision and recall at `k`; 0 when nothing is supported (SAFE, equation 1).
-
-        Raises:
-            ConfigError: `k` is below 1.
-            Unscored: as `precision`.
-        """
-        return self._published("f1", k)
+        return self.factscore(gamma=0)
 
     def factscore(self, gamma: int = 10) -> float | None:
         """Precision times `exp(1 - gamma / claims)` below `gamma` claims; `gamma=0` is without the penalty.
@@ -129,24 +109,33 @@ class Report:
             ConfigError: `gamma` is negative.
             Unscored: as `precision`.
         """
-        return self._published("factscore", gamma)
+        if gamma < 0:
+            raise ConfigError(f"gamma must be at least 0, not {gamma!r}")
+        short = 0 < self.claims < gamma  # at gamma itself the penalty is exp(0) = 1
+        penalty = math.exp(1 - gamma / self.claims) if short else 1.0
+        low, high = (penalty * end for end in self.bounds())
+        if self.floored:
+            return 0.0
+        if self.abstained and not self.claims:
+            return None
+        if not is_narrow(low, high):
+            verdicts = [check.verdict for check in self.checks if check.verdict is not None]
+            causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
+            tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
+            detail = f"{self.counts['unjudged']} of {self.claims} claims have no verdict ({tally})"
+            raise Unscored("claims_unjudged", detail, stage="verify", causes=dict(causes))
+        return (low + high) / 2
 
-    def bounds(self, score: str = "precision", at: int | None = None) -> tuple[float, float]:
-        """Between which values a score lies, whatever the missing verdicts are.
-
-        Args:
-            score: `precision`, `recall`, `f1` or `factscore`.
-            at: K of recall and F1, gamma of FActScore.
+    def bounds(self) -> tuple[float, float]:
+        """Between which values precision lies, whatever the missing verdicts are.
 
         Raises:
-            ConfigError: there is no such score.
             Unscored: the claims themselves are missing, so nothing is known.
         """
-        _checked(score, at)
         if self.failure is not None:
             raise self.failure
         supported, missing = self.counts["supported"], self.counts["unjudged"]
-        return _value(score, at, supported, self.claims), _value(score, at, supported + missing, self.claims)
+        return supported / max(self.claims, 1), (supported + missing) / max(self.claims, 1)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values; passages are listed once and claims name them by number."""
@@ -223,48 +212,10 @@ class Report:
             lines.append("weak: compared by words and numbers only; this is not a verification")
         return lines
 
-    def _published(self, score: str, at: int | None = None) -> float | None:
-        low, high = self.bounds(score, at)
-        if self.floored:
-            return 0.0
-        if self.abstained and not self.claims:
-            return None
-        if not is_narrow(low, high):
-            verdicts = [check.verdict for check in self.checks if check.verdict is not None]
-            causes = Counter(verdict.cause for verdict in verdicts if verdict.label == "unjudged")
-            tally = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
-            detail = f"{self.counts['unjudged']} of {self.claims} claims have no verdict ({tally})"
-            raise Unscored("claims_unjudged", detail, stage="verify", causes=dict(causes))
-        return (low + high) / 2
-
 
 def is_narrow(low: float, high: float) -> bool:
     """Whether a score between these ends is published; 19/20 and 20/20 lie a rounding error over `WIDTH`."""
     return high - low <= WIDTH + 1e-9
-
-
-def _checked(score: str, at: int | None) -> None:
-    if score not in _AT:
-        raise ConfigError(f"there is no score {score!r} (there are: {', '.join(_AT)})")
-    name, lowest = _AT[score] or ("", 0)
-    if name and at is None:
-        raise ConfigError(f"{score} needs `at`: K of recall and F1, gamma of FActScore")
-    if name and at is not None and at < lowest:
-        raise ConfigError(f"{name} must be at least {lowest}, not {at!r}")
-
-
-def _value(score: str, at: int | None, supported: int, claims: int) -> float:
-    """A score of so many supported claims of so many."""
-    precision = supported / claims if claims else 0.0
-    if score == "precision" or at is None:
-        return precision
-    if score == "factscore":
-        short = 0 < claims < at  # at gamma itself the penalty is exp(0) = 1
-        return precision * (math.exp(1 - at / claims) if short else 1.0)
-    recall = min(supported / at, 1.0)
-    if score == "recall":
-        return recall
-    return 2 * precision * recall / (precision + recall) if supported else 0.0
 
 
 def _lines(check: Check) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from factrl.errors import DataError
 from factrl.types import Passage
-from factrl.verifier.search.sources import find_sources, passages_of
+from factrl.verifier.search.sources import documents, find_sources, passages_of
 
 STOP_WORDS = frozenset(
     """
@@ -109,10 +109,10 @@ class Given:
         Raises:
             DataError: a file is missing, unreadable or of no known format, or none of them holds any text.
         """
-        sources = find_sources(paths)
-        found = [p for source in sources for document in source.documents() for p in passages_of(document)]
+        files = find_sources(paths)
+        found = [p for file in files for document in documents(file) for p in passages_of(document)]
         if not found:
-            raise DataError(f"no text in {', '.join(str(source.path) for source in sources)}")
+            raise DataError(f"no text in {', '.join(map(str, files))}")
         return cls(found)
 
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:

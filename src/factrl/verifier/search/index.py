@@ -30,7 +30,7 @@ from factrl.runs.progress import Progress
 from factrl.runs.whole_file import whole_file
 from factrl.types import Passage
 from factrl.verifier.search.given import title_key, title_keys, words
-from factrl.verifier.search.sources import Source, find_sources, passages_of
+from factrl.verifier.search.sources import documents, find_sources, fingerprint, passages_of
 
 FORMAT = 3
 NAME = "index.json"
@@ -130,7 +130,7 @@ class Index:
         """
         folder = Path(path).expanduser()
         found = find_sources(sources, outside=folder)
-        known = {str(source.path.resolve()): source.fingerprint() for source in found}
+        known = {str(file.resolve()): fingerprint(file) for file in found}
         if not _is_built(folder, set(known.values())):
             _write(folder, found, Manifest(tuple(known.items())))
         return cls(folder)
@@ -207,11 +207,11 @@ def _is_built(folder: Path, fingerprints: set[str]) -> bool:
     return False
 
 
-def _write(folder: Path, sources: Sequence[Source], manifest: Manifest) -> None:
-    """Read every source into the engine, and then say in the manifest that it is whole.
+def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:
+    """Read every file into the engine, and then say in the manifest that it is whole.
 
     Raises:
-        DataError: a source is unreadable, or there is no text in any.
+        DataError: a file is unreadable, or there is no text in any.
         SetupError: another process writes to this index, or nothing can be written.
     """
     schema = tantivy.SchemaBuilder()
@@ -231,11 +231,16 @@ def _write(folder: Path, sources: Sequence[Source], manifest: Manifest) -> None:
     try:
         writer.delete_all_documents()  # of a build that was killed
         total = 0
-        with Progress("index (KiB)", sum(source.size for source in sources) >> 10) as bar:
-            for source in sources:
-                total = _read(source, writer, total, bar)
+        with Progress("index (files)", len(files)) as bar:
+            for file in files:
+                for passage in (one for document in documents(file) for one in passages_of(document)):
+                    writer.add_document(_entry(total, passage))
+                    total += 1
+                    if total % 1000 == 0:
+                        bar.advance(0, f"{total:,} passages")
+                bar.advance(1, f"{total:,} passages")
         if not total:
-            raise DataError(f"there is no text in {', '.join(str(source.path) for source in sources)}")
+            raise DataError(f"there is no text in {', '.join(map(str, files))}")
         try:
             writer.commit()
         except (ValueError, OSError) as error:
@@ -248,25 +253,15 @@ def _write(folder: Path, sources: Sequence[Source], manifest: Manifest) -> None:
             writer.wait_merging_threads()
 
 
-def _read(source: Source, writer: Any, total: int, bar: Progress) -> int:
-    """Hand the passages of one source to the writer; returns the number of the next passage."""
-    shown = 0
-    for count, document in enumerate(source.documents(), start=1):
-        for passage in passages_of(document):
-            record = [total, passage.title, passage.text, passage.source, passage.id]
-            entry = tantivy.Document(
-                words=" ".join(words(f"{passage.title} {passage.text}")),
-                record=json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass"),
-            )
-            if passage.title:
-                entry.add_text("title", title_key(passage.title))
-            writer.add_document(entry)
-            total += 1
-        if count % 1000 == 0:
-            bar.advance((source.position >> 10) - shown, f"{total:,} passages")
-            shown = source.position >> 10
-    bar.advance((source.size >> 10) - shown, f"{total:,} passages")
-    return total
+def _entry(number: int, passage: Passage) -> Any:
+    record = [number, passage.title, passage.text, passage.source, passage.id]
+    entry = tantivy.Document(
+        words=" ".join(words(f"{passage.title} {passage.text}")),
+        record=json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+    )
+    if passage.title:
+        entry.add_text("title", title_key(passage.title))
+    return entry
 
 
 def _unpack(record: bytes, score: float) -> tuple[int, Passage]:

@@ -15,19 +15,19 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import io
 import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from factrl.errors import DataError, nearest
-from factrl.runs.rows import LONGEST_LINE
+from factrl.runs import rows as limits
+from factrl.runs.rows import lines_of, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Passage
 
@@ -47,79 +47,55 @@ _FINGERPRINT_BYTES = 1 << 16
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
 
 
-class Source:
-    """One file of documents.
-
-    Args:
-        path: the file; its name says the format.
-
-    Attributes:
-        size: bytes on disk.
-        position: bytes read so far, before unpacking; grows while `documents` runs.
+def documents(path: Path) -> Iterator[Passage]:
+    """The documents in the order of the file, those without text left out; its name says the format.
 
     Raises:
-        DataError: there is no such file, or its format is unknown.
+        DataError: the file is of no known format, breaks off, is not what it says, or has no text column.
     """
+    number = 0
+    try:
+        for number, (place, row) in enumerate(_reader(path)(path), start=1):  # noqa: B007 (the error has it)
+            document = _document(path, row, place)
+            if document.text and not document.text.isspace():
+                yield document
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
+    except (OSError, EOFError, zlib.error, csv.Error, sqlite3.Error) as error:
+        raise DataError(f"{path} cannot be read after {number:,} documents: {error}") from error
 
-    def __init__(self, path: Path) -> None:
-        reader = _READERS.get(_kind(path))
-        if reader is None or not path.is_file():
-            known = ", ".join(_READERS)
-            raise DataError(
-                f"{path} is of no known format (known: {known}; all but .parquet and .db also as .gz; "
-                "of Wikipedia take the Cirrus dump, .json.gz)"
-            )
-        self.path, self._read = path, reader
-        self.size = path.stat().st_size
-        self.position = 0
 
-    def fingerprint(self) -> str:
-        """Changes when the file does: a digest of its size, its start and its end."""
-        with self.path.open("rb") as file:
-            start = file.read(_FINGERPRINT_BYTES)
-            file.seek(max(0, self.size - _FINGERPRINT_BYTES))
-            end = file.read()
-        return hashlib.sha256(b"%d:%b%b" % (self.size, start, end)).hexdigest()[:32]
-
-    def documents(self) -> Iterator[Passage]:
-        """The documents in the order of the file, those without text left out.
-
-        Raises:
-            DataError: the file breaks off, is not what its name says, or has no text column.
-        """
-        number = 0
-        try:
-            with closing(self._read(self)) as rows:
-                for number, (place, row) in enumerate(rows, start=1):  # noqa: B007  (the error tells it)
-                    document = self._document(row, place)
-                    if document.text and not document.text.isspace():
-                        yield document
-        except UnicodeDecodeError as error:
-            raise DataError(f"{self.path} is not UTF-8 text: {error.reason}") from None
-        except (OSError, EOFError, zlib.error, csv.Error, sqlite3.Error) as error:
-            raise DataError(f"{self.path} cannot be read after {number:,} documents: {error}") from error
-
-    def _document(self, row: Mapping[str, Any], place: str) -> Passage:
-        text, title, url, name = (
-            next((row[name] for name in names if row.get(name) is not None), None) for names in _COLUMNS
+def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
+    text, title, url, name = (
+        next((row[name] for name in names if row.get(name) is not None), None) for names in _COLUMNS
+    )
+    if not any(name in row for name in _TEXT):
+        columns = ", ".join(map(str, row)) or "none"
+        raise DataError(
+            f"{path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
+            "rename the one that holds the text to 'text'"
         )
-        if not any(name in row for name in _TEXT):
-            columns = ", ".join(map(str, row)) or "none"
-            raise DataError(
-                f"{self.path}, {place} has no column {' or '.join(_TEXT)}; columns: {columns}; "
-                "rename the one that holds the text to 'text'"
-            )
-        if text is not None and not isinstance(text, str):
-            raise DataError(f"{self.path}, {place}: the text is a {type(text).__name__}, not a string")
-        return Passage(
-            text or "",
-            title="" if title is None else str(title).strip(),
-            source=self.path.name if url is None else str(url),
-            id="" if name is None else str(name),
-        )
+    if text is not None and not isinstance(text, str):
+        raise DataError(f"{path}, {place}: the text is a {type(text).__name__}, not a string")
+    return Passage(
+        text or "",
+        title="" if title is None else str(title).strip(),
+        source=path.name if url is None else str(url),
+        id="" if name is None else str(name),
+    )
 
 
-def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) -> list[Source]:
+def fingerprint(path: Path) -> str:
+    """Changes when the file does: a digest of its size, its start and its end."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(_FINGERPRINT_BYTES)
+        file.seek(max(0, size - _FINGERPRINT_BYTES))
+        end = file.read()
+    return hashlib.sha256(b"%d:%b%b" % (size, start, end)).hexdigest()[:32]
+
+
+def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) -> list[Path]:
     """The files that are named, and for a folder every file in it that can be read, by name.
 
     Args:
@@ -131,7 +107,7 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
     """
     if isinstance(paths, (str, Path)):  # its letters would be files, and "/" among them all of the disk
         raise DataError(f"files are a list, not {str(paths)!r} alone; write [{str(paths)!r}]")
-    found: dict[Path, Source] = {}
+    found: dict[Path, Path] = {}
     for name in paths:
         path = Path(name).expanduser()
         if not path.exists():
@@ -140,7 +116,9 @@ def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) ->
         files = [path] if path.is_file() else sorted(_files_in(path, outside))
         if not files:
             raise DataError(f"{path} holds no file of a known format ({', '.join(_READERS)})")
-        found |= {file.resolve(): Source(file) for file in files}
+        for file in files:
+            _reader(file)
+            found[file.resolve()] = file
     if not found:
         raise DataError("no file was named")
     return list(found.values())
@@ -160,112 +138,77 @@ def _kind(path: Path) -> str:
     return Path(stem).suffix.lower()
 
 
-_Rows: TypeAlias = Generator[tuple[str, Mapping[str, Any]], None, None]  # each with its place in the file
+# -- Formats: each row with its place in the file
+
+_Rows: TypeAlias = Iterator[tuple[str, Mapping[str, Any]]]
 
 
-def _lines(source: Source, newline: str = "\n") -> Generator[str, None, None]:
-    """The lines of a text file with their ends; keeps `source.position`.
-
-    Args:
-        newline: what ends a line; empty for a carriage return as well, as tables have it.
-    """
-    packed = source.path.suffix.lower() == ".gz"
-    with (
-        source.path.open("rb") as raw,
-        gzip.GzipFile(fileobj=raw) if packed else raw as content,
-        io.TextIOWrapper(content, encoding="utf-8-sig", newline=newline) as lines,  # pyright: ignore
-    ):
-        number = 0
-        while line := lines.readline(LONGEST_LINE + 1):
-            number += 1
-            if len(line) > LONGEST_LINE:
-                raise DataError(f"{source.path}, line {number} has more than {LONGEST_LINE:,} characters")
-            source.position = raw.tell()
-            yield line
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        for line in lines_of(file, path):  # pyright: ignore[reportArgumentType]
+            yield line.decode("utf-8")
 
 
-def _read_json_lines(source: Source) -> _Rows:
-    with closing(_lines(source)) as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            place = f"line {number}"
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                is_list = number == 1 and line.startswith("[")
-                hint = "; a list of rows is written one row a line" if is_list else ""
-                said = str(error).partition("; use sys.")[0]
-                raise DataError(f"{source.path}, {place} is not JSON: {said}{hint}") from None
-            if not isinstance(row, dict):
-                raise DataError(
-                    f"{source.path}, {place} is a {type(row).__name__}, not an object with columns"
-                )
-            # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
-            if row.keys() != {"index"} and row.get("namespace", 0) == 0:
-                yield place, row
+def _read_json_lines(path: Path) -> _Rows:
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        place = f"line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            is_list = number == 1 and line.startswith("[")
+            hint = "; a list of rows is written one row a line" if is_list else ""
+            said = str(error).partition("; use sys.")[0]
+            raise DataError(f"{path}, {place} is not JSON: {said}{hint}") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, {place} is a {type(row).__name__}, not an object with columns")
+        # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
+        if row.keys() != {"index"} and row.get("namespace", 0) == 0:
+            yield place, row
 
 
-def _read_separated(source: Source) -> _Rows:
-    delimiter = "\t" if _kind(source.path) == ".tsv" else ","
+def _read_separated(path: Path) -> _Rows:
     limit = csv.field_size_limit(_MAX_FIELD)
     try:
-        with closing(_lines(source, newline="")) as lines:
-            reader = csv.DictReader(lines, delimiter=delimiter)
-            for row in reader:
-                place = f"line {reader.line_num}"
-                if None in row:
-                    raise DataError(f"{source.path}, {place} has more fields than the first line")
-                yield place, row
+        reader = csv.DictReader(_lines(path), delimiter="\t" if _kind(path) == ".tsv" else ",")
+        for row in reader:
+            place = f"line {reader.line_num}"
+            if None in row:
+                raise DataError(f"{path}, {place} has more fields than the first line")
+            yield place, row
     finally:
         csv.field_size_limit(limit)
 
 
-def _read_parquet(source: Source) -> _Rows:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(source.path) as file:
-            names = file.schema_arrow.names
-            if not {*names} & {*_TEXT}:
-                yield "the file", dict.fromkeys(names)
-            known = [name for name in names if any(name in column for column in _COLUMNS)]
-            rows = 0
-            for batch in file.iter_batches(batch_size=1024, columns=known):
-                for row in batch.to_pylist():
-                    yield f"row {(rows := rows + 1)}", row
-                source.position = source.size * rows // file.metadata.num_rows
-    except pyarrow.ArrowException as error:
-        raise DataError(f"{source.path} is not a parquet file: {error}") from error
+def _read_parquet(path: Path) -> _Rows:
+    for number, row in enumerate(read_rows(str(path)), start=1):
+        yield f"row {number}", row
 
 
-def _read_database(source: Source) -> _Rows:
-    uri = f"{source.path.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as database:
-        total = database.execute("SELECT max(rowid) FROM documents").fetchone()[0] or 1
+def _read_database(path: Path) -> _Rows:
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         for row, title, text in database.execute("SELECT rowid, title, text FROM documents ORDER BY rowid"):
-            source.position = source.size * row // total
             text = (text or "").replace("<s>", " ").replace("</s>", " ").replace(_SEPARATOR, "\n\n")
             yield f"row {row}", {"text": text.strip(), "title": title}
 
 
-def _read_text(source: Source) -> _Rows:
+def _read_text(path: Path) -> _Rows:
     parts, size = [], 0
-    for line in _lines(source):
+    for line in _lines(path):
         parts.append(line)
         size += len(line)
-        if size > LONGEST_LINE:
-            raise DataError(f"{source.path} has more than {LONGEST_LINE:,} characters; cut it into several")
+        if size > limits.LONGEST_LINE:
+            raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} characters; cut it into several")
     text = "".join(parts)
-    title = source.path.name[: source.path.name.lower().rindex(_kind(source.path))].replace("_", " ")
+    title = path.name[: path.name.lower().rindex(_kind(path))].replace("_", " ")
     first, _, rest = text.lstrip().partition("\n")
-    if _kind(source.path) == ".md" and first.startswith("# "):
+    if _kind(path) == ".md" and first.startswith("# "):
         title, text = first[2:].strip(), rest
     yield "it", {"text": text.strip(), "title": title}
 
 
-_READERS: Mapping[str, Callable[[Source], _Rows]] = {
+_READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".jsonl": _read_json_lines,
     ".json": _read_json_lines,
     ".csv": _read_separated,
@@ -277,7 +220,25 @@ _READERS: Mapping[str, Callable[[Source], _Rows]] = {
 }
 
 
-# Passages
+def _reader(path: Path) -> Callable[[Path], _Rows]:
+    reader = _READERS.get(_kind(path))
+    if reader is None or not path.is_file():
+        raise DataError(
+            f"{path} is of no known format (known: {', '.join(_READERS)}; all but .parquet and .db also as "
+            ".gz; of Wikipedia take the Cirrus dump, .json.gz)"
+        )
+    return reader
+
+
+# -- Passages
+
+
+def passages_of(document: Passage) -> Iterator[Passage]:
+    """The passages of one document, each with its title and source; several of one id are numbered."""
+    parts = cut(document.text)
+    for number, text in enumerate(parts, start=1):
+        name = f"{document.id}#{number}" if document.id and len(parts) > 1 else document.id
+        yield replace(document, text=text, id=name)
 
 
 def cut(text: str) -> list[str]:
@@ -290,7 +251,7 @@ def cut(text: str) -> list[str]:
     if _length(text) <= KEPT_WORDS:
         return [text] if text else []
     starts, held = [0], 0
-    for start, end in _pieces(text):
+    for start, end in _units(text):
         size = _length(text[start:end])
         if held and held + size > MAX_WORDS:
             starts.append(start)
@@ -301,34 +262,14 @@ def cut(text: str) -> list[str]:
     return [text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
-def passages_of(document: Passage) -> Iterator[Passage]:
-    """The passages of one document, each with its title and source; several of one id are numbered."""
-    parts = cut(document.text)
-    for number, text in enumerate(parts, start=1):
-        name = f"{document.id}#{number}" if document.id and len(parts) > 1 else document.id
-        yield replace(document, text=text, id=name)
-
-
-def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """The text in stretches that join without a gap: its sentences, or parts of those that are too long."""
-    starts = [sentence.start for sentence in sentences(text)] or [0]
-    for start, end in zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True):
+def _units(text: str) -> Iterator[tuple[int, int]]:
+    """The text in stretches that join without a gap: its sentences, or the words of one that is too long."""
+    starts = [0, *(sentence.start for sentence in sentences(text)[1:])]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         if _length(text[start:end]) <= MAX_WORDS:
             yield start, end
         else:
-            yield from _parts(text, start, end)
-
-
-def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    first, held = start, 0
-    for word in _PIECE.finditer(text, start, end):
-        size = _length(word[0])
-        if held and held + size > MAX_WORDS:
-            yield first, word.start()
-            first, held = word.start(), 0
-        held += size
-    if first < end:
-        yield first, end
+            yield from (word.span() for word in _PIECE.finditer(text, start, end))
 
 
 def _length(text: str) -> int:
