@@ -24,6 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ from factrl.llm.local.llama import JUDGE
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
-from factrl.verifier.judges.local import Calibration, LocalJudge, prompt_digest
+from factrl.verifier.judges.local import Calibration, LocalJudge, features_of, prompt_digest
 from factrl.verifier.judges.overlap import ENOUGH, compare, lacks, pieces_of
 
 FILES = {
@@ -143,8 +144,8 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
         for row in json_lines(path.read_bytes()):
             known[row["judge"], row["id"]] = row["parts"]
     judges: dict[str, Callable[[], Any]] = {
-        "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held)).features for one, held in pairs],
-        "local": lambda: LocalJudge().features,
+        "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held))[0] for one, held in pairs],
+        "local": lambda: partial(local_features, LocalJudge()),
     }
     for name in only:
         missing = [item for item in items if (name, item.id) not in known]
@@ -164,6 +165,15 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     for name, item in ((name, item) for name in only for item in items):
         if known.get((name, item.id)):
             item.scores[name] = weakest(known[name, item.id])
+
+
+def local_features(judge: LocalJudge, pairs: Sequence[Any]) -> list[dict[str, float] | None]:
+    """What the calibration sees of pairs with evidence; None for one that is too long."""
+    held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
+    return [
+        None if np.isnan(row).any() else features_of(compare(*one), row)
+        for one, row in zip(held, judge.logprobs(held), strict=True)
+    ]
 
 
 def weakest(rows: Sequence[dict[str, float]]) -> dict[str, float]:

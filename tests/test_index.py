@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -144,20 +143,6 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 # Refusals
 
 
-def test_a_mended_file_goes_on(tmp_path: Path) -> None:
-    good = write(tmp_path / "a.jsonl", CURIE)
-    bad = tmp_path / "b.jsonl"
-    bad.write_text('{"body": "x"}')
-    with pytest.raises(DataError, match="columns: body"):
-        Index.build(tmp_path / "kb", [good, bad])
-    with pytest.raises(
-        SetupError, match="is unfinished; wait for factrl index, or run the same command again"
-    ):
-        Index.open(tmp_path / "kb")
-    bad.write_text('{"text": "x"}')
-    assert len(Index.build(tmp_path / "kb", [good, bad])) == 8
-
-
 def test_no_index(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"there is no index in .*; build it with: factrl index FILES --out"):
         Index.open(tmp_path / "nowhere")
@@ -241,18 +226,6 @@ Index.build({str(tmp_path / "kb")!r}, {list(map(str, sources))!r})
     index = Index.build(tmp_path / "kb", sources)
     assert len(index) == 18
     assert len(index.search("passage", k=99)) == 18
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Of Python's own; the engine's is bounded by its heap, and measured in docs/history.md."""
-    peaks = []
-    for rows in (500, 3_000):
-        path = write(tmp_path / f"{rows}.jsonl", [{"text": f"{row} " + "word " * 100} for row in range(rows)])
-        tracemalloc.start()
-        Index.build(tmp_path / f"kb{rows}", [path])
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 300_000  # of 1.3 MB more text
 
 
 # The verb

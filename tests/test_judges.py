@@ -89,25 +89,12 @@ def test_several_claims_share_a_call_and_their_evidence() -> None:
     assert {verdict.by for verdict in verdicts} == {judge.identity}
 
 
-def test_the_same_question_twice_is_asked_once() -> None:
-    llm = saying(by_truth)
-    assert labels(run(LLMJudge(llm), [(BORN, [CURIE]), (BORN, [CURIE])])) == ["supported"] * 2
-    assert len(data_of(llm.calls[0])["claims"]) == 1
-
-
 def test_a_claim_without_evidence_is_not_asked_about() -> None:
     llm = FakeLLM([])
     verdicts = run(LLMJudge(llm), [(BORN, []), (YEAR, [Passage("  ")])])
     assert [(verdict.label, verdict.cause) for verdict in verdicts] == [("unknown", "no_evidence")] * 2
     assert run(LLMJudge(llm), []) == []
     assert llm.calls == []
-
-
-def test_long_evidence_is_cut_where_the_best_passages_end() -> None:
-    llm = saying(by_truth)
-    long = Passage("x " * 500)
-    run(LLMJudge(llm, evidence_chars=60), [(BORN, [BERN, long, CURIE])])
-    assert [passage["text"] for passage in data_of(llm.calls[0])["passages"]] == [BERN.text, long.text[:25]]
 
 
 def test_a_failed_call_leaves_only_its_own_claims_without_a_verdict() -> None:
@@ -211,13 +198,6 @@ def test_the_judges_quote_is_looked_up_in_the_evidence() -> None:
     llm = saying(lambda _: "refuted", quote="she was born in warsaw, on 7 November 1867")
     (verdict,) = run(LLMJudge(llm), [(claim("She was born in 1868."), [BERN, CURIE])])
     assert quoted(verdict, [BERN, CURIE]) == "She was born in Warsaw on 7 November 1867."
-
-
-@pytest.mark.parametrize("quote", ["", "zzz qqq"])
-def test_without_a_quote_the_sentence_that_covers_the_claim_is_shown(quote: str) -> None:
-    llm = saying(lambda _: "supported", quote=quote)
-    (verdict,) = run(LLMJudge(llm), [(claim("Curie won two Nobel Prizes."), [BERN, CURIE])])
-    assert quoted(verdict, [BERN, CURIE]) == "She won two Nobel Prizes."
 
 
 @pytest.mark.parametrize(
@@ -349,7 +329,7 @@ def test_numbers_names_and_negations() -> None:
     ],
 )
 def test_a_conflict_is_another_number_or_a_negation_in_a_covering_sentence(text: str, conflict: bool) -> None:
-    assert compare(text, pieces_of([BERN, CURIE])).features["conflict"] == conflict
+    assert compare(text, pieces_of([BERN, CURIE]))[0]["conflict"] == conflict
 
 
 @pytest.mark.parametrize(
@@ -362,7 +342,7 @@ def test_a_conflict_is_another_number_or_a_negation_in_a_covering_sentence(text:
     ],
 )
 def test_the_best_sentence_says_the_same_of_its_subject(text: str, sentence: str) -> None:
-    quote = compare(text, pieces_of([BERN, CURIE])).quote
+    quote = compare(text, pieces_of([BERN, CURIE]))[1]
     assert quote is not None
     assert quote == quote_of(text, [BERN, CURIE])
     assert (BERN, CURIE)[quote[0]].text[quote[1] : quote[2]] == sentence
@@ -371,8 +351,8 @@ def test_the_best_sentence_says_the_same_of_its_subject(text: str, sentence: str
 def test_a_title_is_part_of_the_evidence() -> None:
     she = Passage("She was born in Warsaw.", title="Marie Curie")
     text = "Marie Curie was born in Warsaw."
-    assert compare(text, pieces_of([she])).features["covered_best"] == 1.0
-    assert compare(text, pieces_of([Passage(she.text)])).features["missing_names"] == pytest.approx(2 / 3)
+    assert compare(text, pieces_of([she]))[0]["covered_best"] == 1.0
+    assert compare(text, pieces_of([Passage(she.text)]))[0]["missing_names"] == pytest.approx(2 / 3)
     model = FakeLetters()
     LocalJudge(model).judge([pair(text, BERN, she)])
     assert '"Marie Curie: She was born in Warsaw."' in model.calls[0][1][0]
@@ -385,10 +365,10 @@ def test_shown_sentences_keep_their_order_and_the_limit(text: str, evidence: lis
     places = [(piece.passage, piece.start) for piece in shown]
     assert places == sorted(set(places))
     assert len(shown) <= 1 or sum(len(piece.text) for piece in shown) <= limit
-    held = compare(text, pieces)
-    assert all(0.0 <= value <= 1.0 for value in held.features.values())
-    if held.quote:
-        number, start, end = held.quote
+    features, at = compare(text, pieces)
+    assert all(0.0 <= value <= 1.0 for value in features.values())
+    if at:
+        number, start, end = at
         assert {*words_of(text).stems} & {*words_of(evidence[number][start:end]).stems}
 
 
@@ -407,15 +387,6 @@ def test_the_weak_judge_compares_words() -> None:
     assert judge.weak
     verdicts = judge.judge([pair(text, BERN, CURIE) for text, _ in WEAK])
     assert [verdict.label for verdict in verdicts] == [label for _, label in WEAK]
-
-
-def test_the_weak_judge_quotes_the_sentence() -> None:
-    verdicts = WeakJudge().judge(
-        [pair("Curie was born in 1868 in Warsaw.", BERN, CURIE), pair("Zebras graze.", BERN)]
-    )
-    assert quoted(verdicts[0], [BERN, CURIE]) == "She was born in Warsaw on 7 November 1867."
-    assert verdicts[0].why
-    assert verdicts[1].quote is None
 
 
 @pytest.mark.parametrize("passages", [(), (Passage(""),), (Passage(" \n "),)])
@@ -466,14 +437,6 @@ def test_nli_thresholds(rows: list[tuple[float, float, float]], label: str, deci
     assert verdict.p == max(row[0] for row in rows)
     assert verdict.quote is not None
     assert verdict.quote[0] == decided
-
-
-def test_nli_scores_all_pairs_in_one_call_and_equal_ones_once() -> None:
-    encoder = FakeEncoder({text.text: (0.9, 0.0, 0.1) for text in (A, B, C)})
-    judge = NLIJudge(encoder)
-    verdicts = judge.judge([pair("x", A, B), pair("y", B, Passage(" "), C), pair("x", A), pair("z")])
-    assert encoder.calls == [[(A.text, "x"), (B.text, "x"), (B.text, "y"), (C.text, "y")]]
-    assert [verdict.label for verdict in verdicts] == ["supported"] * 3 + ["unknown"]
 
 
 def test_nli_presets() -> None:
@@ -565,7 +528,6 @@ def test_what_does_not_fit_or_fails_is_unjudged() -> None:
         ("unjudged", "too_long"),
         ("supported", None),
     ]
-    assert [row is None for row in judge.features(pairs)] == [True, False]
 
     def fail(prompt: str) -> Sequence[float]:
         raise LLMError("local_model", "it broke", stage="judge")

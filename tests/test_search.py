@@ -7,7 +7,6 @@ import gzip
 import json
 import math
 import sqlite3
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -201,11 +200,6 @@ PIERRE = Passage("Pierre Curie was born in Paris in 1859.", title="Pierre Curie"
 ULM = Passage("Albert Einstein was born in Ulm.", title="Albert Einstein")
 
 # Words
-
-
-@given(st.text())
-def test_composed_and_decomposed_are_the_same_words(text: str) -> None:
-    assert words(unicodedata.normalize("NFC", text)) == words(unicodedata.normalize("NFD", text))
 
 
 def test_words() -> None:

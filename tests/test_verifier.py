@@ -296,16 +296,6 @@ def test_failures_are_not_stored(tmp_path):
     assert len(verifier.judge.calls) == 2
 
 
-def test_json_lists_each_passage_once():
-    report = Verifier(per_line, None, Says(per_call=9))(
-        "yes a river\nno river", evidence=["The river is long."]
-    )
-    document = report.to_json()
-    assert len(document["passages"]) == 1
-    assert [claim["passages"] for claim in document["claims"]] == [[0], [0]]
-    assert document["precision"] == {"low": 0.5, "high": 0.5}
-
-
 def test_what_is_kept_of_a_report_is_short_and_has_the_evidence():
     text = "é" * 500
     passage = Passage(text, title=text, id="p")
@@ -357,17 +347,3 @@ def test_f17_a_verdict_of_another_call_is_not_used():
     first, second = (verifier(text, evidence=["Rain is wet."]) for text in ("Rain is wet.", "Rain is dry."))
     assert (labels(first), labels(second)) == (["supported"], ["unjudged"])
     assert second.checks[0].verdict.cause == "judge_unreadable"
-
-
-def test_objects_are_short_lines():
-    import factrl as fx
-
-    report = checked({"supported": 1})
-    assert repr(report) == "<Report: 1 supported: precision 1/1 = 1.00; judge t>"
-    assert repr(fx.load_reward("truthrl:binary")).startswith("<Reward truthrl(")
-    assert repr(fx.load_reward("truthrl")).endswith("; needs grade>")
-    assert "needs" not in repr(fx.load_reward("truthrl").with_(grade=fx.Grader()))
-    result = fx.load_reward("truthrl").with_(grade=fx.Grader())(fx.Example("Where?", ("Rome",)), "Rome")
-    assert repr(result).startswith("Result('floored', -1.0, terms={'outcome': -1.0}, cause='no_box'")
-    assert repr(fx.Result("masked", None, cause="timeout")) == "Result('masked', None, cause='timeout')"
-    assert repr(fx.Result("scored", 0.0, terms={"x": 0.0})) == "Result('scored', 0.0, terms={'x': 0.0})"

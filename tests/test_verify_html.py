@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -242,17 +241,6 @@ def test_a_weak_report_says_so_loudly() -> None:
 
 
 # Size, time and looks
-
-
-def test_a_long_text_with_many_claims_takes_no_time() -> None:
-    text = "Rome is old. " * 5_000
-    checks = tuple(
-        Check(Claim("Rome is old.", at, at + 12), (CURIE,), Verdict("supported", "j"))
-        for at in range(0, 65_000, 65)
-    )
-    started = time.perf_counter()
-    page(Report(text, checks=checks))
-    assert time.perf_counter() - started < 3
 
 
 def test_every_class_has_a_style() -> None:

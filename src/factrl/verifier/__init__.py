@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 from factrl.errors import ConfigError
 from factrl.llm.background import wait_for
@@ -28,16 +29,6 @@ from .report import Check, Report
 __all__ = ["Check", "Report", "Verifier"]
 
 Evidence = Sequence[str | Passage]
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """One call, as `Verifier.__call__` takes it."""
-
-    text: str
-    question: str = ""
-    topic: str = field(default="", kw_only=True)
-    evidence: Evidence | None = field(default=None, kw_only=True)
 
 
 class Verifier:
@@ -95,9 +86,7 @@ class Verifier:
         watch: Callable[[int, int], None] | None = None,
     ) -> Report:
         """Check one text; see `batch`."""
-        return self.batch(
-            [text], [question], topics=[topic], evidence=None if evidence is None else [evidence], watch=watch
-        )[0]
+        return self.batch([text], [question], topics=[topic], evidence=[evidence], watch=watch)[0]
 
     def batch(
         self,
@@ -131,15 +120,15 @@ class Verifier:
                 raise ConfigError(f"{name} has {len(given)} entries for {count} texts")
         if not texts:
             return []
-        searches: dict[tuple[str | Passage, ...], Given] = {}
+        search_for = lru_cache(None)(self._search_for)  # texts with the same evidence share one search
+        for one in evidence or ():
+            if isinstance(one, str):
+                raise ConfigError(f"evidence is a list of texts, not one text: give [{one[:40]!r}…]")
+        blank = [""] * count
+        rows = zip(texts, questions or blank, topics or blank, evidence or [None] * count, strict=True)
         jobs = [
-            Job(
-                text,
-                self._search_for(None if evidence is None else evidence[number], searches),
-                questions[number] if questions is not None else "",
-                topics[number] if topics is not None else "",
-            )
-            for number, text in enumerate(texts)
+            Job(text, search_for(None if given is None else tuple(given)), question, topic)
+            for text, question, topic, given in rows
         ]
         started = time.monotonic()
         wait_for(run(self, jobs, watch))
@@ -147,23 +136,16 @@ class Verifier:
 
     def answer_together(self, calls: Sequence[Call]) -> list[Report]:
         """Many calls of this verifier as one batch; rewards ask this way."""
-        asked = [_Asked(*args, **named) for args, named in calls]
-        return self.batch(
-            [one.text for one in asked],
-            [one.question for one in asked],
-            topics=[one.topic for one in asked],
-            evidence=[one.evidence for one in asked],
-        )
 
-    def _search_for(
-        self, evidence: Evidence | None, searches: dict[tuple[str | Passage, ...], Given]
-    ) -> Search:
-        """Texts with the same evidence share one search."""
-        if isinstance(evidence, str):
-            raise ConfigError(f"evidence is a list of texts, not one text: give [{evidence[:40]!r}…]")
+        def one(text: str, question: str = "", *, topic: str = "", evidence: Evidence | None = None) -> Any:
+            return text, question, topic, evidence
+
+        texts, questions, topics, evidence = zip(*(one(*args, **named) for args, named in calls), strict=True)
+        return self.batch(texts, questions, topics=topics, evidence=evidence)
+
+    def _search_for(self, evidence: tuple[str | Passage, ...] | None) -> Search:
         if evidence is not None:
-            key = tuple(evidence)
-            return searches.setdefault(key, searches.get(key) or Given(key))
+            return Given(evidence)
         if self.search is None:
             raise ConfigError("this verifier has no search; pass evidence=… with the text")
         return self.search

@@ -52,7 +52,6 @@ class LLMJudge:
         style: `factrl`, or the question of `factscore` or `veriscore`.
         evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
             evidence share it.
-        max_tokens: upper limit of a reply; by default what the verdicts need.  A thinking model needs more.
 
         controls: put a true and a false claim of ours among those of every call, in their form.  A judge that
             is broken, badly set up or talked round by a text in its prompt says the same of everything: a
@@ -78,7 +77,6 @@ class LLMJudge:
         claims_per_call: int = 5,
         style: Style = "factrl",
         evidence_chars: int = 6000,
-        max_tokens: int | None = None,
         controls: bool = False,
     ) -> None:
         styles = get_args(Style)
@@ -96,7 +94,6 @@ class LLMJudge:
         self.controls = controls
         self.per_call = claims_per_call if style == "factrl" else 1
         self.evidence_chars = evidence_chars
-        self.max_tokens = max_tokens
         self._prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").rstrip("\n")
         self._digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
 
@@ -104,7 +101,7 @@ class LLMJudge:
     def identity(self) -> str:
         return (
             f"{_name(self.llm)} {self.style}@{self._digest} claims={self.per_call} "
-            f"evidence={self.evidence_chars} tokens={self.max_tokens or 'auto'}"
+            f"evidence={self.evidence_chars} tokens=auto"
             f"{' controls' if self.controls else ''}"
         )
 
@@ -159,7 +156,7 @@ class LLMJudge:
         limit = _TOKENS_PER_CLAIM * (len(whole) + 1) if together else _TOKENS_ONE_WORD
         try:
             messages = quoted_message(self._prompt, data)
-            reply = await ask(self.llm, messages, max_tokens=self.max_tokens or limit)
+            reply = await ask(self.llm, messages, max_tokens=limit)
         except LLMError as error:
             return [self._unjudged(error, error.facts) for _ in asked]
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}

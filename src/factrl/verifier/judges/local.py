@@ -144,7 +144,7 @@ class LocalJudge:
         verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
         asked = [index for index, (_, pieces) in enumerate(held) if pieces]
         try:
-            rows = self._logprobs([held[index] for index in asked])
+            rows = self.logprobs([held[index] for index in asked])
         except LLMError as error:
             facts = dict(error.facts)
             failed = Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
@@ -155,19 +155,8 @@ class LocalJudge:
             verdicts[index] = self._verdict(compare(*held[index]), row)
         return verdicts
 
-    def features(self, pairs: _Pairs) -> list[dict[str, float] | None]:
-        """What the calibration sees of pairs with evidence; None for one that is too long.
-
-        Raises:
-            LLMError: the model failed.
-        """
-        held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
-        return [
-            None if any(map(math.isnan, row)) else features_of(compare(*one), row)
-            for one, row in zip(held, self._logprobs(held), strict=True)
-        ]
-
-    def _logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
+    def logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
+        """How likely each of `ANSWERS` is for each claim with the sentences of its evidence."""
         if not held:
             return []
         prompts = []
@@ -183,7 +172,7 @@ class LocalJudge:
         facts: dict[str, Any] = {
             answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)
         }
-        return Verdict(label, self.identity, p=p, quote=overlap.quote, facts=facts)
+        return Verdict(label, self.identity, p=p, quote=overlap[1], facts=facts)
 
 
 def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:
@@ -195,7 +184,7 @@ def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:
     return {
         "supports": yes - (max(no, unknown) + math.log1p(math.exp(-abs(no - unknown)))),
         "contradicts": no - unknown,
-        **overlap.features,
+        **overlap[0],
     }
 
 

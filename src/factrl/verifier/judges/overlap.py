@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
@@ -84,21 +84,7 @@ class Piece:
     title: str = ""
 
 
-class Overlap(NamedTuple):
-    """A claim held against its evidence.
-
-    Attributes:
-        features: the comparison in numbers, for a calibration.  `covered`: share of the claim's content words
-            that the whole evidence holds, titles included; `covered_best`: the same for the sentence that
-            covers most of it, with its two neighbours.  `missing_numbers`, `missing_names`: share of the
-            claim's numbers and names that the evidence lacks; what the claim opens with counts as a name when
-            it has a capital letter.  `negation`: the claim is negated and that sentence is not, or the other
-            way round.  `conflict`: the sentence covers the claim, but with another number or a negation.
-        quote: where that sentence stands (passage, start, end); None when it shares no word with the claim.
-    """
-
-    features: dict[str, float]
-    quote: tuple[int, int, int] | None
+Overlap: TypeAlias = "tuple[dict[str, float], tuple[int, int, int] | None]"
 
 
 def words_of(text: str) -> Words:
@@ -187,7 +173,17 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
 
 
 def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
-    """Hold `claim` against the sentences of its evidence."""
+    """Hold `claim` against the sentences of its evidence.
+
+    Returns:
+        The comparison in numbers, for a calibration, and where the sentence stands that covers most of the
+        claim (passage, start, end), None when it shares no word with it.  `covered`: share of the claim's
+        content words that the whole evidence holds, titles included; `covered_best`: the same for that
+        sentence with its two neighbours.  `missing_numbers`, `missing_names`: share of the claim's numbers
+        and names that the evidence lacks; what the claim opens with counts as a name when it has a capital
+        letter.  `negation`: the claim is negated and that sentence is not, or the other way round.
+        `conflict`: the sentence covers the claim, but with another number or a negation.
+    """
     said = words_of(claim)
     index = _best(said, pieces)
     best = pieces[index] if pieces else Piece(0, 0, 0, "", words_of(""))
@@ -210,7 +206,7 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
         "negation": float(negation),
         "conflict": float(covered_best >= COVERING and (other_number or negation)),
     }
-    return Overlap(features, _quote(said, best))
+    return features, _quote(said, best)
 
 
 def quote_of(claim: str, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
