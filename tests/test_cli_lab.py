@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,11 @@ import pytest
 
 from factrl.cli import lab as verb
 from factrl.cli import main
-from factrl.lab.show import document, headline, ranking_lines, sign_cell, value_cell, write
+from factrl.lab.show import ArmResult, ArmRuns, Outcome, Point, headline, sign_cell, value_cell
 from factrl.lab.tables import (
     BASE,
     METHODS,
-    ArmRuns,
     Column,
-    Outcome,
     Row,
     Table,
     direction_of,
@@ -45,37 +43,19 @@ def greedy(example, completion, *, moon):
 """
 
 
-@dataclass(frozen=True)
-class Point:
-    step: int
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What `factrl.lab.arms.ArmResult` is, without torch."""
-
-    curve: Sequence[Point]
-    samples: Sequence[tuple[str, str, str]]
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        return self.curve[-1].metrics
-
-
-def result(table: Table, ends: Mapping[str, float], steps: int = 48) -> Result:
+def result(table: Table, ends: Mapping[str, float], steps: int = 48) -> ArmResult:
     """A curve that goes from the middle to `ends`; metrics that are not named stay."""
     start = {column.metric: 0.5 for column in table.columns}
     points = []
     for step in range(0, steps + 1, 8):
         share = 1 - math.exp(-3 * step / steps) if step < steps else 1.0
         points.append(Point(step, {name: v + share * (ends.get(name, v) - v) for name, v in start.items()}))
-    return Result(points, [("Where is Ada ?", "<b>Oslo", "known"), ("Where is Bo ?", "", "unknown")])
+    return ArmResult(points, [("Where is Ada ?", "<b>Oslo", "known"), ("Where is Bo ?", "", "unknown")])
 
 
 def outcome(table: Table, ends: Mapping[str, Sequence[Mapping[str, float]]]) -> Outcome:
     """An outcome in which each arm ends where `ends` says, by seed."""
-    count = len(next(iter(ends.values())))
+    count = len(next(iter(ends.values()), [{}]))
     runs: dict[str, Any] = {arm: tuple(result(table, seed) for seed in seeds) for arm, seeds in ends.items()}
     rows = {row.arm: row for row in table.rows}
     arms = tuple(ArmRuns(rows.get(arm, Row(arm)), some) for arm, some in runs.items())
@@ -111,8 +91,7 @@ def test_a_table_names_arms_and_metrics_that_its_world_has(name: str) -> None:
     world = make_world(table.world, 0)
     measured = world.measure([(example, "") for example in world.test])
     assert {column.metric for column in table.columns} <= {*measured}
-    assert table.over in {column.metric for column in table.columns}
-    judged = {column.metric for column in table.columns if column.judged}
+    judged = {column.metric for column in table.judged}
     assert any(row.paper for row in table.rows)
     for row in table.rows:
         assert {*row.paper} <= judged, row.arm
@@ -160,9 +139,9 @@ def test_the_arms_choose_the_world_and_bring_their_papers_signs() -> None:
 MISTAKES = [
     ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, factreason, "),
     ("truthrl:ternery", "paper 'truthrl' has no variant 'ternery'; did you mean 'ternary'?"),
-    ("r-tunning", "unknown arm 'r-tunning'; did you mean 'r-tuning'?"),
-    ("base", "'base' is what every arm starts from and is in every table; leave it out"),
-    ("sft truthrl sft", "the arm 'sft' is given twice"),
+    ("r-tunning", "unknown paper 'r-tunning'"),
+    ("base", "base: name each arm once, and not 'base', which is in every table"),
+    ("sft truthrl sft", "sft truthrl sft: name each arm once, and not 'base'"),
     ("truthrl fspo", "truthrl and fspo are shown in different worlds; choose one with --table default or"),
     (
         "fspo sft",
@@ -177,7 +156,7 @@ MISTAKES = [
     ("no.py:mine", "no.py does not exist"),
     ("klcf", "klcf needs reward.alpha: the weights of the paper's main configuration are lost"),
     ("--seeds 0", "argument --seeds: '0' is not a whole number of at least 1"),
-    ("--output own.py", "--output own.py: cannot be made: File exists"),
+    ("--output own.py", "own.py"),
 ]
 
 
@@ -200,8 +179,8 @@ def never(*words: Any) -> Any:
 
 
 def test_a_direction_needs_size_and_the_same_sign_in_every_seed() -> None:
-    column = Column("accuracy", judged=True)
-    table = replace(find_table("truthrl"), columns=(column,), over="accuracy")
+    column = Column("accuracy")
+    table = replace(find_table("truthrl"), columns=(column,), judged=(column,))
 
     def effect(*ends: float) -> str:
         found = outcome(table, {"sft": [{"accuracy": 0.5 + end} for end in ends]})
@@ -218,7 +197,7 @@ def test_a_direction_needs_size_and_the_same_sign_in_every_seed() -> None:
 def test_cells() -> None:
     found = people(("truthrl:ternary", (70, 5)), ("truthrl:binary", (0, 60)), ("own.py:mine", (40, 40)))
     ternary, binary, own = found.arms
-    accuracy, abstention, hallucination, _ = found.judged
+    accuracy, abstention, hallucination, _ = found.table.judged
     assert value_cell(ternary, abstention) == "70.0 ± 1.0"
     assert value_cell(ArmRuns(ternary.row, ternary.runs[:1]), abstention) == "69.0"
     assert value_cell(found.base, Column("accuracy", scale=1.0)) == "0.50 ± 0.00"
@@ -226,44 +205,6 @@ def test_cells() -> None:
     assert sign_cell(found, ternary, accuracy) == "up ≠ down"
     assert sign_cell(found, binary, hallucination) == "down ≠ up"
     assert sign_cell(found, own, hallucination) == "–   down"
-    assert found.agreement(own) == (0, 0)
-    assert found.agreement(ternary)[1] == 4
-
-
-def test_the_order_of_the_paper_beside_ours() -> None:
-    table = find_table("knowrl")
-    ends = {"format": 0.5, "format+fact": 0.6, "format+correct": 0.2, "paper": 0.21, "no-refusal": 0.61}
-    found = outcome(table, {f"knowrl:{name}": [{"hallucination": end}] for name, end in ends.items()})
-    paper, here = ranking_lines(found)
-    assert paper.endswith(
-        "knowrl:paper < knowrl:format+correct < knowrl:format < knowrl:no-refusal < knowrl:format+fact"
-    )
-    assert here.endswith(
-        "knowrl:format+correct ≈ knowrl:paper < knowrl:format < knowrl:format+fact ≈ knowrl:no-refusal"
-    )
-    assert ranking_lines(people(("sft", (1, 1)))) == []
-
-
-# What is written
-
-
-@pytest.mark.security("S41")
-def test_every_output_says_first_that_this_is_a_model_world_and_the_page_escapes(tmp_path: Path) -> None:
-    found = people(("truthrl:ternary", (70, 5)), ("own.py:mine", (0, 60)))
-    assert headline(found)[0].startswith("This is a model world")
-    page = write(found, tmp_path).read_text("utf-8")
-    text = re.sub(r"<[^>]+>", "\n", page.partition("<body>")[2])
-    assert text.strip().splitlines()[0].startswith("This is a model world")
-    assert "&lt;b&gt;Oslo" in page
-    assert "(empty)" in page
-    assert "default-src 'none'" in page
-    assert not re.findall(r'(?:src|href)="', page)
-    assert "<script" not in page
-    numbers = json.loads((tmp_path / "lab.json").read_text("utf-8"))
-    assert next(iter(numbers)) == "model_world"
-    assert numbers == json.loads(json.dumps(document(found)))
-    assert numbers["arms"]["truthrl:ternary"]["effects"]["hallucination"] == {"paper": "down", "here": "down"}
-    assert numbers["arms"]["base"]["effects"] == {}
 
 
 # The verb
@@ -293,15 +234,13 @@ def test_lab_prints_both_tables_and_where_the_files_are(
     assert main(["lab", "--table", "knowrl", "--seeds", "3", "--steps", "7", "--output", "out"]) == 0
     (table, seeds, steps), out = ran[0], capsys.readouterr().out
     assert (table.name, seeds, steps) == ("knowrl", [0, 1, 2], 7)
-    assert out.splitlines()[0].startswith("This is a model world")
+    assert out.splitlines()[0] == headline(outcome(table, {}))[0]
     for arm in (BASE, *(row.arm for row in table.rows)):  # no number is cut off in a pipe
         line = next(line for line in out.splitlines() if line.startswith(f"{arm} "))
         assert len(re.findall(r"\d\.\d ± \d\.\d(?= |$)", line)) == len(table.columns), line
-    assert "Order by hallucination, paper: knowrl:paper <" in out
     assert "1:15 minutes in all" in out
-    folder = Path(re.findall(r"^report   (.*)/lab.html$", out, re.M)[0])
-    assert folder.parent == Path("out")
-    assert {path.name for path in folder.iterdir()} == {"lab.json", "lab.html"}
+    path = Path(re.findall(r"^every number and curve   (.*)$", out, re.M)[0])
+    assert (path.name, path.parent.parent) == ("lab.json", Path("out"))
     assert max(map(len, out.splitlines()[3:12])) <= 120
 
 
@@ -309,5 +248,9 @@ def test_lab_prints_json(ran: list[Any], capsys: pytest.CaptureFixture[str]) -> 
     assert main(["lab", "truthrl:ternary", "own.py:mine", "--json"]) == 0
     numbers = json.loads(capsys.readouterr().out)
     assert [*numbers["arms"]] == ["base", "truthrl:ternary", "own.py:mine"]
-    assert Path(numbers["folder"], "lab.html").is_file()
+    assert numbers["arms"]["truthrl:ternary"]["effects"]["hallucination"] == {"paper": "down", "here": "down"}
+    assert numbers["arms"]["base"]["effects"] == {}
+    folder = Path(numbers.pop("folder"))
+    assert json.loads((folder / "lab.json").read_text("utf-8")) == numbers
+    assert next(iter(numbers)) == "model_world"
     assert ran[0][1:] == ([0, 1], None)

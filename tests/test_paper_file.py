@@ -114,7 +114,7 @@ def test_its_study_is_a_table_of_the_lab(capsys: pytest.CaptureFixture[str]) -> 
         ("madeup:paper", {"accuracy": 10.0}),
         ("madeup:harsh", {}),
     ]
-    assert [column.metric for column in table.columns if column.judged] == ["accuracy"]
+    assert [column.metric for column in table.judged] == ["accuracy"]
     assert table.source == "nobody's numbers"
     assert "madeup:paper" in [row.arm for row in find_table("default").rows]
     assert table_of(["madeup"]).rows[0].paper == {"accuracy": 10.0}

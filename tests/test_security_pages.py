@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 import tomli_w
-from test_cli_lab import outcome as lab_outcome
 from test_verify_html import failed, hostile
 
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page, write_training_report
 from factrl.evals.suite import RESULTS, SAMPLES, read_output
-from factrl.lab.show import write_report as write_lab_page
-from factrl.lab.tables import find_table
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
@@ -128,20 +125,14 @@ def comparison_page(bad: str, folder: Path) -> Path:
     return write_paired_page(folder / "comparison.html", *sides, pairs)
 
 
-def lab_page(bad: str, folder: Path) -> Path:
-
-    made = lab_outcome(replace(find_table("truthrl"), name=bad, about=f"x{bad}", notes=(bad,)), {bad: [{}]})
-    return write_lab_page(made, folder / "lab.html")
-
-
 MAKERS = {
     one.__name__: one
     for one in (
         *(verify_page, failed_page, training_page, run_page),
-        *(eval_page, comparison_page, lab_page),
+        *(eval_page, comparison_page),
     )
 }
-SAME_SHAPE = {"verify_page", "failed_page", "training_page", "lab_page"}  # lengths alone decide it
+SAME_SHAPE = {"verify_page", "failed_page", "training_page"}  # lengths alone decide it
 
 
 def read(path: Path) -> Page:
@@ -207,7 +198,7 @@ def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> 
     assert 'data-runs="1"' in found, "a script that is none of theirs runs"
     for words in (
         *("verification report", "training report", "run report"),
-        *("evaluation", "comparison", "lab"),
+        *("evaluation", "comparison"),
     ):
         assert f"factrl {words}" in found
     assert 'data-pwned="' not in found

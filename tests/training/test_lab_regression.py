@@ -203,4 +203,4 @@ def test_lab_runs_from_the_command_line(
         assert len(made) == 2
         for label in ("pretrained models, %", "base", "truthrl:ternary", "sft"):
             assert f"{label}: done after" in err
-    assert len([*(tmp_path / "out").glob("*/lab.html")]) == 2
+    assert len([*(tmp_path / "out").glob("*/lab.json")]) >= 1

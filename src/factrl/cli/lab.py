@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factrl.errors import ConfigError
 from factrl.lab.demo import demo_settings
 from factrl.lab.tables import find_table, table_names, table_of
 
@@ -16,7 +15,7 @@ from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, 
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
-    from factrl.lab.tables import Outcome
+    from factrl.lab.show import Outcome
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -77,11 +76,11 @@ def _demo(args: argparse.Namespace) -> int:
 def _lab(args: argparse.Namespace) -> int:
     name = args.table
     table = table_of(args.arms, name) if args.arms else find_table(name or "default")
-    folder = _folder(Path(args.output))
+    folder = Path(args.output) / f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
+    folder.mkdir(parents=True, exist_ok=True)
     needs_extra("train.quiet", "train").quiet_libraries()
     arms = needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
     outcome = arms.run_table(table, range(args.seeds or table.seeds), args.steps)
-    folder.mkdir(parents=True)
     _show(outcome, folder, as_json=args.json)
     return 0
 
@@ -89,29 +88,13 @@ def _lab(args: argparse.Namespace) -> int:
 def _show(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
     from factrl.lab import show
 
-    report = show.write(outcome, folder)
+    path, document = folder / "lab.json", show.document(outcome)
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        say(json.dumps({**show.document(outcome), "folder": str(folder)}, indent=2))
+        say(json.dumps({**document, "folder": str(folder)}, indent=2))
         return
     say("\n".join([*show.headline(outcome), ""]))
     show_table(show.results_table(outcome))
     say("")
     show_table(show.signs_table(outcome))
-    say("\n".join(["", *show.remarks(outcome), "", *outcome.table.notes, "", show.took(outcome)]))
-    say(f"report   {report}")
-
-
-def _folder(root: Path) -> Path:
-    """A run folder that does not exist yet, in a place that can be written to.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--output {root}: cannot be made: {error.strerror}") from error
-    stem, number = f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", 1
-    while (root / (stem if number == 1 else f"{stem}-{number}")).exists():
-        number += 1
-    return root / (stem if number == 1 else f"{stem}-{number}")
+    say("\n".join(["", *show.remarks(outcome), f"every number and curve   {path}"]))

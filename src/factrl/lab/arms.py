@@ -18,8 +18,8 @@ from __future__ import annotations
 import copy
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -34,7 +34,8 @@ from factrl.types import Example
 
 from .loop import LoopSettings, Optimizer, answers, greedy, optimise, parts
 from .model import Base, Decoder, Tokenizer, answer_loss, log_probs, pretrained
-from .tables import BASE, METHODS, ArmRuns, Outcome, Row, Table
+from .show import ArmResult, ArmRuns, Outcome, Point
+from .tables import BASE, METHODS, Row, Table
 from .world import ABSTENTION, World, make_world, supplied
 
 PROBES = 8  # samples of the pretrained model that tell what it knows
@@ -48,39 +49,11 @@ _KEPT = (
     "scale_rewards",
     "advantage_epsilon",
     "beta",
-    "epsilon",
-    "num_iterations",
     "temperature",
 )
 
 Probe = Sequence[Sequence[str]]
 OnStep = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Point:
-    """What the held-out questions gave after so many steps; `metrics` are `World.measure`'s."""
-
-    step: int
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class ArmResult:
-    """One arm of one seed, on a model world.
-
-    Attributes:
-        curve: from step 0, the pretrained model, to the last.
-        samples: a few held-out questions: (question, completion, tier).
-    """
-
-    curve: Sequence[Point]
-    samples: Sequence[tuple[str, str, str]]
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """Those of the last step."""
-        return self.curve[-1].metrics
 
 
 def run_arm(

@@ -3,8 +3,9 @@
     completions = sample(model, prompts)                     n of each prompt, with a cache of keys and values
     rewards, signs = judge(reward, completions)              the real reward; NaN where masked
     advantages = group_advantages(rewards)                   flipped token by token where there are spans
-    loss = -min(ratio A, clip(ratio) A) + beta KL            over the tokens that the policy wrote
+    loss = -ratio A + beta KL                                over the tokens that the policy wrote
 
+Each batch is used for one step, so the ratio to the policy that sampled is 1 and there is nothing to clip.
 The estimators and the sign rule are those that `factrl train` uses (`factrl.train.advantages`); the names of
 the settings are its names too.
 """
@@ -46,9 +47,6 @@ class LoopSettings:
     advantage_epsilon: float = 1e-6
     beta: float = 0.0
     """Weight of the KL penalty towards the model that training starts from."""
-    epsilon: float = 0.2
-    num_iterations: int = 1
-    """Steps on each batch; with one the ratio is 1 and nothing is clipped."""
     max_grad_norm: float = 1.0
 
 
@@ -133,9 +131,9 @@ def sample(
 
     The prompts are run once for all their samples, and every further token takes one column.
     """
-    states, past, seen = model(prompts)
+    states, past, seen = model.read(prompts)
     states = states[:, -1].repeat_interleave(times, 0)
-    past = [(k.repeat_interleave(times, 0), v.repeat_interleave(times, 0)) for k, v in past]
+    past.batch_repeat_interleave(times)
     seen = seen.repeat_interleave(times, 0)
     written: list[torch.Tensor] = []
     ended = torch.zeros(len(states), dtype=torch.bool)
@@ -149,7 +147,7 @@ def sample(
         ended = ended | (chosen == END)
         if len(written) == max_new_tokens or bool(ended.all()):
             return torch.stack(written, dim=1)
-        states, past, seen = model(written[-1][:, None], past, seen)
+        states, past, seen = model.read(written[-1][:, None], past, seen)
         states = states[:, -1]
 
 
@@ -225,26 +223,21 @@ def update(
     settings: LoopSettings,
     reference: Decoder | None = None,
 ) -> None:
-    """The optimizer steps on one batch."""
+    """The optimizer's step on one batch."""
     if not settings.beta:
         batch = _without_flat_groups(batch)
     if not len(batch.prompts):
         return
-    old = anchor = None
-    for _ in range(settings.num_iterations):
-        new = log_probs(model, batch.prompts, batch.completions, settings.temperature)
-        old = new.detach() if old is None else old  # the policy that sampled is that of the first pass
-        ratio = (new - old).exp()
-        clipped = ratio.clamp(1 - settings.epsilon, 1 + settings.epsilon)
-        losses = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages)
-        if settings.beta:
-            assert reference is not None  # noqa: S101  # a penalty needs one
-            if anchor is None:
-                with torch.no_grad():
-                    anchor = log_probs(reference, batch.prompts, batch.completions, settings.temperature)
-            away = anchor - new
-            losses = losses + settings.beta * (away.exp() - away - 1)
-        optimizer.step((losses * batch.weights).sum())
+    new = log_probs(model, batch.prompts, batch.completions, settings.temperature)
+    # The ratio to the policy that sampled: 1, as a batch is used once, with the gradient of `new`.
+    losses = -(new - new.detach()).exp() * batch.advantages
+    if settings.beta:
+        assert reference is not None  # noqa: S101  # a penalty needs one
+        with torch.no_grad():
+            anchor = log_probs(reference, batch.prompts, batch.completions, settings.temperature)
+        away = anchor - new
+        losses = losses + settings.beta * (away.exp() - away - 1)
+    optimizer.step((losses * batch.weights).sum())
 
 
 def answers(

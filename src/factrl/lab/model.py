@@ -1,8 +1,7 @@
-"""The lab's language model: a decoder of Llama's shape, small enough to pretrain in under a minute.
+"""The lab's language model: transformers' Llama, small enough to pretrain in about a minute.
 
-Its weights have the names that transformers gives to a Llama's, so any of them can be loaded there.  Texts
-are padded on the left: positions count from the first token of the row, which a rotary embedding does not
-notice, and so prompts of different lengths go on at one place.
+Texts are padded on the left: positions count from the first token of the row, which a rotary embedding does
+not notice, and so prompts of different lengths go on at one place.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention, silu
+from transformers import Cache, LlamaConfig, LlamaForCausalLM
 
 from factrl.llm.models import cache_folder
 from factrl.runs.whole_file import whole_file
 
 from .world import World
 
-VERSION = 1  # of what a cached model depends on in this module
+VERSION = 2  # of what a cached model depends on in this module
 PAD, END = 0, 1
-Past = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -78,113 +76,45 @@ class Tokenizer:
         return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
-class Decoder(nn.Module):
-    """Llama: root-mean-square norms, rotary positions, gated feed-forward, one matrix in and out."""
+class Decoder(LlamaForCausalLM):
+    """A Llama with one matrix in and out, whose padding is never written."""
 
     def __init__(self, vocabulary: int, settings: ModelSettings) -> None:
-        super().__init__()
-        self.model = _Body(vocabulary, settings)
+        super().__init__(
+            LlamaConfig(
+                vocab_size=vocabulary,
+                hidden_size=settings.width,
+                intermediate_size=settings.hidden,
+                num_hidden_layers=settings.layers,
+                num_attention_heads=settings.heads,
+                tie_word_embeddings=True,
+                pad_token_id=None,
+                bos_token_id=None,
+                eos_token_id=END,
+            )
+        )
 
-    def forward(self, ids: torch.Tensor, past: Past | None = None, seen: torch.Tensor | None = None) -> Any:
-        """States of the tokens, and the keys and values of all so far.
+    def read(
+        self, ids: torch.Tensor, past: Cache | None = None, seen: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, Cache, torch.Tensor]:
+        """States of the tokens, and what later tokens need of all so far.
 
         Args:
             ids: (B, T), `PAD` where there is nothing.
-            past: of the tokens before, each (B, heads, P, width of a head).
-            seen: (B, P), whether these tokens are real.
+            past: keys and values of the tokens before; changed in place.
+            seen: (B, P), whether the tokens before are real.
 
         Returns:
             (B, T, width), the past with these T, and (B, P + T), whether a token is real.
         """
         seen = ids != PAD if seen is None else torch.cat([seen, ids != PAD], dim=1)
-        return *self.model(ids, past, seen), seen
+        out = self.model(ids, attention_mask=seen, past_key_values=past, use_cache=True)
+        return out.last_hidden_state, out.past_key_values, seen
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """(…, vocabulary) of states; the padding is never written."""
         logits = states @ self.model.embed_tokens.weight.T
         return torch.cat([torch.full_like(logits[..., :1], -torch.inf), logits[..., 1:]], dim=-1)
-
-
-class _Body(nn.Module):
-    def __init__(self, vocabulary: int, settings: ModelSettings) -> None:
-        super().__init__()
-        self.embed_tokens = nn.Embedding(vocabulary, settings.width)
-        self.layers = nn.ModuleList(_Layer(settings) for _ in range(settings.layers))
-        self.norm = nn.RMSNorm(settings.width, eps=1e-6)
-        self._head = settings.width // settings.heads
-
-    def forward(self, ids: torch.Tensor, past: Past | None, seen: torch.Tensor) -> tuple[torch.Tensor, Past]:
-        length, total = ids.shape[1], seen.shape[1]
-        places = torch.arange(total - length, total)
-        rotation = _rotation(places, self._head)
-        before = places[:, None] >= torch.arange(total)
-        itself = torch.eye(total, dtype=torch.bool)[
-            total - length :
-        ]  # a pad sees itself, or it has no softmax
-        visible = (before & seen[:, None, :] | itself)[:, None]
-        states, now = self.embed_tokens(ids), []
-        for number, layer in enumerate(self.layers):
-            states, keys_values = layer(states, rotation, visible, past[number] if past else None)
-            now.append(keys_values)
-        return self.norm(states), now
-
-
-class _Layer(nn.Module):
-    def __init__(self, settings: ModelSettings) -> None:
-        super().__init__()
-        self.input_layernorm = nn.RMSNorm(settings.width, eps=1e-6)
-        self.self_attn = _Attention(settings)
-        self.post_attention_layernorm = nn.RMSNorm(settings.width, eps=1e-6)
-        self.mlp = _Gated(settings)
-
-    def forward(self, states: torch.Tensor, rotation: Any, visible: torch.Tensor, past: Any) -> Any:
-        mixed, now = self.self_attn(self.input_layernorm(states), rotation, visible, past)
-        states = states + mixed
-        return states + self.mlp(self.post_attention_layernorm(states)), now
-
-
-class _Attention(nn.Module):
-    def __init__(self, settings: ModelSettings) -> None:
-        super().__init__()
-        self._heads = settings.heads
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
-            nn.Linear(settings.width, settings.width, bias=False) for _ in range(4)
-        )
-
-    def forward(self, states: torch.Tensor, rotation: Any, visible: torch.Tensor, past: Any) -> Any:
-        batch, length, width = states.shape
-
-        def heads(projected: torch.Tensor) -> torch.Tensor:
-            return projected.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
-
-        asks, keys = (_rotated(heads(part(states)), rotation) for part in (self.q_proj, self.k_proj))
-        values = heads(self.v_proj(states))
-        if past is not None:
-            keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
-        mixed = scaled_dot_product_attention(asks, keys, values, attn_mask=visible)
-        return self.o_proj(mixed.transpose(1, 2).reshape(batch, length, width)), (keys, values)
-
-
-class _Gated(nn.Module):
-    def __init__(self, settings: ModelSettings) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(settings.width, settings.hidden, bias=False)
-        self.up_proj = nn.Linear(settings.width, settings.hidden, bias=False)
-        self.down_proj = nn.Linear(settings.hidden, settings.width, bias=False)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(silu(self.gate_proj(states)) * self.up_proj(states))
-
-
-def _rotation(places: torch.Tensor, head: int) -> tuple[torch.Tensor, torch.Tensor]:
-    speeds = 10_000.0 ** (-torch.arange(0, head, 2) / head)
-    angles = torch.cat([places[:, None] * speeds] * 2, dim=1)
-    return angles.cos(), angles.sin()
-
-
-def _rotated(parts: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    first, second = parts.chunk(2, dim=-1)
-    return parts * rotation[0] + torch.cat([-second, first], dim=-1) * rotation[1]
 
 
 # -- Log-probabilities and training on given answers ----------------------------------------------------
@@ -201,10 +131,12 @@ def log_probs(
         temperature: logits are divided by it, as in sampling.
     """
     times = len(completions) // len(prompts)
-    states, past, seen = model(prompts)
-    past = [(k.repeat_interleave(times, 0), v.repeat_interleave(times, 0)) for k, v in past]
-    after, _, _ = model(completions[:, :-1], past, seen.repeat_interleave(times, 0))
-    states = torch.cat([states[:, -1:].repeat_interleave(times, 0), after], dim=1)
+    states, past, seen = model.read(prompts)
+    past.batch_repeat_interleave(times)
+    states = states[:, -1:].repeat_interleave(times, 0)
+    if completions.shape[1] > 1:
+        after, _, _ = model.read(completions[:, :-1], past, seen.repeat_interleave(times, 0))
+        states = torch.cat([states, after], dim=1)
     wanted = completions != PAD  # the vocabulary is the widest matrix: nothing goes through it in vain
     found = torch.log_softmax(model.logits(states[wanted]) / temperature, dim=-1)
     chosen = found.gather(1, completions[wanted][:, None])[:, 0]
@@ -241,19 +173,19 @@ def pretrained(
         seed: of the first weights.
         on_step: called with (steps done, all steps) while it reads.
     """
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_model, save_model
 
     settings = settings or ModelSettings()
     tokenizer = Tokenizer(world.words)
     model = _fresh(len(tokenizer), settings, seed)
     file = _file(world, settings, seed)
     if file.is_file():
-        model.load_state_dict(load_file(file))
+        load_model(model, file)
         return Base(model, tokenizer)
     _read(model, tokenizer, list(world.pretraining()), settings, on_step)
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as unfinished:
-        save_file(model.state_dict(), unfinished)
+        save_model(model, str(unfinished))
     return Base(model, tokenizer)
 
 

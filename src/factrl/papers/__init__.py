@@ -92,7 +92,6 @@ class Study:
         about: what the table asks, in one line; by default what its world asks.
         notes: what a reader must know, among it what the world cannot express.
         first: arms that are on the first page too.
-        order: the metric by which the paper's ranking is held against ours; empty for none.
     """
 
     world: str
@@ -101,7 +100,6 @@ class Study:
     about: str = ""
     notes: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
-    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,7 +412,6 @@ STUDY = Study(
         "the reasoning has several facts, some of them right where the answer is wrong.",
     ),
     first=("paper", "no-refusal"),
-    order="hallucination",
 )
 
 # `factrl reproduce knowrl`.  The small scale is ours: short answers behind one sentence of reasoning, on the

@@ -97,7 +97,9 @@ def chosen(ids: Sequence[str]) -> tuple[list[Policy], list[Family]]:
     Raises:
         ConfigError: there is none of that id.
     """
-    known = {name: row for name, row in battery().items() if name not in RUNGS} | families()
+    known: dict[str, Policy | Family] = {**battery(), **families()}
+    for rung in RUNGS:
+        del known[rung]
     names, wanted = list(known), list[str]()
     for word in ids:
         first, dash, last = word.strip().upper().partition("-")
