@@ -306,7 +306,7 @@ def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = Non
             raise error
         return Path("report.html")
 
-    replace(monkeypatch, "factrl.lab.demo.show", play=play)
+    replace(monkeypatch, "factrl.lab.demo.run", play=play)
     return calls
 
 

@@ -15,13 +15,13 @@ import tomli_w
 from test_verify_html import failed, hostile
 
 from factrl.evals.paired import compare_outputs
-from factrl.evals.report import write_eval_page, write_paired_page, write_training_report
+from factrl.evals.report import write_eval_page, write_paired_page
 from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
 from factrl.verifier.html import page as verified
-from test_report import PAYLOADS, Page, content
+from test_report import PAYLOADS, Page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _SCRIPT = "document.documentElement.dataset.{}=1"
@@ -49,10 +49,6 @@ def failed_page(bad: str, folder: Path) -> Path:
     path = folder / "failed.html"
     path.write_text(verified(failed(bad)), encoding="utf-8")
     return path
-
-
-def training_page(bad: str, folder: Path) -> Path:
-    return write_training_report(folder / "training.html", **content(bad))
 
 
 def run_page(bad: str, folder: Path) -> Path:
@@ -128,11 +124,11 @@ def comparison_page(bad: str, folder: Path) -> Path:
 MAKERS = {
     one.__name__: one
     for one in (
-        *(verify_page, failed_page, training_page, run_page),
+        *(verify_page, failed_page, run_page),
         *(eval_page, comparison_page),
     )
 }
-SAME_SHAPE = {"verify_page", "failed_page", "training_page"}  # lengths alone decide it
+SAME_SHAPE = {"verify_page", "failed_page"}  # lengths alone decide it
 
 
 def read(path: Path) -> Page:
@@ -197,7 +193,7 @@ def test_no_script_runs_in_a_browser_even_without_the_policy(tmp_path: Path) -> 
     found = dom(tmp_path, "<!doctype html>" + "".join(parts) + control)
     assert 'data-runs="1"' in found, "a script that is none of theirs runs"
     for words in (
-        *("verification report", "training report", "run report"),
+        *("verification report", "run report"),
         *("evaluation", "comparison"),
     ):
         assert f"factrl {words}" in found

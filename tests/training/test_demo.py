@@ -12,7 +12,7 @@ import pytest
 
 from factrl.errors import ModelError
 from factrl.lab.demo.questions import build_questions
-from factrl.lab.demo.show import play
+from factrl.lab.demo.run import play
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.train.model import embedded_policy
@@ -73,14 +73,14 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "demo.base_samples=2",
     ]
     report = play("truthrl:ternary", overrides, quick=True)
-    folder = report.parent
+    folder = report.parents[2]
     shown = capsys.readouterr().out
-    for word in ("truthfulness", "ternary", "binary", "masked", "--quick", str(report)):
+    for word in ("truthfulness", "ternary", "binary", "masked", "--quick", "report.html"):
         assert word in shown
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert "hallucination, %" in (folder / "demo.svg").read_text("utf-8")
+    assert (folder / "demo.svg").stat().st_size > 1_000
     numbers: dict[str, Any] = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
-    value, low, high = numbers["metrics"]["abstention"]["after"]["ternary"]
+    value, low, high = numbers["ternary"]["abstention"][1]
     assert 0 <= low <= value <= high <= 1
     told = {
         re.sub(r"-\d{8}-\d{6}$", "", run.name): run_settings(run / "config.toml", [])

@@ -69,7 +69,7 @@ def _demo(args: argparse.Namespace) -> int:
     # Mistakes come before torch is loaded.
     reward = demo_settings(overrides, args.reward, quick=args.quick).paper
     needs_extra("train.quiet", "demo").quiet_libraries()
-    needs_extra("lab.demo.show", "demo").play(reward, overrides, quick=args.quick)
+    needs_extra("lab.demo.run", "demo").play(reward, overrides, quick=args.quick)
     return 0
 
 

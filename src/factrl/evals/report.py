@@ -1,10 +1,9 @@
-"""The pages of evaluations and of training: every number with its interval, answers to read, what changed."""
+"""The pages of evaluations: every number with its interval, answers to read, what changed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from factrl.evals.longform import COUNTED
-from factrl.evals.metrics import Interval, compare, short_form
-from factrl.evals.numbers import ABOUT_OUTCOMES, Better, Bin, Number
+from factrl.evals.metrics import Interval
+from factrl.evals.numbers import Better, Bin, Number
 from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, steps_chart
 from factrl.evals.samples import Row
 from factrl.evals.suite import PAGE, Output
 from factrl.text.html import fragment, page, write_page
-from factrl.types import Grade, Label
+from factrl.types import Label
 
 
 class Badge(NamedTuple):
@@ -42,128 +41,6 @@ _SHORT_FACT = 48
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
-
-
-@dataclass(frozen=True, slots=True)
-class MetricRow:
-    """One metric before the run and after it.
-
-    Attributes:
-        metric: its name; `accuracy`, `abstention`, `hallucination` and `truthfulness` make the overview.
-        before: None where it is undefined.
-        after, difference: by arm; the difference is after minus before on the same questions.
-        better: which direction is good; `neither` when that depends.
-        about: the definition, in a few words.
-    """
-
-    metric: str
-    before: Interval | None
-    after: Mapping[str, Interval | None]
-    difference: Mapping[str, Interval | None]
-    better: Better = "neither"
-    about: str = ""
-
-    def at(self, arm: str | None) -> Interval | None:
-        """The value before training, or after that of an arm."""
-        return self.before if arm is None else self.after.get(arm)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a model said and how it was graded; a label of None means that it could not be graded."""
-
-    text: str
-    label: Label | None
-
-    @property
-    def badge(self) -> Badge:
-        """How the label is shown."""
-        return BADGES[self.label]
-
-
-@dataclass(frozen=True, slots=True)
-class SideBySide:
-    """One question with the answer before the run and, by arm, after it."""
-
-    question: str
-    answers: Sequence[str]
-    before: Answer
-    after: Mapping[str, Answer]
-
-    @property
-    def kinds(self) -> list[str]:
-        """Filters that show it: what became of a wrong or a right answer in any arm."""
-        last = {answer.label for answer in self.after.values()} - {None}
-        told = (("fixed", "incorrect"), ("lost", "correct"))
-        return [name for name, was in told if self.before.label == was and last - {was}]
-
-
-def metric_rows(
-    before: Sequence[Grade | None], after: Mapping[str, Sequence[Grade | None]]
-) -> list[MetricRow]:
-    """The rows of the report from the grades themselves.
-
-    Args:
-        before: one grade per question, None where masked.
-        after: the same questions in the same order, by arm.
-    """
-    first = short_form(before).metrics
-    last = {arm: short_form(grades).metrics for arm, grades in after.items()}
-    change = {arm: compare(before, grades).differences for arm, grades in after.items()}
-    rows: list[MetricRow] = []
-    for name, interval in first.items():
-        about, better = ABOUT_OUTCOMES[name]
-        ends, moved = ({arm: metrics[name] for arm, metrics in by.items()} for by in (last, change))
-        rows.append(MetricRow(name, interval, ends, moved, better, about))
-    return rows
-
-
-def write_training_report(
-    path: str | Path,
-    *,
-    title: str,
-    facts: Mapping[str, str],
-    table: Sequence[MetricRow],
-    curves: Curves,
-    examples: Sequence[SideBySide],
-    masked: Mapping[str, int],
-    notes: Sequence[str],
-) -> Path:
-    """Write the report of a training run as one self-contained HTML file.
-
-    Args:
-        path: where to; missing folders are made.
-        title: what was trained on what, in one line.
-        facts: the run's header in reading order (model, reward, seed, …); long values such as the command
-            go to the end of the page.  A value that is an http(s) URL becomes a link.
-        table: from `metric_rows`, and any other metric of the run.
-        curves: arm -> held-out points by step; empty when the run was not evaluated on its way.
-        examples: shown in this order.
-        masked: cause -> how many questions could not be graded.
-        notes: what a reader must know, one paragraph each.
-    """
-    if not all(curves.values()):
-        raise ValueError(f"a report needs points for every arm; got {list(curves)}")
-    short = {name: value for name, value in facts.items() if len(value) <= _SHORT_FACT and "\n" not in value}
-    reach = reach_of(change for row in table for change in row.difference.values())
-    counts = {"all": len(examples), **{key: _count(examples, key) for key in ("fixed", "lost")}}
-    html = page(
-        "evals/training.html",
-        title=title,
-        facts=short,
-        long_facts=[item for item in facts.items() if item[0] not in short],
-        overview=_overview({row.metric: row for row in table}),
-        truthful=any(row.metric == "truthfulness" for row in table),
-        badges=GRADED,
-        reach=reach,
-        changes=[(row, [_change(row, arm, reach) for arm in (None, *row.after)]) for row in table],
-        curves=curves_section(curves) if curves else "",
-        examples=examples,
-        counts=counts,
-        masked=sorted(masked.items(), key=lambda item: -item[1]),
-        notes=notes,
-    )
-    return write_page(path, html)
 
 
 def curves_section(curves: Curves) -> Markup:
@@ -200,35 +77,6 @@ def places(one: Interval, low: float, high: float) -> tuple[float, float, float]
     """Low end, estimate and high end as shares of the way from `low` to `high`."""
     ends = ((end - low) / (high - low) for end in (one.low, one.value, one.high))
     return tuple(min(max(end, 0.0), 1.0) for end in ends)  # type: ignore[return-value]
-
-
-def _overview(rows: Mapping[str, MetricRow]) -> list[tuple[object, ...]]:
-    """By arm: shares, truthfulness, its change in words; empty when the table lacks one of the shares."""
-    if not rows.keys() >= set(_SHARES):
-        return []
-    truth = rows.get("truthfulness")
-    arms: list[tuple[object, ...]] = []
-    for arm in (None, *rows["accuracy"].after):
-        shares = [(badge, rows[name].at(arm)) for name, badge in zip(_SHARES, GRADED, strict=True)]
-        defined = [(badge, share.value) for badge, share in shares if share]
-        change = truth.difference.get(arm) if truth and arm is not None else None
-        tone, words = verdict(change, truth.better) if truth else ("none", "")
-        amount = abs(change.value) if change and change.excludes_zero else None
-        score = truth and truth.at(arm)
-        arms.append((arm, defined if len(defined) == len(shares) else None, score, tone, words, amount))
-    return arms
-
-
-def _change(row: MetricRow, arm: str | None, reach: float) -> Mapping[str, object]:
-    change = row.difference.get(arm) if arm is not None else None
-    tone, words = verdict(change, row.better)
-    drawn = places(change, -reach, reach) if change else None
-    signed = change.signed() if change else None
-    return {"arm": arm, "at": row.at(arm), "change": signed, "tone": tone, "words": words, "drawn": drawn}
-
-
-def _count(examples: Sequence[SideBySide], kind: str) -> int:
-    return sum(kind in example.kinds for example in examples)
 
 
 # -- Evaluations ------------------------------------------------------------------------------------

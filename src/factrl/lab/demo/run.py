@@ -1,17 +1,17 @@
-"""`factrl demo`: teach a small real model to say when it does not know, and measure what that did.
+"""`factrl demo`: teach a small real model to say when it does not know, and show what that did.
 
     questions -> model -> warm start -> evaluate -> GRPO with each reward -> evaluate
 
 Every arm starts from the same warm-started weights, and every number is of held-out questions whose
-entities appear nowhere in training.  What is made of the numbers is `factrl.lab.demo.show`.
+entities appear nowhere in training.  Each arm has a run folder with the page that any run has.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,18 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-from factrl.evals.metrics import known_mask
-from factrl.evals.plots import Point
+from factrl.evals.metrics import Interval, compare, known_mask, short_form
+from factrl.evals.plots import Point, write_picture
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import DemoSettings
+from factrl.lab.demo import DemoSettings, demo_settings
 from factrl.lab.demo.questions import Splits, build_questions
 from factrl.papers import load_reward
 from factrl.rewards import Reward
@@ -35,17 +38,29 @@ from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
-from factrl.runs.progress import Progress
+from factrl.runs.progress import Progress, clock
 from factrl.runs.settings import RunSettings
+from factrl.text.escape import one_line
 from factrl.train.answering import answer, evaluator, greedy, rates
 from factrl.train.model import embedded_policy, is_embedded, load_policy, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.packed import restore_forward, use_packed_logprobs
+from factrl.train.page import write_run_page
 from factrl.train.prompts import render_prompts
 from factrl.types import Grade
 
 ABSTENTION = "I don't know."
 KNOWN_TEMPERATURE = 1.0  # the model's own distribution says what it knows
+SHOWN = 10  # questions with their answers
+_WORDS = {"correct_given_attempted": "right if answered"}
+_MARKS = {"correct": ("C", "blue"), "abstained": ("A", "dim"), "incorrect": ("W", "red"), None: ("?", "")}
+_NOTES = (
+    "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
+    "+1/0/-1 pays for declining wherever the model is right less than half the time, and on most of these "
+    "questions it is: hallucination falls, and some right answers go with it.",
+)
+Change = tuple[Interval | None, Interval | None, Interval | None]
+"""A metric before and after training, and the paired difference."""
 
 
 @dataclass(frozen=True)
@@ -56,68 +71,127 @@ class Arm:
     rows: Sequence[Row]
     curve: Sequence[Point]
     steps: int
+    folder: Path
 
     @property
     def grades(self) -> list[Grade | None]:
         return [row.grade for row in self.rows]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Everything a demo measured.
+def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> Path:
+    """Run the demo and print what it measured; returns the path of the main reward's page.
 
-    Attributes:
-        before: the warm-started model, which every arm starts from.
-        arms: the main reward's last.
-        known: per question, whether the warm-started model knew it; see `DemoSettings.demo`.
-        seconds: wall time of the whole demo.
-    """
-
-    settings: DemoSettings
-    before: Arm
-    arms: Sequence[Arm]
-    known: Sequence[bool | None]
-    seconds: float
-    folder: Path
-
-    @property
-    def masked(self) -> Counter[str]:
-        """Held-out questions that could not be graded, by cause, over all evaluations."""
-        return Counter(row.cause for arm in (self.before, *self.arms) for row in arm.rows if row.cause)
-
-
-def run_demo(settings: DemoSettings) -> Outcome:
-    """Run every stage; writes the run folder, not the report.
+    Args:
+        reward: the main reward, e.g. `truthrl:ternary`.
+        overrides: `key=value` settings.
+        quick: a few steps on a few questions, to see that everything works; it shows no effect.
 
     Raises:
         SetupError: the model or a data package is not there.
     """
     started = time.monotonic()
+    settings = demo_settings(list(overrides), reward, quick=quick)
+    before, arms, known = _run(settings)
+    folder = before.folder
+    model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in reversed(arms))
+    title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
+    write_picture({arm.name: arm.curve for arm in arms}, folder / "demo.svg", title=title)
+    numbers = {arm.name: changes(before, arm, known) for arm in arms}
+    plain = {
+        arm: {name: [*map(_plain, told)] for name, told in some.items()} for arm, some in numbers.items()
+    }
+    (folder / "numbers.json").write_text(json.dumps(plain, indent=2), encoding="utf-8")
+    console = Console()
+    for arm in reversed(arms):
+        console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
+    told = settings.demo
+    knew = f"right in {told.base_correct} of {told.base_samples} samples before"
+    console.print(f"\nknown: {len(known)} questions, {knew}", highlight=False)
+    drawn = random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))
+    console.print(_side_by_side([before, *arms], sorted(drawn)))
+    quickly = ("This was --quick: it shows that everything works, not what training does.",) if quick else ()
+    for note in (*quickly, *_NOTES):
+        console.print(note, highlight=False)
+    report = [write_run_page(arm.folder) for arm in arms][-1]
+    console.print(f"\n{clock(time.monotonic() - started)} minutes", highlight=False)
+    console.print(f"picture  {folder / 'demo.svg'}\nreport   {report}", highlight=False, soft_wrap=True)
+    return report
+
+
+def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], list[int]]:
+    """The warm-started model, the arms with the main one last, and the questions that the former knew."""
     questions = build_questions(settings.run.seed)
     if is_embedded(settings.model.name):
         with Progress("unpack the model", 1) as progress:
             embedded_policy(settings.model.name)
             progress.advance()
     model, tokenizer = load_policy(settings.model)
+    told = settings.demo
+    rewards = {told.contrast: told.contrast_steps, settings.paper: settings.train.steps or 1}
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
         stage = _Stage(settings, model, tokenizer, questions, run)
         stage.warm()
         before, known = stage.before()
-        start = copy.deepcopy(model.state_dict())
-        arms = []
-        for reward, steps in _arms(settings):
-            model.load_state_dict(start)
-            arms.append(stage.arm(reward, steps, before))
-        return Outcome(settings, before, arms, known, time.monotonic() - started, run.path)
+        start, arms = copy.deepcopy(model.state_dict()), []
+        for reward, steps in rewards.items():
+            if reward:
+                model.load_state_dict(start)
+                arms.append(stage.arm(reward, steps, before))
+    return before, arms, [number for number, knew in enumerate(known) if knew]
 
 
-def _arms(settings: DemoSettings) -> list[tuple[str, int]]:
-    """Rewards and steps, the main one last."""
-    arms = [(settings.paper, settings.train.steps or 1)]
-    contrast = settings.demo.contrast
-    if contrast and contrast != settings.paper:
-        arms.insert(0, (contrast, settings.demo.contrast_steps))
-    return arms
+def changes(before: Arm, arm: Arm, known: Sequence[int]) -> dict[str, Change]:
+    """Every metric of an arm, and accuracy and abstention on the questions that were known before."""
+
+    def of(numbers: Sequence[int]) -> dict[str, Change]:
+        first, last = ([side.grades[number] for number in numbers] for side in (before, arm))
+        moved = compare(first, last).differences
+        then, now = short_form(first).metrics, short_form(last).metrics
+        return {name: (then[name], now[name], moved[name]) for name in then if name != "f_score"}
+
+    found = of(range(len(before.rows)))
+    if known:
+        subset = of(known)
+        found |= {f"known: {name}": subset[name] for name in ("accuracy", "abstention")}
+    return found
+
+
+def _plain(interval: Interval | None) -> list[float] | None:
+    return [interval.value, interval.low, interval.high] if interval else None
+
+
+def _table(arm: Arm, numbers: Mapping[str, Change], masked: int) -> Table:
+    """One line per metric: before, after this arm's training, and the paired change; 80 columns wide."""
+    table = Table(
+        title=f"\n{arm.name}: {arm.steps} steps, {len(arm.rows)} held-out questions, with 95 % intervals",
+        title_justify="left",
+        title_style="",
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("", no_wrap=True)
+    for column in ("before", "after", "change"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, (then, now, moved) in numbers.items():
+        cells = (str(then or "–"), str(now or "–"), moved.signed() if moved else "–")
+        table.add_row(_WORDS.get(name, name), *cells)
+    table.add_row("masked", str(masked), str(sum(grade is None for grade in arm.grades)), "")
+    return table
+
+
+def _side_by_side(arms: Sequence[Arm], numbers: Sequence[int]) -> Table:
+    """Questions with their answers before and after."""
+    title = "\nSome of them, drawn by the seed (C correct, A abstained, W wrong)"
+    table = Table("question", "accepted", *(arm.name for arm in arms), title=title, title_justify="left")
+    for number in numbers:
+        example = arms[0].rows[number].example
+        rows = [arm.rows[number] for arm in arms]
+        answers = [
+            Text.assemble(_MARKS[row.label], " ", one_line((row.completion or "").strip())) for row in rows
+        ]
+        table.add_row(Text(one_line(example.question)), Text(one_line(example.answers[0])), *answers)
+    return table
 
 
 class _OnStep(TrainerCallback):
@@ -191,7 +265,7 @@ class _Stage:
         """The warm-started model's answers, and which questions it knows."""
         told = self.settings.demo
         with Progress("what does it know", 2) as progress:
-            arm = Arm("before", self._rows(), [], 0)
+            arm = Arm("before", self._rows(), [], 0, self.run.path)
             progress.advance()
             groups = answer(
                 self.model,
@@ -232,7 +306,7 @@ class _Stage:
                 run,
                 on_the_way,
             )
-        return Arm(name, self._rows(), curve, steps)
+        return Arm(name.rpartition(":")[2], self._rows(), curve, steps, run.path)
 
     def _arm_settings(self, name: str, steps: int, reward: Reward) -> RunSettings:
         """What `factrl train` would be told for this arm."""
