@@ -30,8 +30,7 @@ import aiohttp
 
 from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM, Store
 
 AT_ONCE, ROUNDS, WARM = 32, 5, 200
 MESSAGES = [{"role": "user", "content": "x" * 2000}]

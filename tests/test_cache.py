@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
 import random
 import signal
@@ -94,54 +92,12 @@ def test_a_value_comes_back_as_it_was_also_from_the_disk(path: Path, value: Any)
     assert Store(path).get("key") == value
 
 
-def test_many_values_at_once(path: Path) -> None:
-    store, wanted = Store(path), keys(3000)
-    store.put_many({key: n for n, key in enumerate(wanted[:2000])})
-    assert store.get_many(wanted) == {key: n for n, key in enumerate(wanted[:2000])}
-    assert store.get_many([]) == {}
-    assert store.size() == 2000
-    store.put(wanted[0], "new")
-    assert (store.get(wanted[0]), store.size()) == ("new", 2000)
-    store.clear()
-    assert (store.get(wanted[1]), store.size()) == (None, 0)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"bytes", object()])
 def test_what_is_not_json_is_refused_whole(path: Path, value: Any) -> None:
     store = Store(path)
     with pytest.raises((TypeError, ValueError)):
         store.put_many({"good": 1, "bad": value})
     assert store.size() == 0
-
-
-def test_a_closed_store_opens_again(path: Path) -> None:
-    store = Store(path)
-    store.put("a", 1)
-    store.close()
-    store.close()
-    assert store.get("a") == 1
-    store.put("b", 2)
-    store.close()
-    assert [*sorted(store.get_many(["a", "b"]))] == ["a", "b"]
-
-
-def test_coroutines_share_transactions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, wanted = Store(path), keys(2000)
-    commits = []
-    write = store_file.StoreFile.write
-    monkeypatch.setattr(
-        store_file.StoreFile,
-        "write",
-        lambda self, changes: (commits.append(len(changes)), write(self, changes)),
-    )
-
-    async def put_all() -> None:
-        await asyncio.gather(*[store.aput(key, n) for n, key in enumerate(wanted)])
-
-    asyncio.run(put_all())
-    assert sum(commits) == 2000
-    assert len(commits) < 200
-    assert len(store.get_many(wanted)) == 2000
 
 
 @pytest.mark.fault("F32")
@@ -158,22 +114,6 @@ def test_a_coroutine_that_is_cancelled_harms_no_other(path: Path) -> None:
     asyncio.run(main())
     assert len(store.get_many(keys(100)[1::2])) == 50
     store.put("still", "there")
-
-
-def test_threads_share_a_store(path: Path) -> None:
-    store = Store(path)
-
-    def work(me: int) -> None:
-        for n in range(100):
-            store.put(f"{me} {n}", n)
-            assert store.get(f"{me} {n}") == n
-
-    threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert store.size() == 800
 
 
 # ---------------------------------------------------------------- whose file it is
@@ -237,8 +177,6 @@ def test_f21_a_folder_that_cannot_be_made_leaves_a_store_in_memory(
     store.put_many({key: n for n, key in enumerate(keys(50))})
     assert store.get_many(keys(60)) == {key: n for n, key in enumerate(keys(50))}
     assert store.size() == 50
-    store.clear()
-    assert store.size() == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "kept in memory" in caplog.text
 
@@ -271,30 +209,6 @@ def test_f21_a_full_disk_goes_on_in_memory_and_keeps_what_it_had(path: Path) -> 
     kept = again.get_many([f"after {n}" for n in range(300)])
     assert 0 < len(kept) < 300
     assert set(kept.values()) == {"x" * 2000}  # no torn rows
-
-
-@pytest.mark.fault("F21")
-def test_f21_sqlites_own_word_for_a_full_disk(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(path)
-    store.put("before", 1)
-    writer = store._file._writer
-    assert writer is not None
-    writer.execute(f"PRAGMA max_page_count = {writer.execute('PRAGMA page_count').fetchone()[0]}").fetchall()
-    store.put_many(dict.fromkeys(keys(100), "x" * 500))
-    assert len(store.get_many(keys(100))) == 100
-    assert store.get("before") == 1
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "full" in caplog.text
-    store.close()
-    assert Store(path).size() == 1
-
-
-def test_memory_has_an_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factrl.llm.store._IN_MEMORY", 10)
-    (tmp_path / "file").write_text("")
-    store = Store(tmp_path / "file" / "cache.sqlite")
-    store.put_many({key: n for n, key in enumerate(keys(30))})
-    assert sorted(store.get_many(keys(30)).values()) == [*range(20, 30)]
 
 
 # ---------------------------------------------------------------- F22, F23: damage
@@ -343,32 +257,6 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
     with sqlite3.connect(path) as check:
         assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     check.close()
-
-
-@pytest.mark.fault("F22")
-def test_f22_damage_while_the_file_is_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(path)
-    store.put_many(dict.fromkeys(keys(2000), "x" * 1000))
-    monkeypatch.setattr(store_file, "CHECKPOINT_AT", 0)
-    store.put("last", 1)  # everything is in the file now
-    with path.open("r+b") as file:
-        file.truncate(8192)
-    Path(f"{path}-wal").write_bytes(b"")
-    Path(f"{path}-shm").write_bytes(bytes(32768))
-    store.get_many(keys(2000))
-    store.put_many(dict.fromkeys(keys(2000), "again"))
-    assert store.get_many(keys(2000)) == dict.fromkeys(keys(2000), "again")
-
-
-@pytest.mark.fault("F22")
-@pytest.mark.parametrize("ends", [("",), ("", "-wal", "-shm", ".lock")])
-def test_a_file_that_somebody_deletes_is_made_anew(path: Path, ends: tuple[str, ...]) -> None:
-    store = Store(path)
-    store.put("a", 1)
-    for end in ends:
-        Path(f"{path}{end}").unlink()
-    store.put("b", 2)
-    assert Store(path).get("b") == 2
 
 
 @pytest.mark.fault("F22")
@@ -478,25 +366,6 @@ def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
 @pytest.mark.fault("F31")
 @needs_fork
 @quiet_fork
-def test_f31_a_forked_child_has_its_own_connections(path: Path) -> None:
-    store = Store(path)
-    store.put("parent", 1)
-
-    def child() -> None:
-        signal.alarm(30)
-        assert store.get("parent") == 1
-        store.put("child", 2)
-        assert store.get_many(["parent", "child"]) == {"parent": 1, "child": 2}
-
-    assert [run_in_child(child) for _ in range(3)] == [0, 0, 0]
-    assert store.get("child") == 2
-    store.put("parent", 3)
-    assert store.get("parent") == 3
-
-
-@pytest.mark.fault("F31")
-@needs_fork
-@quiet_fork
 def test_f31_a_fork_while_others_write(path: Path) -> None:
     store, stop = Store(path), threading.Event()
 
@@ -551,27 +420,3 @@ with store._file._alone():
         assert Store(path).get_many(["a", "b"]) == {"a": 1, "b": 2}
     finally:
         os.killpg(child.pid, signal.SIGKILL)
-
-
-def test_a_process_ends_quietly_and_at_once(path: Path) -> None:
-    script = f"""
-from factrl.llm.store import Store
-store = Store({str(path)!r})
-store.put("a", 1)
-other = Store({str(path)!r})
-del other
-"""
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert not Path(f"{path}-wal").exists()  # it was closed, not dropped
-    assert Store(path).get("a") == 1
-
-
-def test_what_is_in_the_file_is_json(path: Path) -> None:
-    [key] = filled(path, 1)
-    with sqlite3.connect(path) as other:
-        [(value,)] = other.execute("SELECT value FROM entries_1").fetchall()
-    other.close()
-    assert json.loads(value) == {"verdict": f"<{key}>", "n": 0}
-    assert logging.getLogger("factrl").level == logging.NOTSET

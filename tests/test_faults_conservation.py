@@ -20,8 +20,7 @@ import fault_server as fs
 from factrl.errors import LLMError
 from factrl.llm import FakeLLM, Message
 from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM, Store
 from factrl.papers import load_reward
 from factrl.rewards import Reward, reward
 from factrl.rewards.grading import Grader, has_grade, read_verdict

@@ -24,8 +24,7 @@ import fault_server as fs
 from factrl import Example, FakeLLM, remote
 from factrl.errors import LLMError
 from factrl.llm.openai_compatible import OpenAICompatible
-from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM, Store
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader, has_grade
 from fault_server import FaultServer, answers, says
@@ -69,7 +68,7 @@ import json, sys
 from dataclasses import asdict
 from factrl import Example
 from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM
 from factrl.rewards.grading import Grader, has_grade
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward

@@ -15,14 +15,12 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from factrl.errors import ConfigError
 from factrl.llm.store import Store, digest
-from factrl.llm.store_file import StoreFile
 
 NOBODY = 65534
 KILLS = 100
@@ -103,7 +101,7 @@ import logging, os, sys
 from pathlib import Path
 from factrl.llm.background import background_loop
 from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM
 from factrl.llm import FakeLLM
 background_loop()
 logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
@@ -233,26 +231,6 @@ def test_a_store_that_loses_its_file_goes_on(harm: str, path: Path, caplog: pyte
     assert 1 <= len(caplog.records) <= 2  # what became of it, and what that costs
     store.close()
     in_time(lambda: store.put("again", 1))
-
-
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError()])
-def test_nobody_waits_for_a_write_that_broke(
-    error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def breaks(*_: object) -> None:
-        raise error
-
-    store = Store(path)
-    store.put("before", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(StoreFile, "write", breaks)
-        with ThreadPoolExecutor(9) as pool:
-            waiting = [pool.submit(store.put, f"after {n}", n) for n in range(9)]
-            assert {type(one.exception(timeout=60)) for one in waiting} == {type(error)}
-        with pytest.raises(type(error)):
-            asyncio.run(asyncio.wait_for(store.aput("last", 9), 60))
-    store.put("again", 2)
-    assert store.get_many(["before", "again"]) == {"before": 1, "again": 2}
 
 
 # ---------------------------------------------------------------- any bit of its files

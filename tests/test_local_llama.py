@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import math
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
+from factrl.errors import LLMError, MissingExtra, ModelError
 from factrl.llm import models
-from factrl.llm.local import llama
 from factrl.llm.local.llama import LlamaModel
 
 LETTERS = (" A", " B", " C")
@@ -101,14 +98,6 @@ def test_a_damaged_prefix_is_computed_again(model: LlamaModel) -> None:
     assert sum(computed) > 100
 
 
-def test_a_chat_in_between_costs_no_prefix(model: LlamaModel) -> None:
-    model.letter_logprobs(PREFIX, [asked(14, "even")], LETTERS)
-    model.complete([{"role": "user", "content": "Hello"}], max_tokens=200)
-    computed = _counted(model)
-    model.letter_logprobs(PREFIX, [asked(17, "odd")], LETTERS)
-    assert sum(computed) < 40
-
-
 def test_prompts_that_begin_alike_share_their_beginning(model: LlamaModel) -> None:
     passage = "Evidence: " + "the numbers are all even or odd, " * 12
     prompts = [f"{passage}\nClaim: {n} is even.\nAnswer:" for n in (1, 2, 3)]
@@ -142,11 +131,6 @@ def test_strange_text_and_text_that_is_too_long(model: LlamaModel) -> None:
     assert np.isfinite(model.letter_logprobs("", ["Hello"], LETTERS)).all()
     with pytest.raises(ValueError, match=r"'Evidence of' is 2 tokens for SmolLM2-135M"):
         model.letter_logprobs(PREFIX, ["x"], ("A", "Evidence of"))
-
-
-def test_an_unlikely_letter_has_the_odds_of_the_last_one_listed(model: LlamaModel) -> None:
-    odds = model.letter_logprobs(PREFIX, [asked(14, "even")], (" A", "@"))
-    assert odds[0, 1] < math.log(0.01) < odds[0, 0]
 
 
 def test_chats(model: LlamaModel) -> None:
@@ -192,24 +176,6 @@ def test_its_port_asks_for_the_key(model: LlamaModel) -> None:
         connection.close()
 
 
-def test_a_cache_that_cannot_be_written_to(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "file"))
-    with LlamaModel(weights, n_ctx=1024, threads=1) as model:
-        assert np.isfinite(model.letter_logprobs(PREFIX, ["Hello"], LETTERS)).all()
-
-
-def test_a_closed_model_says_so(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
-    model = LlamaModel(weights, n_ctx=512, threads=1)
-    model.close()
-    model.close()
-    with pytest.raises(RuntimeError, match="was closed"):
-        model.complete([{"role": "user", "content": "Hello"}])
-
-
 def test_the_process_ends_by_itself(weights: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from factrl.llm.local.llama import LlamaModel; m = LlamaModel(sys.argv[1], n_ctx=512)\n"
@@ -226,32 +192,12 @@ def test_the_process_ends_by_itself(weights: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "stop\n", "")
 
 
-def test_weights_have_one_identity_wherever_they_are(
-    model: LlamaModel, weights: Path, tmp_path: Path
-) -> None:
-    shutil.copy(weights, tmp_path)
-    copied = models.identity(tmp_path / weights.name)
-    assert (model.identity.split(" xllamacpp ")[0], model.identity[-1].isdigit()) == (copied, True)
-    with (tmp_path / weights.name).open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"!")
-    assert models.identity(tmp_path / weights.name) != copied
-
-
 # --- without a model ---------------------------------------------------------------------------------
 
 
 def test_without_xllamacpp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(MissingExtra, match=r"xllamacpp is not installed; run: pip install 'factrl\[local\]'"):
-        LlamaModel(tmp_path)
-
-
-def test_a_library_that_xllamacpp_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: cannot open', name='libgomp')")
-    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(SetupError, match=r"libgomp\.so\.1: cannot open; .*apt install libgomp1"):
         LlamaModel(tmp_path)
 
 
@@ -269,31 +215,6 @@ def test_what_is_no_model_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "second.gguf").write_bytes(b"")
     with pytest.raises(ModelError, match=r"holds 2 \.gguf files"):
         LlamaModel(tmp_path)
-
-
-def test_half_a_model_is_an_error(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    with weights.open("rb") as file:
-        (tmp_path / "half.gguf").write_bytes(file.read(weights.stat().st_size // 2))
-    with pytest.raises(ModelError, match=r"half\.gguf could not be loaded"):
-        LlamaModel(tmp_path / "half.gguf")
-
-
-def test_openmp_is_told_to_be_patient_only_while_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    with llama.patient_openmp():
-        assert os.environ["OMP_WAIT_POLICY"] == "passive"
-    assert "OMP_WAIT_POLICY" not in os.environ
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    with llama.patient_openmp():
-        assert os.environ["OMP_WAIT_POLICY"] == "active"
-    assert os.environ["OMP_WAIT_POLICY"] == "active"
-
-
-@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (4, 4), (6, 4), (16, 8)])
-def test_threads_leave_hyperthreads_out(monkeypatch: pytest.MonkeyPatch, cores: int, expected: int) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-    assert llama.default_threads() == expected
 
 
 def _counted(model: LlamaModel) -> list[int]:

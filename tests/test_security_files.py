@@ -15,7 +15,7 @@ import pytest
 from factrl.errors import DataError, SetupError
 from factrl.evals.suite import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
-from factrl.llm.models.hub import hub_name
+from factrl.llm.models.download import hub_name
 from factrl.llm.store import Store
 from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples, to_example

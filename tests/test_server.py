@@ -21,8 +21,7 @@ import pytest
 from factrl import Example, FakeLLM, Grader, Passage, load_reward, remote
 from factrl.cli import main
 from factrl.errors import LLMError
-from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from factrl.rewards.grading import has_grade
 from factrl.server.app import make_api

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import factrl as fx
-from factrl.errors import LLMError, RewardBug, Unscored
-from factrl.llm.together import Call
+from factrl.errors import RewardBug, Unscored
+from factrl.llm.background import Call
 from factrl.types import Example
 
 
@@ -50,7 +50,7 @@ def batch(reward: fx.Reward, numbers: Sequence[int]) -> list[Any]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls wait for each other however busy the machine is."""
-    monkeypatch.setattr("factrl.llm.together.PAUSE", 60.0)
+    monkeypatch.setattr("factrl.llm.background.PAUSE", 60.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -60,16 +60,6 @@ def test_samples_that_ask_at_once_are_asked_together(calls: int) -> None:
     results = batch(doubled.with_(double=doubler, calls=calls), range(40))
     assert [result.value for result in results] == [2**calls * (number + 1) - 1 for number in range(40)]
     assert doubler.batches == [40] * calls
-
-
-@pytest.mark.usefixtures("patient")
-def test_more_samples_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("factrl.rewards.THREADS", 8)
-    doubler = Doubler()
-    results = batch(doubled.with_(double=doubler), range(20))
-    assert [result.value for result in results] == [2 * number + 1 for number in range(20)]
-    assert sum(doubler.batches) == 20
-    assert max(doubler.batches) <= 8
 
 
 def test_one_that_is_busy_elsewhere_does_not_hold_up_the_others() -> None:
@@ -101,11 +91,6 @@ def test_a_call_that_cannot_be_answered_masks_its_own_sample_alone() -> None:
         (None, "too_long"),
         (5.0, None),
     ]
-
-
-def test_an_outage_masks_every_sample_that_asked() -> None:
-    results = batch(doubled.with_(double=Doubler(LLMError("connection", "down"))), range(3))
-    assert [(result.state, result.cause) for result in results] == [("masked", "connection")] * 3
 
 
 @pytest.mark.fault("F30")

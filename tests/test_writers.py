@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import ConfigError, MissingExtra, SetupError, Unscored
+from factrl.errors import ConfigError, Unscored
 from factrl.llm import FakeLLM, Message, Reply
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.writers import ServerWriter, open_writer, seed_of
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.types import Completion, Example
-from fault_server import Fault, FaultServer, answers, closed_port, says
+from fault_server import Fault, FaultServer, answers, says
 
 DATA = DataSettings(train="unused")
 ASKED = [Example(f"Capital of {land}?", ("x",), id=land) for land in ("Peru", "Chile", "Norway")]
@@ -78,12 +77,6 @@ def test_a_question_is_asked_with_its_prompt_and_system_message() -> None:
     assert len(told) == 3
 
 
-def test_the_most_likely_answer_has_no_seed_and_no_nucleus() -> None:
-    llm = Recorder()
-    ServerWriter(llm, DATA, 8).write(ASKED[:1], top_p=0.5)
-    assert llm.requests == [("Capital of Peru?", {"temperature": 0.0, "max_tokens": 8})]
-
-
 def test_seeds_differ_by_number_question_and_seed_and_by_nothing_else() -> None:
     def texts(examples: Sequence[Example], numbers: Sequence[int], seed: int = 0) -> dict[Any, str]:
         groups = ServerWriter(Recorder(), DATA, 8).write(examples, numbers, temperature=1.0, seed=seed)
@@ -110,26 +103,6 @@ def test_sampling_is_passed_on_and_what_the_server_cuts_by_itself_is_turned_off(
     assert llm.requests == [("Capital of Peru?", sampling)]
 
 
-def test_several_greedy_samples_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"same sample; raise sampling\.temperature"):
-        ServerWriter(Recorder(), DATA, 8).write(ASKED, (0, 1))
-    with pytest.raises(ConfigError, match="same sample"):
-        ServerWriter(Recorder(), DATA, 8).write(ASKED, (1,))
-
-
-def test_a_prefill_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'<think>' cannot be given to a model behind a server"):
-        ServerWriter(Recorder(), DataSettings(train="unused", prefill="<think>"), 8)
-
-
-def test_the_identity_is_model_prompt_and_limit() -> None:
-    def identity(limit: int = 8, **data: Any) -> str:
-        return ServerWriter(Recorder(), DataSettings(train="unused", **data), limit).identity
-
-    assert identity().startswith("recorder ")
-    assert len({identity(), identity(9), identity(prompt="{question}!"), identity(system="Be short.")}) == 4
-
-
 # --- what comes back -------------------------------------------------------------------------------
 
 
@@ -149,12 +122,6 @@ def test_what_fails_stands_among_the_texts_with_its_cause(serve: Callable[..., F
     failed = written[1][0]
     assert isinstance(failed, Unscored)
     assert failed.cause == "http_400"
-
-
-def test_a_server_that_is_gone_fails_every_sample_and_no_call_raises() -> None:
-    llm = OpenAICompatible(closed_port(), "m", max_attempts=1, timeout_call=5.0, timeout_attempt=5.0)
-    written = ServerWriter(llm, DATA, 5).write(ASKED[:2], (0, 1), temperature=1.0)
-    assert [[getattr(text, "cause", None) for text in group] for group in written] == [["connection"] * 2] * 2
 
 
 def test_an_interrupt_does_not_wait_for_the_calls_that_have_not_begun() -> None:
@@ -197,23 +164,9 @@ def test_a_server_is_opened_by_its_address_and_asked_as_told(
     }
 
 
-def test_a_server_that_is_not_there_is_said_before_anything_is_asked() -> None:
-    with pytest.raises(SetupError, match="start the server"):
-        open_writer(settings(f"{closed_port()}#m", judge={"timeout_attempt": 1.0}))
-
-
 @pytest.mark.security("S37")
 @pytest.mark.parametrize("url", ["http://sk-canary@host/v1#m", "https://host/v1?key=sk-canary#m"])
 def test_a_key_in_the_address_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError, match="FACTRL_POLICY_API_KEY") as caught:
         open_writer(settings(url))
     assert "sk-canary" not in str(caught.value)
-
-
-def test_a_policy_in_this_process_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [*sys.modules]:
-        if name == "torch" or name.startswith("factrl.train"):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"torch is not installed; run: pip install 'factrl\[train\]'"):
-        open_writer(settings("some/model"))

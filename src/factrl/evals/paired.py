@@ -34,8 +34,7 @@ from factrl.evals.samples import Row, by_question
 from factrl.evals.suite import Output
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
-from factrl.llm.store import Store
-from factrl.llm.stored import kept, readable
+from factrl.llm.store import Store, kept, readable
 from factrl.rewards.grading import read_verdict
 from factrl.rewards.preference import PAIR_PROMPT, guarded
 from factrl.text import MAX_PAYLOAD

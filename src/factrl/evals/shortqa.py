@@ -11,7 +11,7 @@ examples that the original puts first, and an option is not ended by a token.
 A model behind a server gives no likelihoods: it is asked for a letter, which measures something else and is
 reported as such.
 
-Grades are not kept here: what a judge said is in the store of replies (`factrl.llm.stored`), and rules are
+Grades are not kept here: what a judge said is in the store of replies (`factrl.llm.store`), and rules are
 quick.
 """
 

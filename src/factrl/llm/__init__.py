@@ -61,7 +61,7 @@ class LLM(Protocol):
     """Anything that completes a chat; called from many threads at once.
 
     It may also have `acomplete`, the same as a coroutine; `ask` uses it.  An `identity` that says which model
-    it is lets `factrl.llm.stored` keep its replies.
+    it is lets `factrl.llm.store` keep its replies.
     """
 
     def complete(

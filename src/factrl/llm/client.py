@@ -35,7 +35,7 @@ from factrl.errors import ConfigError, LLMError
 from factrl.llm.background import on_background
 from factrl.llm.bodies import Failure, Unreadable, document_of, excerpt, refusal_of
 from factrl.llm.limits import RETRY_AFTER_LIMIT, Call, Gate, Limits, Outcome
-from factrl.llm.usage import Meter, Usage
+from factrl.llm.spending import Meter, Usage
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout
@@ -156,7 +156,6 @@ class JSONClient:
                 wait = failure.wait or call.backoff()
                 if wait >= call.left():
                     raise self.error(failure, call)
-                self.meter.seconds_waiting += wait
                 await asyncio.sleep(wait)
                 call.used += wait
 
@@ -167,12 +166,8 @@ class JSONClient:
             Failure: no usable reply.
             LLMError: `budget`.
         """
-        asked = time.monotonic()
-        try:
-            turn = await line.gate.enter(again=call.requests > 0)
-        finally:
-            began = time.monotonic()
-            self.meter.seconds_waiting += began - asked
+        turn = await line.gate.enter(again=call.requests > 0)
+        began = time.monotonic()
         outcome: Outcome = "dropped"
         wait, why = None, ""
         try:

@@ -18,7 +18,7 @@ from factrl.llm.background import Flights, on_background, wait_for
 from factrl.llm.bodies import Failure, Unreadable, excerpt
 from factrl.llm.client import JSONClient, checked_url
 from factrl.llm.limits import Call, Limits
-from factrl.llm.usage import BYTES_PER_TOKEN, Meter, Price, Usage
+from factrl.llm.spending import BYTES_PER_TOKEN, Meter, Price, Usage
 
 OPENAI_URL = "https://api.openai.com/v1"
 SPEC_EXAMPLE = "http://localhost:8000/v1#model-name"
@@ -36,7 +36,6 @@ class OpenAICompatible:
         model: the model's name; None asks the server, which must then serve exactly one.
         api_key: sent as a bearer token; never shown in a repr, a log or an error.
         key_variable: the environment variable to name when the server refuses the key.
-        revision: which version of the model the server has, when known; only part of its identity.
         price: US dollars per million tokens of prompt and of reply.
         max_calls: calls that may be made in all.
         max_cost_usd: US dollars that may be spent in all; needs `price`.
@@ -54,7 +53,6 @@ class OpenAICompatible:
         api_key: str | None = None,
         *,
         key_variable: str = "FACTRL_JUDGE_API_KEY",
-        revision: str = "",
         price: Price | None = None,
         max_calls: int | None = None,
         max_cost_usd: float | None = None,
@@ -63,7 +61,6 @@ class OpenAICompatible:
     ) -> None:
         self.base_url = checked_url(base_url, key_variable, SPEC_EXAMPLE)
         self.model = model
-        self.revision = revision
         named = f"{model or 'the model'} at {self.base_url}"
         self.meter = Meter(max_calls=max_calls, max_cost_usd=max_cost_usd, price=price, model=named)
         self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, meter=self.meter, **limits)
@@ -75,8 +72,8 @@ class OpenAICompatible:
 
     @property
     def identity(self) -> str:
-        """Which model answers: address, name and revision.  Complete once the model is known."""
-        return f"{self.base_url}#{self.model or ''}" + (f"@{self.revision}" if self.revision else "")
+        """Which model answers: address and name.  Complete once the model is known."""
+        return f"{self.base_url}#{self.model or ''}"
 
     @property
     def usage(self) -> Usage:
@@ -235,7 +232,7 @@ def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None
     Raises:
         SetupError: one line with the address, what happened and what to do.
     """
-    from factrl.llm.stored import CachedLLM
+    from factrl.llm.store import CachedLLM
 
     while isinstance(llm, CachedLLM):  # a stored reply says nothing about the server
         llm = llm.llm

@@ -3,6 +3,10 @@
 One SQLite file for any number of processes, threads and forks on one machine.  A `put` that has returned
 survives `kill -9`.  A cache must never stop a run: a damaged row is a miss, a damaged file is moved aside and
 begun anew, and where nothing can be written the values are kept in memory.  Nothing is evicted.
+
+`CachedLLM` is an LLM that remembers in it.  Only complete replies that the caller's parser accepts are
+stored, and only those of requests whose reply is determined: temperature 0, or a seed.  A sampled reply
+without a seed is asked for anew each time, because two samples of one prompt are two.
 """
 
 from __future__ import annotations
@@ -21,7 +25,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from factrl.llm.store_file import CLEAR, PUT, Change, Row, StoreFile
+from factrl.errors import ConfigError, Unscored
+from factrl.llm import LLM, Message, Reply, ask
+from factrl.llm.background import Flights, on_background, wait_for
+from factrl.llm.spending import Usage
+from factrl.llm.store_file import Row, StoreFile
 
 BUSY = 30.0  # seconds that one process waits for the others
 _IN_MEMORY = 100_000  # values kept when there is no disk; the oldest go first
@@ -89,7 +97,7 @@ class Store:
 
     def put_many(self, values: Mapping[str, Any]) -> None:
         """Keep many values, all or none."""
-        self._commit(PUT, _rows_of(values)).result()
+        self._commit(values).result()
 
     async def aput(self, key: str, value: Any) -> None:
         """`put` for coroutines."""
@@ -98,15 +106,11 @@ class Store:
     async def aput_many(self, values: Mapping[str, Any]) -> None:
         """`put_many` for coroutines."""
         # Others wait for the same commit: a caller that is cancelled leaves it alone.
-        await asyncio.shield(asyncio.wrap_future(self._commit(PUT, _rows_of(values))))
+        await asyncio.shield(asyncio.wrap_future(self._commit(values)))
 
     def size(self) -> int:
         """Number of values."""
         return len(self._memory) + (self._read(self._file.count) or 0)
-
-    def clear(self) -> None:
-        """Drop all values."""
-        self._commit(CLEAR, [()]).result()
 
     def close(self) -> None:
         """Let go of the file; it is opened again when the store is used again."""
@@ -121,35 +125,32 @@ class Store:
         """Nothing is under way: the store is new, or its process is."""
         self._file = file
         self._lock = threading.Lock()
-        self._changes: list[Change] = []
+        self._rows: list[Row] = []
         self._next: Future[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
         weakref.finalize(self, _close, file)
         _STORES.add(self)
 
-    def _commit(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> Future[None]:
-        """The transaction that a change will be part of; what comes while one is under way shares the next.
+    def _commit(self, values: Mapping[str, Any]) -> Future[None]:
+        """The transaction that values will be part of; what comes while one is under way shares the next.
 
         A thread writes: commits wait for other processes and for the disk, which no event loop should.
         """
+        rows = _rows_of(values)
         with self._lock:
             self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="factrl-cache")
-            self._changes.append((statement, rows))
+            self._rows += rows
             self._next = self._next or self._thread.submit(self._write)
             return self._next
 
     def _write(self) -> None:
         with self._lock:
-            changes, self._changes, self._next = self._changes, [], None
+            rows, self._rows, self._next = self._rows, [], None
         if not self._without_disk:
-            self._attempt(lambda: self._file.write(changes))
+            self._attempt(lambda: self._file.write(rows))
         if not self._without_disk:
             return
-        for statement, rows in changes:
-            if statement == CLEAR:
-                self._memory.clear()
-            else:
-                self._memory.update((key, value) for key, value, _ in rows)
+        self._memory.update((key, value) for key, value, _ in rows)
         while len(self._memory) > _IN_MEMORY:
             del self._memory[next(iter(self._memory))]
 
@@ -235,3 +236,120 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=lambda: _after_fork(Store._go_on),
         after_in_child=lambda: _after_fork(Store._begin_anew),
     )
+
+
+class CachedLLM:
+    """An `LLM` in front of another one.
+
+    Args:
+        llm: who is asked what is not stored.
+        store: where replies are kept; may hold other things too.
+        accept: whether a reply may be stored: give the parser that will read it.  A reply that it turns down
+            is handed to the caller all the same, and asked for anew next time.
+        identity: everything about the model that changes its replies; by default `llm.identity`.
+
+    Raises:
+        ConfigError: nothing says which model it is.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        store: Store,
+        *,
+        accept: Callable[[Reply], bool] | None = None,
+        identity: str | None = None,
+    ) -> None:
+        if identity is None and not hasattr(llm, "identity"):
+            raise ConfigError(f"{llm!r} does not say which model it is; give identity=")
+        self.llm = llm
+        self._store = store
+        self._accept = accept
+        self._identity = identity
+        self._flights: Flights[Reply] = Flights()
+
+    def __repr__(self) -> str:
+        return f"CachedLLM({self.llm!r}, {self._store!r})"
+
+    @property
+    def identity(self) -> str:
+        """Which model answers."""
+        return getattr(self.llm, "identity", "") if self._identity is None else self._identity
+
+    @property
+    def usage(self) -> Usage | None:
+        """What `llm` has sent, and how often it was spared; None when it does not count."""
+        return getattr(self.llm, "usage", None)
+
+    def complete(
+        self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
+    ) -> Reply:
+        """The stored reply, or a new one.  A stored one has taken 0 attempts.
+
+        Raises:
+            LLMError: as `llm.complete`.
+        """
+        return wait_for(self._complete(messages, temperature, max_tokens, sampling))
+
+    async def acomplete(
+        self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
+    ) -> Reply:
+        """`complete` for coroutines, whichever event loop they run on."""
+        return await on_background(self._complete(messages, temperature, max_tokens, sampling))
+
+    async def _complete(
+        self, messages: Sequence[Message], temperature: float, max_tokens: int, sampling: dict[str, Any]
+    ) -> Reply:
+        request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
+        if temperature > 0 and sampling.get("seed") is None:
+            return await ask(self.llm, messages, **request)
+        if (find := getattr(self.llm, "find_model", None)) is not None:
+            await find()
+        key = digest(
+            {
+                "kind": "reply/1",
+                "llm": self.identity,
+                "messages": [dict(message) for message in messages],
+                "request": {**request, "temperature": float(temperature)},
+            }
+        )
+        reply = _read(self._store.get(key))
+        if reply is None and key not in self._flights:
+            return await self._flights.once(key, lambda: self._ask(key, messages, request))
+        if (meter := getattr(self.llm, "meter", None)) is not None:
+            meter.cached += 1
+        return reply or await self._flights.once(key, lambda: self._ask(key, messages, request))
+
+    async def _ask(self, key: str, messages: Sequence[Message], request: dict[str, Any]) -> Reply:
+        reply = await ask(self.llm, messages, **request)
+        if reply.finish_reason == "stop" and (self._accept is None or self._accept(reply)):
+            fields = ("text", "finish_reason", "model", "tokens_in", "tokens_out", "request_id")
+            await self._store.aput(key, {name: getattr(reply, name) for name in fields})
+        return reply
+
+
+def kept(llm: LLM, store: Store | None, accept: Callable[[Reply], bool]) -> LLM:
+    """`llm`, not asked again what it answered acceptably before; as it is without a store or an identity."""
+    return llm if store is None or not hasattr(llm, "identity") else CachedLLM(llm, store, accept=accept)
+
+
+def readable(read: Callable[[Reply], object]) -> Callable[[Reply], bool]:
+    """Accepts the replies that `read` can read; for others it raises `Unscored`."""
+
+    def accept(reply: Reply) -> bool:
+        try:
+            read(reply)
+        except Unscored:
+            return False
+        return True
+
+    return accept
+
+
+def _read(stored: Any) -> Reply | None:
+    """The reply that a stored value is, None when it is not one."""
+    try:
+        reply = Reply(**stored, attempts=0)
+    except TypeError:
+        return None
+    return reply if isinstance(reply.text, str) and reply.finish_reason == "stop" else None

@@ -27,8 +27,7 @@ except ImportError:  # Windows: SQLite's own locks are all there is
 
 CHECKPOINT_AT = 4 << 20  # bytes of the write-ahead log
 _TABLE = "entries_1"  # the number is the version of the format
-PUT = f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)"  # noqa: S608
-CLEAR = f"DELETE FROM {_TABLE}"  # noqa: S608
+_PUT = f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)"  # noqa: S608
 _BATCH = 500  # keys in one query; SQLite's limit was 999 for a long time
 _LOG = logging.getLogger("factrl")
 
@@ -39,10 +38,6 @@ class Row(NamedTuple):
     key: str
     value: bytes
     sum: bytes
-
-
-Change = tuple[str, Sequence[tuple[Any, ...]]]
-"""A statement, `PUT` or `CLEAR`, and what it is executed with: rows, or one empty tuple."""
 
 
 class StoreFile:
@@ -93,8 +88,8 @@ class StoreFile:
         """Number of rows."""
         return self._rows(f"SELECT COUNT(*) FROM {_TABLE}")[0][0]  # noqa: S608
 
-    def write(self, changes: Sequence[Change]) -> None:
-        """All changes in their order, or none; when this returns they survive the end of the process."""
+    def write(self, rows: Sequence[Row]) -> None:
+        """All rows in their order, or none; when this returns they survive the end of the process."""
         with self._alone():
             before = self._inode
             if before is None or before != _inode_of(self.path):  # somebody moved it away, damaged or not
@@ -102,13 +97,13 @@ class StoreFile:
                 if before is not None:
                     _LOG.warning("the cache %s was moved, deleted or replaced and is begun anew", self.path)
             try:
-                self._transaction(changes)
+                self._transaction(rows)
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
                 self._quarantine(error)
                 self._open()
-                self._transaction(changes)
+                self._transaction(rows)
             with contextlib.suppress(FileNotFoundError):
                 if self._writer is not None and os.stat(f"{self.path}-wal").st_size > CHECKPOINT_AT:
                     # What readers still need stays in the log.
@@ -150,13 +145,12 @@ class StoreFile:
                 raise OSError(f"{self.path} is not open")
             return self._reader.execute(query, values).fetchall()
 
-    def _transaction(self, changes: Sequence[Change]) -> None:
+    def _transaction(self, rows: Sequence[Row]) -> None:
         if self._writer is None:
             raise OSError(f"{self.path} is not open")
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            for statement, rows in changes:
-                self._writer.executemany(statement, rows)
+            self._writer.executemany(_PUT, rows)
             self._writer.execute("COMMIT")
         except BaseException:
             if self._writer.in_transaction:

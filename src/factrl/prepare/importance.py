@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args
 from factrl.errors import Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import quoted_message
-from factrl.llm.store import Store
-from factrl.llm.stored import kept, readable
+from factrl.llm.store import Store, kept, readable
 from factrl.rewards.checklist import item_ids, records_by_id
 
 Word = Literal["keep", "minor", "duplicate"]

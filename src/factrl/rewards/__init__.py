@@ -30,8 +30,7 @@ from types import MappingProxyType
 from typing import Any, overload
 
 from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
-from factrl.llm.background import wait_for
-from factrl.llm.together import Workers
+from factrl.llm.background import Workers, wait_for
 from factrl.types import Completion, Example, Result, Score, plain
 
 THREADS = 256  # samples of one batch that wait for their judges side by side

@@ -19,8 +19,7 @@ from factrl.errors import LLMError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.llm.quoting import forges, quoted_message
-from factrl.llm.store import Store
-from factrl.llm.stored import kept, readable
+from factrl.llm.store import Store, kept, readable
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.judges import Judge

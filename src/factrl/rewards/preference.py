@@ -25,8 +25,7 @@ from typing import Any, Literal, Protocol, get_args
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import broken, forges, quoted_message
-from factrl.llm.store import Store
-from factrl.llm.stored import kept, readable
+from factrl.llm.store import Store, kept, readable
 from factrl.rewards.grading import read_verdict
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless

@@ -16,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from factrl.errors import LLMError, Unscored
-from factrl.llm.background import wait_for
+from factrl.llm.background import Call, wait_for
 from factrl.llm.bodies import Unreadable
 from factrl.llm.client import JSONClient
-from factrl.llm.together import Call
 from factrl.rewards import SUM, Reward, reward
 from factrl.types import Completion, Example, Score, Span
 

@@ -111,7 +111,7 @@ class Supplier:
 
     def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
         """The judge, not asked again what it answered readably before."""
-        from factrl.llm.stored import kept
+        from factrl.llm.store import kept
 
         return None if judge is None else kept(judge, self._store(), accept)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError, ModelError
+from factrl.llm.background import Call
 from factrl.llm.quoting import broken
-from factrl.llm.together import Call
 
 if TYPE_CHECKING:
     from factrl.verifier.judges.local import LetterModel

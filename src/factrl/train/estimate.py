@@ -6,8 +6,7 @@ unknown, and says why.
 
 from __future__ import annotations
 
-from factrl.llm.spending import Spent
-from factrl.llm.usage import BYTES_PER_TOKEN
+from factrl.llm.spending import BYTES_PER_TOKEN, Spent
 from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
 from factrl.rewards.preference import RATING_PROMPT
 from factrl.runs.data import render_prompt

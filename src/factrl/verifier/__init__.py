@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from factrl.errors import ConfigError
-from factrl.llm.background import wait_for
+from factrl.llm.background import Call, wait_for
 from factrl.llm.store import Store
-from factrl.llm.together import Call
 from factrl.text.abstention import abstains
 from factrl.types import Passage
 from factrl.verifier.claims import Extractor

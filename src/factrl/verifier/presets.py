@@ -16,8 +16,7 @@ from typing import Any
 
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
 from factrl.llm import LLM, Reply, connect
-from factrl.llm.store import Store
-from factrl.llm.stored import CachedLLM
+from factrl.llm.store import CachedLLM, Store
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims, Style, read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge

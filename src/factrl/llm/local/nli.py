@@ -18,15 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from factrl.errors import ConfigError, ModelError
+from factrl.errors import ConfigError, MissingExtra, ModelError, first_line
 from factrl.llm import models
-from factrl.llm.local.weights import libraries, load_network, longest_input
 
 if TYPE_CHECKING:
     import numpy as np
 
 Meaning = Literal["supported", "refuted", "unknown"]
 COLUMNS: tuple[Meaning, ...] = ("supported", "refuted", "unknown")
+_LONGEST = 512  # tokens, for a model whose files do not say
 _TOKENS_AT_ONCE = 8192  # of one batch, padding included
 _PLACES = ("{text1}", "{text2}")  # of premise and hypothesis in a prompt of the model's own
 _HHEM = ("inconsistent", "consistent")  # its two outputs, which its configuration does not name
@@ -152,6 +152,73 @@ class CrossEncoder:
         for number, meaning in enumerate(self._meanings):
             columns[:, COLUMNS.index(meaning)] += odds[:, number]
         return columns
+
+
+def libraries() -> tuple[Any, Any]:
+    """torch and transformers.
+
+    Raises:
+        MissingExtra: one of them is not installed.
+    """
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingExtra(str(error.name), "train") from error
+    return torch, transformers
+
+
+def load_network(
+    transformers: Any, kind: str, path: Path, what: str, *, dtype: str, trusted: bool = False
+) -> tuple[Any, Any]:
+    """Tokenizer and network, the weights from safetensors only and none of them missing.
+
+    A folder with code of its own may hold no tokenizer; it is then that of `foundation` in its configuration,
+    the model that it was made of.
+
+    Args:
+        kind: the `AutoModel…` class.
+        what: what the network should be, for errors: `reward model`.
+        dtype: as transformers calls it; `auto` is the checkpoint's.
+        trusted: run code that comes with the model.
+
+    Raises:
+        ModelError: the folder holds no such network, or only a part of it.
+    """
+    told = {"trust_remote_code": trusted, "local_files_only": True}
+    try:
+        network, report = getattr(transformers, kind).from_pretrained(
+            path, use_safetensors=True, output_loading_info=True, dtype=dtype, **told
+        )
+        foundation = getattr(network.config, "foundation", None)
+        if trusted and foundation and not any(path.glob("tokenizer*")):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(foundation)
+        else:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **told)
+    except (OSError, ValueError, KeyError) as error:
+        remedy = "it has to be a folder with config.json, a tokenizer and model.safetensors"
+        if "trust_remote_code" in str(error):
+            remedy = (
+                "that code runs only if you say so: read it, then trust_remote_code=True, and a commit "
+                "(org/model@COMMIT); in a recipe verifier.trust_remote_code=true"
+            )
+        raise ModelError(f"{path} could not be loaded as a {what}: {first_line(error)}; {remedy}") from error
+    missing = sorted(report["missing_keys"])
+    if missing:  # transformers would go on with random numbers there
+        raise ModelError(f"{path} is no {what}: it has no weights for {', '.join(missing[:3])}")
+    return tokenizer, network
+
+
+def longest_input(config: Any, tokenizer: Any) -> int:
+    """Tokens that a network reads: the least of what its tokenizer and its positions allow."""
+    limits = [tokenizer.model_max_length]
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if positions:
+        # RoBERTa and its kin count positions from behind the padding token's number.
+        offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+        limits.append(positions - offset)
+    usable = [limit for limit in limits if 0 < limit < 1_000_000]
+    return min(usable, default=_LONGEST)
 
 
 def batches(rows: Sequence[int], lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

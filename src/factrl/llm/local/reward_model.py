@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from factrl.errors import ConfigError, ModelError, Unscored
 from factrl.llm import models
-from factrl.llm.local.nli import batches
-from factrl.llm.local.weights import libraries, load_network, longest_input
-from factrl.llm.together import Call
+from factrl.llm.background import Call
+from factrl.llm.local.nli import batches, libraries, load_network, longest_input
 
 if TYPE_CHECKING:
     import numpy as np

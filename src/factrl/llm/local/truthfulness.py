@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError
 from factrl.llm import models
-from factrl.llm.local.nli import batches
-from factrl.llm.local.weights import libraries, load_network
+from factrl.llm.local.nli import batches, libraries, load_network
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,8 +14,15 @@ from pathlib import Path
 
 from factrl.errors import ModelError, nearest
 from factrl.llm.models.catalogue import MODELS, Model
-from factrl.llm.models.download import fetch, private_folder, sha256_of, whole
-from factrl.llm.models.hub import hub_name, in_snapshot, snapshot
+from factrl.llm.models.download import (
+    fetch,
+    hub_name,
+    in_snapshot,
+    private_folder,
+    sha256_of,
+    snapshot,
+    whole,
+)
 
 __all__ = [
     "Model",
