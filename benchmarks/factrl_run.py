@@ -25,8 +25,7 @@ from workload import Response, Workload, data_folder
 
 from factrl.llm import connect
 from factrl.llm.store import Store
-from factrl.verifier import Verifier
-from factrl.verifier.presets import open_verifier
+from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.search import WebSearch
 
 # Requests of each kind in flight.  More than the server's 64 slots: a request that already waits there when a

@@ -41,9 +41,8 @@ from factrl.rewards.grading import Grader
 from factrl.runs.journal import Journal
 from factrl.text.answers import is_contentless
 from factrl.types import Passage
-from factrl.verifier import Verifier
+from factrl.verifier import Verifier, open_verifier
 from factrl.verifier.judges import LocalJudge
-from factrl.verifier.presets import open_verifier
 from factrl.verifier.small_judge import BRIEF_PROMPT
 
 Row = Mapping[str, Any]

@@ -15,8 +15,7 @@ from pathlib import Path
 from factrl.cli.terminal import say
 from factrl.runs.rows import read_rows
 from factrl.types import Passage
-from factrl.verifier import Report
-from factrl.verifier.presets import open_verifier
+from factrl.verifier import Report, open_verifier
 
 ROWS = list(read_rows(str(Path(__file__).parent / "twenty.jsonl")))
 

@@ -15,7 +15,7 @@ import pytest
 
 from factrl import Example, FakeLLM, Grader, Score, Span, load_reward
 from factrl.rewards import Reward, reward
-from factrl.verifier.presets import open_verifier
+from factrl.verifier import open_verifier
 
 uvicorn = pytest.importorskip("uvicorn")
 from factrl.server.app import make_app  # noqa: E402

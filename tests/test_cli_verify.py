@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+import factrl.verifier as presets
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, ModelError, Unscored
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier import presets
 from factrl.verifier.report import Check, Report
 from fault_server import FaultServer, answers, closed_port, hang, says
 

@@ -229,7 +229,7 @@ def test_a_comparison_of_ones_own_needs_no_order() -> None:
 def test_every_true_claim_counts_and_none_over_a_limit_is_called_unsupported() -> None:
     """With a limit of 64 the reward fell with the 65th true claim."""
     from factrl.papers import settings_of
-    from factrl.verifier.presets import open_verifier
+    from factrl.verifier import open_verifier
 
     class Agrees:
         identity, weak, per_call = "agrees", False, 1_000

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+import factrl.verifier as presets
 from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
 from factrl.llm import FakeLLM
-from factrl.verifier import presets
+from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
-from factrl.verifier.presets import open_verifier
 
 CURIE = "Marie Curie was born in Warsaw on 7 November 1867. She won two Nobel Prizes."
 

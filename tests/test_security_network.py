@@ -20,7 +20,7 @@ from factrl.llm.models import path as model_path
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import Store
 from factrl.rewards.resources import Supplier
-from factrl.verifier.presets import open_verifier
+from factrl.verifier import open_verifier
 from factrl.verifier.search import WebSearch
 from fault_server import FaultServer, Handler, answers, completion
 from serving import PARIS, RIGHT, request, servers

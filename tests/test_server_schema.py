@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 from factrl import Grader, load_reward
 from factrl.server.app import make_api
 from factrl.server.service import Service
-from factrl.verifier.presets import open_verifier
+from factrl.verifier import open_verifier
 from serving import steps
 
 ROUTES = {

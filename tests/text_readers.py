@@ -284,7 +284,7 @@ ELSEWHERE = {
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.presets.verify "
+    "verifier.verify "
     "verifier.search.given.Given.scores papers.intuitor "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from .rewards.resources import supply
     from .runs.data import load_examples
     from .types import Claim, Completion, Example, Grade, Passage, Result, Score, Span, Verdict
-    from .verifier import Report, Verifier
-    from .verifier.presets import open_verifier, verify
+    from .verifier import Report, Verifier, open_verifier, verify
     from .verifier.search import Given, Index, WebSearch
 
 _HOME = {
@@ -58,7 +57,7 @@ _HOME = {
     "grade_completions": "evals.shortqa",
     "load_examples": "runs.data",
     "load_reward": "papers",
-    "open_verifier": "verifier.presets",
+    "open_verifier": "verifier",
     "paper_names": "papers",
     "reasoning_judge": "rewards.grading",
     "remote": "rewards.remote",
@@ -66,7 +65,7 @@ _HOME = {
     "short_form": "evals.metrics",
     "supply": "rewards.resources",
     "to_trl": "bridges.trl",
-    "verify": "verifier.presets",
+    "verify": "verifier",
 }
 
 __all__ = [

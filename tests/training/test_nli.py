@@ -304,7 +304,7 @@ def test_code_of_a_model_runs_only_if_one_says_so(hhem: Path) -> None:
 
 def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:
     from factrl.types import Example, Passage
-    from factrl.verifier.presets import open_verifier
+    from factrl.verifier import open_verifier
 
     with pytest.raises(
         ConfigError, match=r"nli:vectara/hallucination_evaluation_model@COMMIT and trust_remote"

@@ -17,7 +17,7 @@ from factrl.train.plan import make_plan, run_settings
 from factrl.train.prompts import beginning, render_prompts
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage
-from factrl.verifier.presets import open_verifier
+from factrl.verifier import open_verifier
 
 ASKED = [Example("where is ada from ?"), Example("where is bo from ?")]
 

@@ -173,7 +173,7 @@ def _decoded(data: bytes, name: str) -> str:
 def _open(args: argparse.Namespace) -> Verifier:
     from factrl.llm.models import cache_folder
     from factrl.llm.store import Store
-    from factrl.verifier.presets import open_verifier
+    from factrl.verifier import open_verifier
 
     llm = None if args.llm is None else connect(args.llm)
     if llm is not None:

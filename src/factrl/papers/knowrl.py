@@ -11,7 +11,7 @@ multiplies them by FActScore's length penalty with γ = 10, so one supported cla
 the first <answer>.  Without a closed <think> block in the completion it checks the whole of it, the answer
 too, even where the prompt has opened the block.  Its format pattern looks only at the characters after the
 first one of a block, so a <think> or <answer> may open there again, and a closing tag may be doubled.  Its
-threshold of 0.3 is the verifier's (`knowrl` in `factrl.verifier.presets`).
+threshold of 0.3 is the verifier's (`knowrl` in `factrl.verifier`).
 
 What of it no variant does: a failed judge or a missing document is 0 there, the latter for the whole batch;
 here a failed judge masks its one sample, and a missing document leaves the claims of one sample unknown.

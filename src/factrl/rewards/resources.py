@@ -52,7 +52,7 @@ class Supplier:
         return reasoning_judge(self._kept(self.asked("a reward for reasoning"), has_rating))
 
     def verify(self) -> Any:
-        from factrl.verifier.presets import open_verifier
+        from factrl.verifier import open_verifier
 
         settings = self.verifier.model_dump(exclude={"share", "deadline", "cache"})
         verifier = open_verifier(**settings, llm=self._server(), store=self._store())
@@ -60,8 +60,8 @@ class Supplier:
         return verifier
 
     def extract(self) -> Callable[..., list[Claim]]:
+        from factrl.verifier import open_verifier
         from factrl.verifier.judges import WeakJudge
-        from factrl.verifier.presets import open_verifier
 
         preset, server = self.verifier.preset, self._server()
         extract: Any = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
@@ -94,7 +94,7 @@ class Supplier:
 
     def checklist(self) -> Any:
         from factrl.rewards.checklist import Checklist, JudgedChecklist
-        from factrl.verifier.presets import open_judge
+        from factrl.verifier import open_judge
 
         if (llm := self._server()) is not None:
             return Checklist(llm, store=self._store())

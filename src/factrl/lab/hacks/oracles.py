@@ -24,8 +24,8 @@ from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
-from factrl.verifier.presets import open_verifier
 
 from .options import parts
 from .texts import WAYS, Prompt, battery, general, negatives, prompts, same_text, vague
