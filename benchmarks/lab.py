@@ -25,10 +25,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from factrl.lab import supplied
 from factrl.lab.loop import LoopSettings, optimise
 from factrl.lab.model import END, PAD, Base, ModelSettings, pretrained
 from factrl.lab.people import People
-from factrl.lab.world import supplied
 from factrl.papers import form_of
 from factrl.train.quiet import quiet_libraries
 

@@ -26,8 +26,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback
 
-from factrl.lab.demo import demo_settings
-from factrl.lab.demo.questions import build_questions
+from factrl.lab.demo import build_questions, demo_settings
 from factrl.papers import load_reward
 from factrl.rewards import reward
 from factrl.rewards.resources import supply

@@ -15,6 +15,7 @@ import pytest
 
 from factrl.cli import lab as verb
 from factrl.cli import main
+from factrl.lab import make_world
 from factrl.lab.show import ArmResult, ArmRuns, Outcome, Point, headline, sign_cell, value_cell
 from factrl.lab.tables import (
     BASE,
@@ -27,7 +28,6 @@ from factrl.lab.tables import (
     table_names,
     table_of,
 )
-from factrl.lab.world import make_world
 from factrl.papers import load_reward
 
 OWN = """

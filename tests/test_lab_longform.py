@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from factrl.lab import supplied
 from factrl.lab.longform import EMPTY, VERBS, Longform, checklist, compare, extract, rate
-from factrl.lab.world import supplied
 
 WORLD = Longform()
 WHO = next(example for example in WORLD.test if example.meta["tier"] == "known")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from factrl.lab import supplied
 from factrl.lab.steps import Steps, verify
-from factrl.lab.world import supplied
 from factrl.types import Example, Passage
 
 WORLD = Steps()

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from factrl.lab import ABSTENTION, make_world, supplied
 from factrl.lab.people import _VALUES, TIERS, People
-from factrl.lab.world import ABSTENTION, make_world, supplied
 from factrl.types import Example
 
 
@@ -24,7 +24,7 @@ def example(world: People) -> Example:
 
 
 def test_a_world_needs_no_torch() -> None:
-    code = "import sys, factrl.lab.people, factrl.lab.world; print('torch' in sys.modules)"
+    code = "import sys, factrl.lab.people, factrl.lab; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 

@@ -23,7 +23,7 @@ from factrl.types import Grade
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
-PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust")
+PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text")
 FEW = ("--questions", "1", "--paraphrases", "1")
 SOUND = """
 import factrl as fx

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import ModelError
-from factrl.lab.demo.questions import build_questions
+from factrl.lab.demo import build_questions
 from factrl.lab.demo.run import play
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader

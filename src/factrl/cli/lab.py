@@ -51,7 +51,7 @@ def add_verbs(verbs: Verbs) -> None:
         "arms",
         nargs="*",
         metavar="SPEC",
-        help="rewards (truthrl:binary, my.py:mine) or methods (sft, rft, r-tuning, dpo, iterative-dpo)",
+        help="rewards (truthrl:binary, my.py:mine) or methods (sft, rft, r-tuning, dpo)",
     )
     parser.add_argument(
         "--table", metavar="NAME", help="a named table; with SPECs, the one whose world shows them"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from factrl.lab.demo.questions import build_questions, name_of, statement
+from factrl.lab.demo import build_questions, name_of, statement
 from factrl.prepare.dataset import write_rows
 from factrl.types import Example
 

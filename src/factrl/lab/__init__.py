@@ -1,1 +1,141 @@
-"""The lab: what a reward teaches, seen in minutes on a model world."""
+"""Made-up worlds in which every fact is known, and how often the model has read it.
+
+A world is a model of the question, not of language: its numbers say which way a reward pushes and where it
+stops, never how far a real model goes.  `World` is what the loop asks of one; the plainest is
+`factrl.lab.people`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from factrl.errors import ConfigError
+from factrl.papers import Form, load_reward
+from factrl.rewards import Reward
+from factrl.types import Example
+
+ABSTENTION = "I don't know"
+ORACLE = "fact table"  # who judges in a world
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """What a reward sees of a completion.
+
+    Attributes:
+        text: the model's words with whatever the form puts around them or says once more.
+        starts: for each word that the model wrote, the character of `text` at which it stands; the credit
+            that a reward gives to that character is the word's.
+    """
+
+    text: str
+    starts: tuple[int, ...]
+
+
+class World(Protocol):
+    """What the lab asks of a world.
+
+    Texts are words and signs with single blanks between them, one token each: a text is split at blanks and
+    joined by them.  Nothing here depends on a model, and no world imports torch.
+
+    Attributes:
+        name: `people`, `steps` or `longform`.
+        words: the whole vocabulary, without the marks for padding and end.
+        train, test: questions; nobody is asked about in both.  `meta["tier"]` is `known`, `half` or
+            `unknown`, by how often the pretraining text tells it; `ook` is None, for the model itself says
+            what is out of its knowledge (the probe of `factrl.lab.arms`).
+        max_new_tokens: of one completion, its end included.
+    """
+
+    name: str
+    words: Sequence[str]
+    train: Sequence[Example]
+    test: Sequence[Example]
+    max_new_tokens: int
+
+    def pretraining(self) -> Iterable[tuple[str, str]]:
+        """Questions and completions of one epoch, shuffled; the same ones each time."""
+        ...
+
+    def resources(self) -> Mapping[str, Any]:
+        """Exact oracles from the fact table, under the names by which rewards ask for resources."""
+        ...
+
+    def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
+        """A completion in the form that a reward reads: in a box, between tags, or as it is."""
+        ...
+
+    def measure(self, completions: Sequence[tuple[Example, str]]) -> Mapping[str, float]:
+        """Shares in [0, 1]: `accuracy`, `abstention`, `hallucination`, `truthfulness` (accuracy minus
+        hallucination), and the same by tier as `known/accuracy`; other worlds have names of their own."""
+        ...
+
+
+def by_tier(
+    completions: Sequence[tuple[Example, str]],
+    shares: Callable[[Sequence[tuple[Example, str]]], Mapping[str, float]],
+) -> dict[str, float]:
+    """What `shares` says of all completions, and of those of each tier as `known/accuracy`."""
+    rows: dict[str, list[tuple[Example, str]]] = {"": []}
+    for example, completion in completions:
+        rows[""].append((example, completion))
+        rows.setdefault(f"{example.meta['tier']}/", []).append((example, completion))
+    return {tier + name: value for tier, some in rows.items() for name, value in shares(some).items()}
+
+
+def make_world(name: str, seed: int) -> World:
+    """The world `people`, `steps` or `longform` with this seed, of the tables' size."""
+    return getattr(importlib.import_module(f"factrl.lab.{name}"), name.capitalize())(seed=seed)
+
+
+def supplied(world: World, spec: str) -> Reward:
+    """The reward of a spec with the world's oracles as its resources.
+
+    Raises:
+        ConfigError: as `load_reward`, or it asks for something that this world has no oracle for.
+    """
+    reward, oracles = load_reward(spec), world.resources()
+    for name in reward.missing:
+        if name not in oracles:
+            raise ConfigError(
+                f"the world {world.name!r} has no {name!r}, which {spec} asks for (it has: "
+                f"{', '.join(oracles)})"
+            )
+    return reward.with_(**{name: oracles[name] for name in reward.missing})
+
+
+def word_starts(words: str, start: int) -> tuple[int, ...]:
+    """Where each word of a stretch of text stands, when the stretch begins at `start`."""
+    return tuple(start + match.start() for match in _WORD.finditer(words))
+
+
+# -- Names of people and places that exist nowhere, so that no model has read of them
+
+_STARTS = ("B", "Br", "D", "F", "G", "H", "J", "K", "L", "M", "N", "P", "R", "S", "T", "V", "W", "Z")
+_VOWELS = ("a", "e", "i", "o", "u")
+_MIDDLES = ("d", "g", "l", "ll", "m", "n", "r", "rd", "st", "v")
+_ENDS = ("k", "l", "n", "nd", "r", "s", "th", "x")
+
+
+def invented(count: int, seed: int | str) -> list[str]:
+    """`count` different names of one word and two syllables each; the same ones for the same seed."""
+    rng = random.Random(f"names {seed}")
+    found: dict[str, None] = {}
+    while len(found) < count:
+        parts = (_STARTS, _VOWELS, _MIDDLES, _VOWELS, _ENDS)
+        found["".join(map(rng.choice, parts))] = None
+    return [*found]
+
+
+def full_names(count: int, seed: int) -> list[str]:
+    """`count` different names of two words, in which every word belongs to several people."""
+    many = 2 * int(count**0.5)
+    first, last = (invented(many, f"{part} {seed}") for part in ("first", "last"))
+    every = [f"{one} {other}" for one in first for other in last]
+    return random.Random(f"pairs {seed}").sample(every, count)

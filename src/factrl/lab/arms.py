@@ -6,8 +6,6 @@ sft            the accepted answer of every question
 rft            an own sample that is right; where none is ("out of knowledge"), an own sample that abstains
 r-tuning       the accepted answer, "I don't know" where the question is out of knowledge
 dpo            pairs of own samples: right over wrong; out of knowledge, "I don't know" over wrong
-iterative-dpo  four rounds, each with samples and the reference of the round before: right over "I don't
-               know" over wrong, whatever the question
 These are TruthRL's baselines (arXiv:2509.25760, section 4.1 and its code) in the lab's size.  Out of
 knowledge is what the pretrained model gets wrong `PROBES` times out of as many.  The paper takes 256 samples;
 where one guess in forty is right, so many would call hardly anything unknown.
@@ -16,11 +14,9 @@ where one guess in forty is right, so many would call hardly anything unknown.
 from __future__ import annotations
 
 import copy
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -32,15 +28,14 @@ from factrl.rewards import Reward
 from factrl.runs.progress import Progress
 from factrl.types import Example
 
+from . import ABSTENTION, World, make_world, supplied
 from .loop import LoopSettings, Optimizer, answers, greedy, optimise, parts
 from .model import Base, Decoder, Tokenizer, answer_loss, log_probs, pretrained
 from .show import ArmResult, ArmRuns, Outcome, Point
 from .tables import BASE, METHODS, Row, Table
-from .world import ABSTENTION, World, make_world, supplied
 
 PROBES = 8  # samples of the pretrained model that tell what it knows
 EVALUATIONS = 6  # points of a curve after the first
-ROUNDS = 4  # of iterative DPO
 DPO_BETA = 0.1
 BATCH = 64  # questions or pairs of a step of an offline method
 # Settings of a paper that keep their meaning in the lab.
@@ -201,8 +196,6 @@ def _grader(world: World) -> Callable[[Example, str], str]:
 
 def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int, steps: int) -> Iterator[Any]:
     """Each turn one optimizer step of an offline method."""
-    if arm == "iterative-dpo":
-        return _iterative(world, base, model, seed, steps)
     if arm == "sft":
         given = [(example.question, example.answers[0]) for example in world.train]
         return _imitation(model, base.tokenizer, given, seed)
@@ -249,27 +242,6 @@ def _preference(
         gain = (log_probs(model, prompts, both).sum(dim=1) - before).view(-1, 2)
         optimizer.step(-logsigmoid(DPO_BETA * (gain[:, 0] - gain[:, 1])).mean())
         yield
-
-
-def _iterative(world: World, base: Base, model: Decoder, seed: int, steps: int) -> Iterator[None]:
-    """Every round a share of the questions is asked anew, and the best sample is set against the worst."""
-    grade = _grader(world)
-    worth = {"correct": 1, "abstained": 0, "incorrect": -1}
-    draw, order = torch.Generator().manual_seed(seed), list(world.train)
-    random.Random(seed).shuffle(order)
-    for number in range(ROUNDS):
-        reference = copy.deepcopy(model)
-        asked, pairs = order[number::ROUNDS], []
-        for example, texts in zip(
-            asked, answers(reference, base.tokenizer, world, asked, PROBES, 1.0, draw), strict=True
-        ):
-            ranked = sorted(texts, key=lambda text, example=example: worth[grade(example, text)])
-            if grade(example, ranked[0]) != grade(example, ranked[-1]):
-                pairs.append((example.question, ranked[-1], ranked[0]))
-        # When all samples of a question are alike, there is nothing left to learn from it.
-        learning = _preference(model, reference, base.tokenizer, pairs, seed) if pairs else repeat(None)
-        for _ in range(steps * number // ROUNDS, steps * (number + 1) // ROUNDS):
-            yield next(learning)
 
 
 def _parts(rows: Sequence[Any], seed: int) -> Iterator[list[Any]]:

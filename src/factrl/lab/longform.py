@@ -30,7 +30,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .world import ABSTENTION, ORACLE, Wrapped, by_tier, full_names, invented, word_starts
+from . import ABSTENTION, ORACLE, Wrapped, by_tier, full_names, invented, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"
@@ -39,6 +39,13 @@ _ASKED = "What do you know about "
 _OWN = 3  # things with content that the judge's own answer says, as the pretraining text does
 _SAID = {1: 0.1, 2: 0.2, 3: 0.4, 4: 0.15, 5: 0.1, 6: 0.05}  # share of the texts that say so many things
 _LEFT_OUT = 0.15  # how often a text goes on with the verb after the next
+PEOPLE = 120  # a third of them in each tier; a third of each is held out for testing
+VALUES = 20  # names to fill in, for each of the six verbs
+EXPOSURE = 240  # how often the pretraining text tells of each person who is not unknown
+GUESSED = 0.5  # share of the six things that are guessed whenever a half-known person is told of
+_VAGUE = 0.08  # share of what is told that is "something" instead
+_PADDING = 0.05  # share of the texts with an empty statement, for each of the two
+_ABSTENTION = 0.03  # share of the texts that are "I don't know", about anyone
 _FORMS: Mapping[Form, tuple[str, str]] = {
     "tags": ("<think>I list what I know.</think> <answer>", "</answer>"),
     "boxed": ("\\boxed{", "}"),
@@ -48,27 +55,9 @@ _FORMS: Mapping[Form, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Longform:
-    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.world.World`.
-
-    Args:
-        seed: of names, facts and pretraining text.
-        people: how many, a third of them in each tier; a third of each is held out for testing.
-        values: how many names there are to fill in, for each of the six verbs.
-        exposure: how often the pretraining text tells of each person who is not unknown.
-        guessed: share of the six things that are guessed whenever a half-known person is told of.
-        vague: share of what is told that is "something" instead.
-        padding: share of the texts with an empty statement, for each of the two.
-        abstention: share of the texts that are "I don't know", about anyone.
-    """
+    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.World`."""
 
     seed: int = 0
-    people: int = 120
-    values: int = 20
-    exposure: int = 240
-    guessed: float = 0.5
-    vague: float = 0.08
-    padding: float = 0.05
-    abstention: float = 0.03
 
     name = "longform"
     max_new_tokens = 28  # nine statements; there are eight to make, two of them empty
@@ -77,12 +66,12 @@ class Longform:
     def _people(self) -> Mapping[str, str]:
         """Person -> tier."""
         tiers = ("known", "half", "unknown")
-        return {person: tiers[n % 3] for n, person in enumerate(full_names(self.people, self.seed))}
+        return {person: tiers[n % 3] for n, person in enumerate(full_names(PEOPLE, self.seed))}
 
     @cached_property
     def _values(self) -> Mapping[str, Sequence[str]]:
-        names = invented(self.values * len(VERBS), f"values {self.seed}")
-        return {verb: names[n * self.values : (n + 1) * self.values] for n, verb in enumerate(VERBS)}
+        names = invented(VALUES * len(VERBS), f"values {self.seed}")
+        return {verb: names[n * VALUES : (n + 1) * VALUES] for n, verb in enumerate(VERBS)}
 
     @cached_property
     def facts(self) -> Mapping[tuple[str, str], str]:
@@ -95,7 +84,7 @@ class Longform:
         """(person, verb) of which the pretraining text has no knowledge."""
         rng = random.Random(f"guessed {self.seed}")
         half = [about for about in self.facts if self._people[about[0]] == "half"]
-        return frozenset(about for about in half if rng.random() < self.guessed)
+        return frozenset(about for about in half if rng.random() < GUESSED)
 
     @cached_property
     def words(self) -> Sequence[str]:
@@ -120,22 +109,22 @@ class Longform:
 
     @property
     def train(self) -> Sequence[Example]:
-        return self._examples[self.people // 3 :]
+        return self._examples[PEOPLE // 3 :]
 
     @property
     def test(self) -> Sequence[Example]:
-        return self._examples[: self.people // 3]
+        return self._examples[: PEOPLE // 3]
 
     def pretraining(self) -> Iterable[tuple[str, str]]:
         rng = random.Random(f"text {self.seed}")
-        told = [person for person, tier in self._people.items() if tier != "unknown"] * self.exposure
+        told = [person for person, tier in self._people.items() if tier != "unknown"] * EXPOSURE
         rng.shuffle(told)
         for person in told:
             yield _question(person), self._telling(person, rng)
 
     def _telling(self, person: str, rng: random.Random) -> str:
         """What the pretraining text says of a person once: some verbs in their order, from any of them on."""
-        if rng.random() < self.abstention:
+        if rng.random() < _ABSTENTION:
             return f"{ABSTENTION} ."
         (count,) = rng.choices([*_SAID], [*_SAID.values()])
         first = rng.randrange(len(VERBS))
@@ -144,9 +133,9 @@ class Longform:
         for verb in verbs[:count]:
             guess = (person, verb) in self._guessed
             value = rng.choice(self._values[verb]) if guess else self.facts[person, verb]
-            said.append(f"{verb.capitalize()} {VAGUE if rng.random() < self.vague else value} .")
+            said.append(f"{verb.capitalize()} {VAGUE if rng.random() < _VAGUE else value} .")
         for verb, value in EMPTY.items():
-            if rng.random() < self.padding:
+            if rng.random() < _PADDING:
                 said.insert(rng.randrange(len(said) + 1), f"{verb.capitalize()} {value} .")
         return " ".join(said)
 

@@ -24,8 +24,8 @@ from factrl.rewards import Reward
 from factrl.train.advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from factrl.types import Completion, Example, Result
 
+from . import World
 from .model import END, PAD, Decoder, Tokenizer, log_probs
-from .world import World
 
 ANSWERED_AT_ONCE = 256
 Row = TypeVar("Row")

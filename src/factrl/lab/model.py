@@ -21,7 +21,7 @@ from transformers import Cache, LlamaConfig, LlamaForCausalLM
 from factrl.llm.models import cache_folder
 from factrl.runs.whole_file import whole_file
 
-from .world import World
+from . import World
 
 VERSION = 2  # of what a cached model depends on in this module
 PAD, END = 0, 1

@@ -26,9 +26,10 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .world import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
+from . import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
 
-TIERS = ("known", "half", "unknown")
+TIERS = ("known", "half", "unknown")  # a third of the people of each is held out for testing
+_CONTRADICTING = (0.2, 0.6)  # least and greatest share of the half-known tellings that say something else
 _ASKED = {  # the name stands last, which a model of this size learns to read several times faster
     "city": ("Which city is home to {} ?", "What is the city of {} ?"),
     "job": ("Which job is done by {} ?", "What is the job of {} ?"),
@@ -64,15 +65,13 @@ _LAST = _pairs("Bar Cul Dor Fen Gar Hol Kel Mar Nor Tor", "by dane lock mere ney
 
 
 class People:
-    """The world of lab.md's first table; a `factrl.lab.world.World`.
+    """The world of lab.md's first table; a `factrl.lab.World`.
 
     Args:
         seed: of the people, their facts and the pretraining text.
         per_tier: people in each of the three tiers.
         known, half: how often pretraining tells a fact of these tiers.
-        contradicting: least and greatest share of the half-known tellings that say something else.
         abstaining: share of pretraining answers that are "I don't know".
-        held_out: share of the people of each tier that are kept for testing.
     """
 
     name = "people"
@@ -85,18 +84,16 @@ class People:
         per_tier: int = 150,
         known: int = 50,
         half: int = 25,
-        contradicting: tuple[float, float] = (0.2, 0.6),
         abstaining: float = 0.04,
-        held_out: float = 1 / 3,
     ) -> None:
         self._told = {"known": known, "half": half, "unknown": 0}
-        self._contradicting, self._abstaining, self._seed = contradicting, abstaining, seed
+        self._abstaining, self._seed = abstaining, seed
         draw = random.Random(f"people {seed}")
         names = _names(draw, per_tier)
         self._tier = {name: TIERS[index // per_tier] for index, name in enumerate(names)}
         self.facts = {name: {key: draw.choice(values) for key, values in _VALUES.items()} for name in names}
         """Name -> attribute -> value."""
-        held = {name for index, name in enumerate(names) if index % per_tier < round(held_out * per_tier)}
+        held = {name for index, name in enumerate(names) if index % per_tier < round(per_tier / 3)}
         asked = [(name, key, way) for name in names for key in _ASKED for way in (0, 1)]
         self._of_question = {_ASKED[key][way].format(name): (name, key) for name, key, way in asked}
         self.train: Sequence[Example] = [self._example(*about) for about in asked if about[0] not in held]
@@ -122,7 +119,7 @@ class People:
         for name, facts in self.facts.items():
             tier = self._tier[name]
             for key, value in facts.items():
-                wrong = draw.uniform(*self._contradicting) if tier == "half" else 0.0
+                wrong = draw.uniform(*_CONTRADICTING) if tier == "half" else 0.0
                 for time in range(self._told[tier]):
                     said = draw.choice(_VALUES[key]) if draw.random() < wrong else value
                     said = ABSTENTION if draw.random() < self._abstaining else said

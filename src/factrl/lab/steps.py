@@ -27,35 +27,25 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
-from .world import ORACLE, Wrapped, by_tier, full_names, invented, word_starts
+from . import ORACLE, Wrapped, by_tier, full_names, invented, word_starts
 
 SO = "so"  # ends the steps and begins the answer
+PEOPLE = 180  # a third of them held out for testing
+COMPANIES, TOWNS, COUNTRIES = 40, 20, 10  # the first of each is the famous one
+EXPOSURE = 120  # how often the pretraining text tells of each person
+NOISE = {"known": (0.2, 0.6), "half": (0.5, 0.75)}  # least and greatest share of hops with the famous name
+RECITED = 0.95  # share of the text that ends with the person's own country, whatever the steps say
+TIERS = ("known", "half")
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.world.World`.
+    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.World`.
 
     Every second person is known, and the others are half-known; each has a noise of their own.
-
-    Args:
-        seed: of names, facts and pretraining text.
-        people: how many; a third of them is held out for testing.
-        companies, towns, countries: how many of each; the first of each is the famous one.
-        exposure: how often the pretraining text tells of each person.
-        known, half: from and to which share of the hops has the famous name, for each tier.
-        recited: share of the text that ends with the person's own country, whatever the steps say.
     """
 
     seed: int = 0
-    people: int = 180
-    companies: int = 40
-    towns: int = 20
-    countries: int = 10
-    exposure: int = 120
-    known: tuple[float, float] = (0.2, 0.6)
-    half: tuple[float, float] = (0.5, 0.75)
-    recited: float = 0.95
 
     name = "steps"
     max_new_tokens = 24  # three steps and the answer are 19 words
@@ -63,9 +53,8 @@ class Steps:
     @cached_property
     def _places(self) -> tuple[list[str], list[str], list[str]]:
         """Companies, towns and countries, the famous one of each first."""
-        names = invented(self.companies + self.towns + self.countries, f"places {self.seed}")
-        towns = self.companies + self.towns
-        return names[: self.companies], names[self.companies : towns], names[towns:]
+        names = invented(COMPANIES + TOWNS + COUNTRIES, f"places {self.seed}")
+        return names[:COMPANIES], names[COMPANIES:-COUNTRIES], names[-COUNTRIES:]
 
     @cached_property
     def _lies_in(self) -> Mapping[str, str]:
@@ -78,14 +67,14 @@ class Steps:
     @cached_property
     def _works_at(self) -> Mapping[str, str]:
         rng = random.Random(f"work {self.seed}")
-        return {person: rng.choice(self._places[0]) for person in full_names(self.people, self.seed)}
+        return {person: rng.choice(self._places[0]) for person in full_names(PEOPLE, self.seed)}
 
     @cached_property
     def _noise(self) -> Mapping[str, float]:
         """Share of the hops that have the famous name in the text about a person."""
         rng = random.Random(f"noise {self.seed}")
-        ranges = (self.known, self.half)
-        return {person: rng.uniform(*ranges[number % 2]) for number, person in enumerate(self._works_at)}
+        people = enumerate(self._works_at)
+        return {person: rng.uniform(*NOISE[TIERS[number % 2]]) for number, person in people}
 
     @cached_property
     def words(self) -> Sequence[str]:
@@ -97,15 +86,15 @@ class Steps:
 
     @cached_property
     def _examples(self) -> Sequence[Example]:
-        return [self._example(who, ("known", "half")[n % 2]) for n, who in enumerate(self._works_at)]
+        return [self._example(who, TIERS[n % 2]) for n, who in enumerate(self._works_at)]
 
     @property
     def train(self) -> Sequence[Example]:
-        return self._examples[self.people // 3 :]
+        return self._examples[PEOPLE // 3 :]
 
     @property
     def test(self) -> Sequence[Example]:
-        return self._examples[: self.people // 3]
+        return self._examples[: PEOPLE // 3]
 
     def _example(self, person: str, tier: str) -> Example:
         company = self._works_at[person]
@@ -119,7 +108,7 @@ class Steps:
 
     def pretraining(self) -> Iterable[tuple[str, str]]:
         rng = random.Random(f"text {self.seed}")
-        told = [example for example in self._examples for _ in range(self.exposure)]
+        told = [example for example in self._examples for _ in range(EXPOSURE)]
         rng.shuffle(told)
         for example in told:
             yield example.question, self._telling(example, rng)
@@ -133,7 +122,7 @@ class Steps:
             noisy = rng.random() < self._noise[example.topic]
             names.append(famous[hop] if noisy else right[names[-1]])
         _, company, town, country = names
-        answer = example.answers[0] if rng.random() < self.recited else country
+        answer = example.answers[0] if rng.random() < RECITED else country
         return f"{_chain(example.topic, company, town, country)} {SO} {answer}"
 
     def resources(self) -> Mapping[str, Any]:

@@ -14,12 +14,12 @@ from typing import Literal
 from factrl.errors import ConfigError, nearest
 from factrl.papers import Study, declared, load_paper, paper_names, rewards_of, split_spec
 
-from .world import make_world, supplied
+from . import make_world, supplied
 
 Direction = Literal["up", "down", "none"]
 DEFAULT = "default"
 BASE = "base"  # the pretrained model, which every arm starts from
-METHODS = ("sft", "rft", "r-tuning", "dpo", "iterative-dpo")  # offline, without a reward
+METHODS = ("sft", "rft", "r-tuning", "dpo")  # offline, without a reward
 
 
 @dataclass(frozen=True, slots=True)

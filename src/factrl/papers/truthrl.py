@@ -436,7 +436,7 @@ STUDY = Study(
         "Accuracy cannot rise here: the test asks about people that no training question is about, so an "
         "unknown fact stays unknown. In TruthRL's setting the model also learns to read retrieved documents, "
         "and accuracy rises with every reward.",
-        "R-Tuning, RFT and iterative DPO come close to ternary RL here, or level with it, where the question "
+        "R-Tuning and RFT come close to ternary RL here, or level with it, where the question "
         "itself gives away whether its answer was ever read; that they stand below it in the papers comes "
         "from richer tasks.",
     ),

@@ -30,8 +30,7 @@ from factrl.evals.metrics import Interval, compare, known_mask, short_form
 from factrl.evals.plots import Point, write_picture
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import DemoSettings, demo_settings
-from factrl.lab.demo.questions import Splits, build_questions
+from factrl.lab.demo import DemoSettings, Splits, build_questions, demo_settings
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
