@@ -91,7 +91,6 @@ def _config(world: People, folder: str) -> GRPOConfig:
         max_steps=STEPS,
         lr_scheduler_type="constant_with_warmup",
         scale_rewards=told["scale_rewards"],
-        epsilon=told["epsilon"],
         **{name: told[name] for name in shared},
         gradient_checkpointing=False,
         use_cpu=True,

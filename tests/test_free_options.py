@@ -200,12 +200,11 @@ def test_what_gives_no_answer_is_never_right_by_rule() -> None:
 
 
 @pytest.mark.parametrize(("questions", "forms"), [(4, 4), pytest.param(8, 12, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("judge", ["oracle", "lenient"])
 @pytest.mark.parametrize("spec", ["truthrl", "knowrl", "robust", "robust:text"])
-def test_no_reward_pays_a_free_option(spec: str, judge: str, questions: int, forms: int) -> None:
-    reward, ids = load_reward(spec), "F01-F17"
-    if judge == "lenient":  # for whom "before X" is right wherever X is, so those families say nothing
-        reward, ids = reward.with_(grade=Grader(Lenient())), "F01-F13"
-    setup = replace(oracle_setup(spec, reward), questions=questions, ways=1, forms=forms, seed=len(judge))
-    outcome = run_battery(setup, [ids])
+def test_no_reward_pays_a_free_option_where_the_judge_is_lenient(
+    spec: str, questions: int, forms: int
+) -> None:
+    reward = load_reward(spec).with_(grade=Grader(Lenient()))
+    setup = replace(oracle_setup(spec, reward), questions=questions, ways=1, forms=forms, seed=7)
+    outcome = run_battery(setup, ["F01-F13"])  # for it "before X" is right wherever X is
     assert [(found.verdict, found.text) for found in outcome.options if found.verdict != "held"] == []
