@@ -201,6 +201,8 @@ UNVERIFIABLE = [
     "Unfortunately, I could not find any information about him.",
 ]
 VERIFIABLE = [
+    "Hibo Wardere is British.",
+    "Heymann was a hi-fi pioneer.",
     "Research shows that sleep helps.",
     "Mark was a king of Cornwall.",
     "Wait, but puppeteers usually operate such characters.",

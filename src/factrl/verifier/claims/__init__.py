@@ -369,7 +369,7 @@ _CHATTER = re.compile(
     r"|(?:this|that|he|she|they) (?:may|might|could) (?:well |also )?(?:be|have been)"
     r"|(?:if )?you(?:'ll|'re|'d)? ?(?:can|could|should|may|might|must|need|will|want|would|have|are)\b"
     r"|(?-i:I(?:'m|'ve|'d|'ll| [a-z]+(?:n't)?)\b|[Mm]y (?!(?:final |short )?answer)(?=[a-z]))"
-    r"|we (?:think|believe|hope|know|will|should|must|need|want|discuss|recommend|suggest)\b)",
+    r"|we (?:think|believe|hope|know|will|should|must|need|want|discuss|recommend|suggest))\b",
     re.IGNORECASE,
 )
 
