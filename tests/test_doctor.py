@@ -60,25 +60,55 @@ def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]
 
 
 @pytest.mark.parametrize(
-    ("extra", "installed", "state", "told"),
+    ("extra", "installed", "expected"),
     [
-        ("", {"httpx": "0.28.1", "future": "2.0"}, "ok", "httpx 0.28.1, future 2.0"),
+        ("", {"httpx": "0.28.1", "future": "2.0"}, Finding("ok", "packages", "httpx 0.28.1, future 2.0")),
         (
             "",
             {"httpx": "0.26", "future": "2"},
-            "wrong",
-            "httpx 0.26, not >=0.27: pip install --force-reinstall",
+            Finding("wrong", "packages", "httpx 0.26, not >=0.27: pip install --force-reinstall factrl"),
         ),
-        ("", {"httpx": "0.27"}, "wrong", "future not installed: pip install --force-reinstall factrl"),
-        ("train", {"torch": "2.10.0+cpu", "trl": "1.16"}, "ok", "torch 2.10.0+cpu, trl 1.16"),
-        ("train", {}, "missing", "torch, trl not installed: pip install 'factrl[train]'"),
-        ("train", {"torch": "2.6", "trl": "1.17.0"}, "warning", "trl 1.17.0, not <1.17,>=1.16: pip install"),
+        (
+            "",
+            {"httpx": "0.27"},
+            Finding("wrong", "packages", "future not installed: pip install --force-reinstall factrl"),
+        ),
+        (
+            "train",
+            {"torch": "2.10.0+cpu", "trl": "1.16"},
+            Finding("ok", "extra train", "torch 2.10.0+cpu, trl 1.16"),
+        ),
+        (
+            "train",
+            {"torch": "2.10.0"},
+            Finding("missing", "extra train", "trl not installed: pip install 'factrl[train]'"),
+        ),
+        (
+            "train",
+            {},
+            Finding("missing", "extra train", "torch, trl not installed: pip install 'factrl[train]'"),
+        ),
+        (
+            "train",
+            {"torch": "2.6", "trl": "1.17.0"},
+            Finding("warning", "extra train", "trl 1.17.0, not <1.17,>=1.16: pip install 'factrl[train]'"),
+        ),
+        (
+            "demo",
+            {"gguf": "0.9.9"},
+            Finding("warning", "extra demo", "gguf 0.9.9, not >=0.10: pip install 'factrl[demo]'"),
+        ),
     ],
 )
-def test_extras(extra: str, installed: dict[str, str], state: str, told: str) -> None:
-    found = extra_finding(extra, REQUIRED, installed.get)
-    assert (found.state, found.what) == (state, f"extra {extra}" if extra else "packages")
-    assert found.detail.startswith(told)
+def test_extras(extra: str, installed: dict[str, str], expected: Finding) -> None:
+    assert extra_finding(extra, REQUIRED, installed.get) == expected
+
+
+def test_every_requirement_of_factrl_is_understood() -> None:
+    for line in metadata.requires("factrl") or []:
+        match = doctor._REQUIREMENT.fullmatch(line)
+        assert match is not None, line
+        assert re.fullmatch(r"(\s*(>=|<)[\d.]+,?)*\s*", match["wanted"]), line
 
 
 @pytest.mark.parametrize(
@@ -87,6 +117,8 @@ def test_extras(extra: str, installed: dict[str, str], state: str, told: str) ->
         ("3.40.1", "warning"),
         ("3.51.2", "warning"),
         ("3.51.3", "ok"),
+        ("3.52", "ok"),
+        ("3.52.0", "ok"),
         ("4", "ok"),
     ],
 )
@@ -120,6 +152,13 @@ def test_a_cache_folder_that_cannot_be_written(folder: Path) -> None:
     folder.chmod(0o500)
     assert cache(folder).state == cache(folder / "new").state == "wrong"
     folder.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("size", "told"), [(0, "0.0 MB"), (12_345_678, "12.3 MB"), (1_117_000_000, "1.1 GB")]
+)
+def test_sizes(size: int, told: str) -> None:
+    assert megabytes(size) == told
 
 
 @pytest.mark.security("S37")

@@ -6,15 +6,13 @@ import argparse
 import json
 import os
 import platform
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
-
-from packaging.requirements import Requirement
-from packaging.version import Version
 
 from factrl import __version__
 from factrl.errors import SetupError
@@ -27,8 +25,8 @@ from .terminal import say
 
 State = Literal["ok", "missing", "warning", "wrong"]
 _FOR_DEVELOPERS = {"dev", "docs", "test"}
-_WAL_FIXED = Version("3.51.3")  # https://sqlite.org/wal.html#walresetbug
-_TORCH_FIXED = Version("2.10")  # CVE-2026-24747: a weights_only checkpoint can still run code
+_WAL_FIXED = (3, 51, 3)  # https://sqlite.org/wal.html#walresetbug
+_TORCH_FIXED = (2, 10)  # CVE-2026-24747: a weights_only checkpoint can still run code
 _VARIABLES = (
     "FACTRL_CACHE",
     "FACTRL_JUDGE_BASE_URL",
@@ -39,6 +37,12 @@ _VARIABLES = (
     "SERPER_API_KEY",
 )
 _PATIENCE = 5.0  # seconds for the judge server
+# As pip writes them: name, bounds, and the markers that factrl's own requirements have.
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)(?P<wanted>[^;]*)"
+    r"(?:;\s*(?:python_version\s*(?P<python>[<>=]+\s*['\"][\d.]+)['\"])?(?:\s*and\s*)?"
+    r"(?:extra\s*==\s*['\"](?P<extra>[\w-]+)['\"])?)?\s*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +124,22 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
     here: list[str] = []
     lacking: list[str] = []
     unfit: list[str] = []
-    for needed in map(Requirement, required):
-        of_extra = "extra" in str(needed.marker)
-        if of_extra != bool(extra) or (needed.marker and not needed.marker.evaluate({"extra": extra})):
+    for line in required:
+        match = _REQUIREMENT.fullmatch(line)
+        if (
+            match is None
+            or (match["extra"] or "") != extra
+            or not _fits(platform.python_version(), match["python"])
+        ):
             continue
-        found = version(needed.name)
+        name, wanted = match["name"], match["wanted"]
+        found = version(name)
         if found is None:
-            lacking.append(needed.name)
-        elif needed.specifier.contains(found, prereleases=True):
-            here.append(f"{needed.name} {found}")
+            lacking.append(name)
+        elif _fits(found, wanted):
+            here.append(f"{name} {found}")
         else:
-            unfit.append(f"{needed.name} {found}, not {needed.specifier}")
+            unfit.append(f"{name} {found}, not {wanted}")
     what = f"extra {extra}" if extra else "packages"
     install = f"pip install 'factrl[{extra}]'" if extra else "pip install --force-reinstall factrl"
     if lacking:
@@ -143,10 +152,11 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
 
 def sqlite(version: str) -> Finding:
     """SQLite, which keeps the cache."""
-    if Version(version) >= _WAL_FIXED:
+    if _release(version) >= _WAL_FIXED:
         return Finding("ok", "SQLite", version)
+    fixed = ".".join(map(str, _WAL_FIXED))
     told = (
-        f"{version} can damage a file that several processes write at once (fixed in {_WAL_FIXED}); "
+        f"{version} can damage a file that several processes write at once (WAL reset, fixed in {fixed}); "
         "factrl's cache takes a lock against it, so open that file with no other program while factrl runs"
     )
     return Finding("warning", "SQLite", told)
@@ -178,7 +188,7 @@ def megabytes(size: int) -> str:
 
 def _torch() -> Iterator[Finding]:
     version = _version("torch")
-    if version is not None and Version(version) < _TORCH_FIXED:
+    if version is not None and _release(version) < _TORCH_FIXED:
         told = f"{version} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
         yield Finding("warning", "torch", told)
 
@@ -206,3 +216,19 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """`2.10.0+cpu` -> (2, 10): numbers without zeros at the end, so that tuples compare as versions do."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(part) for part in match[0].split(".")] if match else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _fits(version: str, wanted: str | None) -> bool:
+    """Whether a version lies within bounds such as `<1.17,>=1.16`."""
+    found = _release(version)
+    bounds = re.findall(r"(>=|<)\s*['\"]?([\d.]+)", wanted or "")
+    return all(found >= _release(end) if sign == ">=" else found < _release(end) for sign, end in bounds)
