@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from marked_ids import TABLES, TESTS, files_with, lines, marked, table
 
@@ -49,6 +55,14 @@ def test_every_goal_names_what_shows_it() -> None:
             name, _, test = place.partition("::")
             assert (ROOT / name).is_file(), f"{goal}: there is no {name}"
             assert name.startswith("benchmarks/") or test in functions_of(ROOT / name), f"{goal}: no {place}"
+
+
+def test_every_mutation_names_tests_that_are_there() -> None:
+    told = tomllib.loads((ROOT / "benchmarks" / "mutations.toml").read_text("utf-8"))
+    for place in {place for one in told["mutation"] for place in one["tests"]}:
+        name, _, test = place.partition("::")
+        assert (ROOT / name).is_file(), f"there is no {name}"
+        assert not test or test.partition("[")[0] in functions_of(ROOT / name), f"no {place}"
 
 
 def test_a_mark_must_be_written_out() -> None:
