@@ -48,6 +48,30 @@ def test_answers_win_one_slot_per_round() -> None:
     assert slots.limit == pytest.approx(33, abs=0.1)
 
 
+def test_after_a_collapse_every_answer_wins_a_slot_up_to_half_of_what_there_was() -> None:
+    slots = Slots(64)
+    slots.collapse(now=1.0)
+    seen = []
+    for _ in range(40):
+        slots.active = int(slots.limit)
+        slots.served()
+        seen.append(slots.limit)
+    assert seen[:31] == [float(n) for n in range(2, 33)]
+    assert 32 < seen[-1] < 33
+
+
+def test_unused_slots_do_not_grow_and_none_grow_beyond_the_most() -> None:
+    slots = Slots(8)
+    slots.refused(began=0.0, now=1.0)
+    slots.active = 2
+    slots.served()
+    assert slots.limit == 4
+    for _ in range(1000):
+        slots.active = int(slots.limit)
+        slots.served()
+    assert slots.limit == 8
+
+
 # ---------------------------------------------------------------- the queue, by a clock that nobody waits for
 
 
@@ -156,12 +180,14 @@ def test_no_minute_sees_more_than_the_allowance(clock: Clock, per_minute: int) -
 @pytest.mark.parametrize(
     ("failed", "spacing", "down"),
     [
+        ([n % 2 == 0 for n in range(20)], 0.1, True),  # half of twenty
         ([True] * 20, 10.0, True),
         ([False] * 10_000 + [True] * 20, 1e-3, True),  # in a row, after any good time
         ([True] * 19, 0.1, False),
-        ([True] * 19 + [False] + [True] * 19, 0.1, False),
+        ([True] * 9 + [False] * 11, 0.1, False),
+        ([True, True, False] * 9, 0.6, False),
     ],
-    ids=["a row", "a row after good times", "too few", "no row"],
+    ids=["half of twenty", "a row", "a row after good times", "too few", "less than half", "too slow"],
 )
 def test_what_counts_as_down(clock: Clock, failed: list[bool], spacing: float, down: bool) -> None:
     async def main() -> None:
@@ -367,6 +393,22 @@ def test_a_cap_that_cannot_hold_is_named(caps: dict[str, Any], words: str) -> No
 # ---------------------------------------------------------------- one flight for all
 
 
+def test_work_runs_once_for_all_who_want_it() -> None:
+    async def main() -> None:
+        flights: Flights[int] = Flights()
+        runs = []
+
+        async def work() -> int:
+            runs.append(1)
+            await asyncio.sleep(0.01)
+            return len(runs)
+
+        assert await asyncio.gather(*[flights.once("k", work) for _ in range(50)]) == [1] * 50
+        assert await flights.once("k", work) == 2  # nothing is remembered
+
+    asyncio.run(main())
+
+
 def test_the_work_goes_on_for_those_who_stay_and_ends_with_the_last() -> None:
     async def main() -> None:
         flights: Flights[str] = Flights()
@@ -394,3 +436,24 @@ def test_the_work_goes_on_for_those_who_stay_and_ends_with_the_last() -> None:
         assert await flights.once("k", work) == "done"
 
     asyncio.run(main())
+
+
+def test_a_new_event_loop_begins_anew() -> None:
+    flights: Flights[int] = Flights()
+    tasks: list[asyncio.Task[int]] = []
+
+    async def leave_something_behind() -> None:
+        tasks.append(asyncio.create_task(flights.once("k", lambda: asyncio.sleep(60, 0))))
+        await settled()
+
+    async def ask() -> int:
+        assert "k" not in flights
+        return await flights.once("k", lambda: asyncio.sleep(0, 7))
+
+    forked = asyncio.new_event_loop()  # a child does not get to end what was under way
+    forked.run_until_complete(leave_something_behind())
+    assert asyncio.run(ask()) == 7
+    for task in asyncio.all_tasks(forked):
+        task.cancel()
+    forked.run_until_complete(settled())
+    forked.close()

@@ -23,6 +23,7 @@ from factrl.errors import ConfigError
 from factrl.llm.bodies import Failure
 
 RETRY_AFTER_LIMIT = 60.0  # seconds; a server that asks for more is not coming back within a call
+_DOWN_SHARE, _WINDOW = 0.5, 10.0  # of the requests that ended in so many seconds, those that failed
 _BACKOFF_LIMIT = 8.0
 _JITTER = random.SystemRandom()  # not the global generator, which belongs to the training seed
 _LOG = logging.getLogger("factrl")
@@ -45,7 +46,9 @@ class Limits:
         backoff: seconds before the first retry; doubles with each further one, up to 8.
         rpm: requests per minute; None for no limit.  They flow in evenly, a second's worth may go at once.
         pause: seconds that callers wait for a server that is down before they give up.
-        down_after: a server is down when so many requests in a row failed.
+        down_after: a server is down when so many requests in a row failed, or half of at least so many in ten
+            seconds.  The row counts too because after good times the share falls so slowly that every waiting
+            call would fail first.
         probe_every: seconds between two attempts to find out whether it is back.
 
     Raises:
@@ -198,7 +201,8 @@ class Gate:
         self.down_since: float | None = None
         self.probe_at = 0.0
         self._probing = False
-        self._in_a_row = 0  # requests that failed
+        self._ended: deque[tuple[float, bool]] = deque()  # when a request ended, and whether it failed
+        self._failed = self._in_a_row = 0
         self._timer: asyncio.TimerHandle | None = None
 
     async def enter(self, *, again: bool = False) -> Turn:
@@ -260,8 +264,13 @@ class Gate:
         """Note how a request ended; what began before the server was last found well is old news."""
         if self.down_since is not None or began < self._up_since:
             return
+        self._ended.append((now, failed))
+        self._failed += failed
         self._in_a_row = self._in_a_row + 1 if failed else 0
-        if self._in_a_row >= self._limits.down_after:
+        while self._ended[0][0] <= now - _WINDOW:
+            self._failed -= self._ended.popleft()[1]
+        seen, enough = len(self._ended), self._limits.down_after
+        if self._in_a_row >= enough or (seen >= enough and self._failed >= _DOWN_SHARE * seen):
             self._down(now, why)
 
     def _down(self, now: float, why: str) -> None:
@@ -277,7 +286,8 @@ class Gate:
             _LOG.warning("%s answers again after %.1f s; going on", self._name, seconds)
             self.down_since, self._up_since = None, now
             self._held_until = -math.inf  # it is back before the time that it named
-            self._in_a_row = 0
+            self._ended.clear()
+            self._failed = self._in_a_row = 0
         elif outcome == "dropped":
             self.probe_at = now  # nothing was learnt
         else:  # the next probe goes in time, whatever the server asks for
