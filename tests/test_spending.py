@@ -62,6 +62,28 @@ def test_all_processes_count() -> None:
     assert spending.over
 
 
+def test_each_process_has_a_share_of_what_is_left() -> None:
+    meter = Meter(max_cost_usd=allowance(Account(), PRICE, 10.0, 2), price=PRICE)  # $5
+    spending = Spending(meter, price=PRICE, cap=10)
+    spend(meter, 2 * MILLION)
+    spending.note([spending.here(), Spent()])
+    spend(meter, 4 * MILLION - 1)  # of $4, half of what is left
+    assert meter.no_more_requests() == ""
+    spend(meter, 1)
+    assert meter.no_more_requests()
+
+
+def test_a_process_that_may_ask_no_more_stops_the_run() -> None:
+    spending = Spending(Meter(), price=PRICE, cap=20)
+    for first in (2, 4):
+        spending.note([Spent(1, first * MILLION, 0), Spent(1, 2 * MILLION, 0)])
+        assert not spending.over
+    spending.note([Spent(1, 11 * MILLION, 0), Spent(1, 2 * MILLION, 0)])  # $7 of the $7 that it had
+    assert spending.over
+    assert spending.why().startswith("one of 2 processes has used up its share of run.max_cost = $20")
+    assert spending.why().endswith("the judge has cost $13")
+
+
 def test_a_run_stops_before_the_step_that_may_not_fit() -> None:
     spent, step = Spent(9, 6 * MILLION, 0), Spent(1, 3 * MILLION, 0)
     assert overdraft(Account(spent, step), PRICE, 9.0) == ""
@@ -74,9 +96,10 @@ def test_a_run_stops_before_the_step_that_may_not_fit() -> None:
 
 def test_the_client_itself_holds_the_rest_of_the_cap() -> None:
     account = Account(Spent(1, 4 * MILLION, 0))
-    assert allowance(account, PRICE, 10.0) == 6
-    assert allowance(account, PRICE, None) is None
-    assert allowance(account, None, 10.0) is None
+    assert allowance(account, PRICE, 10.0, 1) == 6
+    assert allowance(account, PRICE, 10.0, 4) == 1.5
+    assert allowance(account, PRICE, None, 1) is None
+    assert allowance(account, None, 10.0, 1) is None
 
 
 def test_a_damaged_account_is_no_zero(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ bytes a token, so that a cap on the cost holds there too.
 A run's account is kept in `spent.json` of its folder, at the prices of the settings, of all processes and all
 sessions.  A step that was killed halfway is not in it.  A run stops after the last step behind which another
 one still fits, taken to cost as much as the dearest so far; what that guess misses is held back by the client
-itself, which asks no more once its process has spent what was left for all.
+itself, which asks no more once the cap is reached.  Each process has an equal share of what is left, dealt anew
+after each step.
 """
 
 from __future__ import annotations
@@ -207,6 +208,8 @@ class Spending:
         self._meter, self._price, self._cap = meter, price, cap
         self._before = (before or Account()).total
         self.account = before or Account()
+        self._shares: list[float] = []  # what each process may have spent by the end of its next step
+        self._used_up = False  # a process has spent its share
 
     def here(self) -> Spent:
         """What this process has spent in this session."""
@@ -222,9 +225,7 @@ class Spending:
         step = total - self.account.total
         dearest = max(self.account.dearest, step, key=self._weight)
         self.account = Account(total, dearest)
-        left = allowance(self.account, self._price, self._cap)
-        if left is not None and self._price is not None:
-            self._meter.allow(self.here().cost(self._price) + left)
+        self._deal([one.cost(self._price or (0.0, 0.0)) for one in everyone])
 
     @property
     def over(self) -> bool:
@@ -239,7 +240,13 @@ class Spending:
 
     def why(self) -> str:
         """Why the run stops; empty while it does not."""
-        return overdraft(self.account, self._price, self._cap)
+        why = overdraft(self.account, self._price, self._cap)
+        if why or not self._used_up:
+            return why
+        return (
+            f"one of {len(self._shares)} processes has used up its share of run.max_cost = ${self._cap:g}, "
+            f"of which the judge has cost {self.told().rpartition(', ')[2]}"
+        )
 
     def save(self, run: Path) -> None:
         """Write the account into the run folder."""
@@ -247,6 +254,22 @@ class Spending:
         from factrl.runs.whole_file import write_whole
 
         write_whole(run / FILE, json.dumps(told).encode())
+
+    def _deal(self, costs: Sequence[float]) -> None:
+        """Give every process an equal share of what is left.
+
+        Args:
+            costs: US dollars that each has spent in this session.
+        """
+        count = len(costs)
+        first = allowance(Account(self._before), self._price, self._cap, count)
+        left = allowance(self.account, self._price, self._cap, count)
+        if first is None or left is None:
+            return
+        shares = self._shares or [first] * count
+        self._used_up = any(cost >= share for cost, share in zip(costs, shares, strict=True))
+        self._shares = [cost + left for cost in costs]
+        self._meter.allow(self.here().cost(self._price or (0.0, 0.0)) + left)
 
     def _weight(self, spent: Spent) -> float:
         return spent.cost(self._price or (1.0, 1.0))
@@ -262,6 +285,8 @@ def overdraft(account: Account, price: Price | None, cap: float | None) -> str:
     return f"the judge has cost ${spent:.4g} of run.max_cost = ${cap:g}, and one more step up to ${step:.4g}"
 
 
-def allowance(account: Account, price: Price | None, cap: float | None) -> float | None:
-    """US dollars that are left; None for any amount."""
-    return None if cap is None or price is None else max(cap - account.total.cost(price), math.ulp(0.0))
+def allowance(account: Account, price: Price | None, cap: float | None, processes: int) -> float | None:
+    """US dollars that the client of one process may still spend; None for any amount."""
+    if cap is None or price is None:
+        return None
+    return max(cap - account.total.cost(price), math.ulp(0.0)) / processes

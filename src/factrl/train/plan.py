@@ -7,6 +7,7 @@ whether or not the extra `train` is installed.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,4 +220,4 @@ def _allowed(settings: RunSettings) -> float | None:
     account = read_account(told.resume) if told.resume else Account()
     if why := overdraft(account, price, told.max_cost):
         raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
-    return allowance(account, price, told.max_cost)
+    return allowance(account, price, told.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
