@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
-from factrl.llm import LLM, Reply, connect
+from factrl.llm import LLM, Reply
 from factrl.llm.background import Call, wait_for
 from factrl.llm.store import CachedLLM, Store
 from factrl.text.abstention import abstains
@@ -299,8 +299,11 @@ def verify(
     Raises:
         SetupError: as `open_verifier`.
     """
-    model = connect(llm) if isinstance(llm, str) else llm
-    return open_verifier(llm=model, **named)(text, question, topic=topic, evidence=evidence)
+    if isinstance(llm, str):
+        from factrl.llm import connect  # the client of servers, which most verifiers do without
+
+        llm = connect(llm)
+    return open_verifier(llm=llm, **named)(text, question, topic=topic, evidence=evidence)
 
 
 def open_judge(
