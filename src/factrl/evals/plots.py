@@ -69,6 +69,7 @@ def write_picture(curves: Curves, path: Path, *, title: str) -> None:
         "evals/picture.svg",
         style=Markup(chart_style()),  # noqa: S704 - our own
         lines=lines,
+        row=_ROW,
         top=_ROW * len(lines) + 20,
         charts=charts,
         width=2 * _SVG_WIDTH + 60,
