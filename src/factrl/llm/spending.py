@@ -6,8 +6,8 @@ bytes a token, so that a cap on the cost holds there too.
 A run's account is kept in `spent.json` of its folder, at the prices of the settings, of all processes and all
 sessions.  A step that was killed halfway is not in it.  A run stops after the last step behind which another
 one still fits, taken to cost as much as the dearest so far; what that guess misses is held back by the client
-itself, which asks no more once the cap is reached.  Each process has an equal share of what is left, dealt anew
-after each step.
+itself, which asks no more once the cap is reached.  Each process has an equal share of what is left, dealt
+anew after each step.
 """
 
 from __future__ import annotations
