@@ -23,7 +23,7 @@ import tomli_w
 
 from factrl.errors import ConfigError, MissingExtra, SetupError, nearest
 from factrl.lab.tables import BASE
-from factrl.papers import Pipeline, Stage, Study, declared, paper_names, split_spec
+from factrl.papers import SMALL_HELD_OUT, Pipeline, Stage, Study, declared, paper_names, split_spec
 from factrl.runs.journal import Journal
 from factrl.runs.whole_file import write_whole
 
@@ -237,6 +237,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
         if _shown(step, full=args.full) and not step.words.startswith("eval "):
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
+            words += [] if args.full or args.held_out else ["--limit", str(SMALL_HELD_OUT)]
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
     if seed == 0 and args.paper in paper_names() and declared(args.paper, "STUDY"):
         lab = ("lab", "--table", args.paper, "--output", str(folder / "lab"), _JSON)

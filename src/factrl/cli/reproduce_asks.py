@@ -60,7 +60,8 @@ def asks(words: Sequence[str], recipe: Path, read: Read) -> str:
     given = words[words.index("--samples") + 1] if "--samples" in words else "1"
     long = "--long" in words
     file = words[2 if long else 1]
-    answers = len(read(file)) * int(given)
+    limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
+    answers = len(read(file)[:limit]) * int(given)
     model = [] if "--model" in words else ["model.name=any"]  # stored answers are evaluated without one
     settings = ask_settings(AskSettings, recipe, [f"data.train={file}", *model, *told])
     return _line(

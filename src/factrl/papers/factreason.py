@@ -424,18 +424,18 @@ STUDY = Study(
 _BASE = {metric: value for (_, of, metric), value in PUBLISHED.items() if of == "base"}
 PIPELINE = Pipeline(
     steps=(
-        cold_start(60),
+        cold_start(40),
         Stage(
             "sft",
             "tune sft-seed {train} --config {recipe} --model {base} tune.demonstrations={warm}",
             row="sft",
-            small=f"{SMALL_SFT} train.steps=40 data.limit=200 sampling.num_samples=4",
+            small=f"{SMALL_SFT} train.steps=25 data.limit=80 sampling.num_samples=4",
         ),
         Stage(
             "dpo",
             "tune dpo {train} --config {recipe} --model {sft} --rule margin-length",
             row="dpo",
-            small=f"{SMALL_PAIRS} train.steps=30 data.limit=200 sampling.num_samples=6",
+            small=f"{SMALL_PAIRS} train.steps=15 data.limit=80 sampling.num_samples=4",
         ),
         *(
             rewarded("factreason", arm, model="sft", small="reward.weight_preference=0")
@@ -444,7 +444,7 @@ PIPELINE = Pipeline(
     ),
     small={
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"num_generations": 4, "max_completion_length": 80},
+        "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
     },
     model="meta-llama/Llama-3.1-8B-Instruct",
     asks={

@@ -455,13 +455,13 @@ _PAIRED = "tune dpo {train} --config {recipe} --model {base} --rule"
 _TRUTH = "judge.truthfulness_model={truthfulness}"
 PIPELINE = Pipeline(
     steps=(
-        cold_start(60),
-        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=60"),
+        cold_start(40),
+        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=40"),
         Stage(
             "dpo-factscore",
             f"{_PAIRED} factscore",
             row="dpo-factscore",
-            small=f"{SMALL_PAIRS} train.steps=30 data.limit=200 sampling.num_samples=4",
+            small=f"{SMALL_PAIRS} train.steps=15 data.limit=60 sampling.num_samples=4",
         ),
         Stage("dpo-klc", f"{_PAIRED} klc {_TRUTH}", row="dpo-klc", small=None),
         Stage(
@@ -492,7 +492,7 @@ PIPELINE = Pipeline(
     ),
     small={
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"num_generations": 4, "max_completion_length": 80},
+        "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
     },
     model="Qwen/Qwen2.5-14B",
     asks={

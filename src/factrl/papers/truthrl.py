@@ -447,31 +447,37 @@ STUDY = Study(
 # the demo, and a cold start in which a share of the answers declines, at random, so that declining is
 # there to be strengthened.  The paper prompts its models for that.
 _PROBED = "--config {recipe} --model {base} --probe {probe}"
-_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8"
+_TUNED = f"{SMALL_SFT} train.steps=25 data.limit=400"
+_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps=15"
 PIPELINE = Pipeline(
     steps=(
         Stage(
             "base",
             "tune sft {warm} --config {recipe} --model {start}",
             row="base",
-            small=SMALL_SFT,
+            small=f"{SMALL_SFT} train.steps=40",
             full=None,
         ),
         Stage(
             "probe",
             "probe {train} --config {recipe} --model {base} --full --output {out}/probed.jsonl",
-            small="--samples 12",
+            small="--samples 8 --limit 400",
             full="--samples 256",
         ),
-        Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=SMALL_SFT),
-        Stage("r-tuning", f"tune r-tuning {{train}} {_PROBED}", row="r-tuning", small=SMALL_SFT),
-        Stage("rft", f"tune rft {{train}} {_PROBED}", row="rft", small=SMALL_SFT),
-        Stage("dpo", f"tune dpo {{train}} {_PROBED} --rule correctness", row="dpo", small=_PAIRS),
+        Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=_TUNED),
+        Stage("r-tuning", f"tune r-tuning {{train}} {_PROBED}", row="r-tuning", small=_TUNED),
+        Stage("rft", f"tune rft {{train}} {_PROBED}", row="rft", small=_TUNED),
+        Stage(
+            "dpo",
+            f"tune dpo {{train}} {_PROBED} --rule correctness",
+            row="dpo",
+            small=f"{_PAIRS} data.limit=400",
+        ),
         Stage(
             "iterative-dpo",
             "tune iterative-dpo {train} --config {recipe} --model {base} --rule max-min",
             row="iterative-dpo",
-            small=f"{_PAIRS} tune.rounds=1 data.limit=200 sampling.num_samples=8 sampling.temperature=1.0 "
+            small=f"{_PAIRS} tune.rounds=1 data.limit=100 sampling.num_samples=8 sampling.temperature=1.0 "
             "sampling.top_p=1.0",
             full="tune.rounds=3",
         ),
@@ -483,8 +489,9 @@ PIPELINE = Pipeline(
     small={
         "reward": {"answer": "text"},
         "train": {
-            "steps": 35,
-            "micro_batch_size": 128,
+            "steps": 25,
+            "prompts_per_step": 8,
+            "micro_batch_size": 64,
             "max_completion_length": 12,
             "lr_scheduler_type": "linear",
             "scale_rewards": "none",
