@@ -15,62 +15,10 @@ import pytest
 from factrl.errors import ConfigError
 from factrl.llm.background import Flights
 from factrl.llm.bodies import Failure
-from factrl.llm.limits import Gate, Limits, Slots
+from factrl.llm.limits import Gate, Limits
 from factrl.llm.spending import Meter
 
 pytestmark = pytest.mark.alone
-
-# ---------------------------------------------------------------- slots
-
-
-@pytest.mark.fault("F05")
-def test_a_refusal_halves_the_slots_once_per_round_trip() -> None:
-    slots = Slots(64)
-    slots.refused(began=1.0, now=2.0)
-    assert slots.limit == 32
-    for _ in range(63):  # sent before the refusal was known
-        slots.refused(began=1.5, now=2.1)
-    assert slots.limit == 32
-    slots.refused(began=2.2, now=3.0)
-    assert slots.limit == 16
-    for now in range(4, 14):
-        slots.refused(began=now, now=now)
-    assert slots.limit == 1
-    assert not slots.full
-
-
-def test_answers_win_one_slot_per_round() -> None:
-    slots = Slots(64)
-    slots.refused(began=0.0, now=1.0)
-    slots.active = 32
-    for _ in range(32):
-        slots.served()
-    assert slots.limit == pytest.approx(33, abs=0.1)
-
-
-def test_after_a_collapse_every_answer_wins_a_slot_up_to_half_of_what_there_was() -> None:
-    slots = Slots(64)
-    slots.collapse(now=1.0)
-    seen = []
-    for _ in range(40):
-        slots.active = int(slots.limit)
-        slots.served()
-        seen.append(slots.limit)
-    assert seen[:31] == [float(n) for n in range(2, 33)]
-    assert 32 < seen[-1] < 33
-
-
-def test_unused_slots_do_not_grow_and_none_grow_beyond_the_most() -> None:
-    slots = Slots(8)
-    slots.refused(began=0.0, now=1.0)
-    slots.active = 2
-    slots.served()
-    assert slots.limit == 4
-    for _ in range(1000):
-        slots.active = int(slots.limit)
-        slots.served()
-    assert slots.limit == 8
-
 
 # ---------------------------------------------------------------- the queue, by a clock that nobody waits for
 
@@ -119,23 +67,50 @@ async def fail(door: Gate, times: int = 20) -> None:
         door.leave(await door.enter(), "failed", why="it burns")
 
 
-def test_the_next_goes_when_one_comes_back_and_retries_go_first(clock: Clock) -> None:
+@pytest.mark.fault("F05")
+def test_a_refusal_halves_the_slots_once_per_round_trip_and_a_round_of_answers_wins_one(clock: Clock) -> None:
+    async def main() -> None:
+        door = gate(max_concurrency=64)
+        for left in (32, 16, 8, 4, 2, 1, 1):
+            turns = [await door.enter() for _ in range(int(door.slots))]
+            clock.now += 1
+            for turn in turns:  # all that were sent before the first refusal was known
+                door.leave(turn, "refused", wait=0.0)
+            assert door.slots == left
+        door.slots = 32.0
+        turns = [await door.enter() for _ in range(30)]
+        door.leave(turns.pop(), "served")
+        assert door.slots == 32  # unused slots prove nothing
+        turns += [await door.enter() for _ in range(3)]
+        for _ in range(32):
+            door.leave(turns.pop(), "served")
+            turns.append(await door.enter())
+        assert door.slots == pytest.approx(33, abs=0.1)
+        for _ in range(3000):
+            turns += [await door.enter() for _ in range(int(door.slots) - len(turns))]
+            door.leave(turns.pop(), "served")
+        assert door.slots == 64
+
+    by_the(clock, main())
+
+
+def test_the_next_goes_when_one_comes_back(clock: Clock) -> None:
     async def main() -> None:
         door, order = gate(max_concurrency=1), []
         first = await door.enter()
 
-        async def caller(name: str, again: bool) -> None:
-            turn = await door.enter(again=again)
+        async def caller(name: str) -> None:
+            turn = await door.enter()
             order.append(name)
             door.leave(turn, "served")
 
-        callers = [asyncio.create_task(caller(*who)) for who in [("a", False), ("b", False), ("c", True)]]
+        callers = [asyncio.create_task(caller(who)) for who in "abc"]
         await settled()
         assert order == []
         door.leave(first, "served")
         await asyncio.gather(*callers)
-        assert order == ["c", "a", "b"]
-        assert door.slots.active == 0
+        assert order == ["a", "b", "c"]
+        assert door.active == 0
 
     by_the(clock, main())
 
@@ -152,14 +127,14 @@ def test_a_caller_who_gives_up_takes_no_slot_with_him(clock: Clock) -> None:
         door.leave(first, "served")  # admits the second …
         waiting[1].cancel()  # … which is cancelled before it runs
         turn = await asyncio.wait_for(waiting[2], 5)
-        assert door.slots.active == 1
+        assert door.active == 1
         door.leave(turn, "served")
-        assert door.slots.active == 0
+        assert door.active == 0
 
     by_the(clock, main())
 
 
-@pytest.mark.parametrize("per_minute", [30, 60, 600, 6000])
+@pytest.mark.parametrize("per_minute", [30, 6000])
 def test_no_minute_sees_more_than_the_allowance(clock: Clock, per_minute: int) -> None:
     async def main() -> None:
         door, sent, began = gate(rpm=per_minute), [], clock.now
@@ -198,7 +173,6 @@ def test_what_counts_as_down(clock: Clock, failed: list[bool], spacing: float, d
             assert (door.down_since is not None) == (down and number == len(failed))
         if down:
             assert door.probe_at == clock.now + 5
-            assert door.slots.limit == 1
 
     by_the(clock, main())
 
@@ -219,7 +193,7 @@ def test_what_began_before_it_was_well_again_is_old_news(clock: Clock) -> None:
 
 
 @pytest.mark.fault("F06")
-@pytest.mark.parametrize("wait", [None, 0.0, 30.0, 60.0, 60.1, 3600.0, 1e9, math.inf])
+@pytest.mark.parametrize("wait", [None, 30.0, 3600.0])
 def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(clock: Clock, wait: float | None) -> None:
     async def main() -> None:
         door = gate()
@@ -228,7 +202,7 @@ def test_whatever_a_server_asks_for_it_is_probed_every_five_seconds(clock: Clock
 
         async def caller() -> float:
             while True:
-                turn = await door.enter(again=True)
+                turn = await door.enter()
                 if clock.now > opened + 22:  # then it is well
                     door.leave(turn, "served")
                     return clock.now
@@ -262,7 +236,7 @@ def test_callers_wait_while_the_server_is_down_and_one_probe_lets_them_go_on(clo
                 turn = await task
                 assert not turn.probe
                 door.leave(turn, "served")
-        assert door.slots.active == 0
+        assert door.active == 0
 
     by_the(clock, main())
 
@@ -301,7 +275,7 @@ def test_a_server_that_says_when_holds_everyone_and_is_not_down(clock: Clock) ->
 
 
 @pytest.mark.fault("F06")
-@pytest.mark.parametrize("wait", [60.1, 3600.0, 1e9, math.inf])
+@pytest.mark.parametrize("wait", [60.1, math.inf])
 def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> None:
     async def main() -> None:
         door = gate()
@@ -319,25 +293,19 @@ def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> N
 
 
 @pytest.mark.fault("F14")
-@pytest.mark.parametrize("probe", [False, True])
-def test_an_error_at_the_gate_keeps_nobody_waiting(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, probe: bool
-) -> None:
+def test_an_error_at_the_gate_keeps_nobody_waiting(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         door = gate(max_concurrency=1)
-        if probe:
-            await fail(door)
         turn = await door.enter()
-        assert turn.probe == probe
         waiting = [asyncio.ensure_future(door.enter()) for _ in range(3)]
         await settled()
         with monkeypatch.context() as patch:
-            patch.setattr(door.slots, "served", lambda: float(10**400))
+            patch.setattr(door, "_learn", lambda *_: float(10**400))
             with pytest.raises(OverflowError):
                 door.leave(turn, "served")
         for waiter in waiting:
             door.leave(await asyncio.wait_for(waiter, 10), "served")
-        assert door.slots.active == 0
+        assert door.active == 0
 
     by_the(clock, main())
 
@@ -346,15 +314,10 @@ def test_an_error_at_the_gate_keeps_nobody_waiting(
     ("limits", "word"),
     [
         ({"backoff": -1}, "backoff"),
-        ({"pause": math.inf}, "pause"),
         ({"rpm": 0}, "rpm"),
-        ({"down_after": 0}, "down_after"),
-        ({"probe_every": 0}, "probe_every"),
         ({"timeout_attempt": 0}, "timeout_attempt"),
         ({"timeout_call": math.nan}, "timeout_call"),
-        ({"timeout_call": math.inf}, "timeout_call"),
         ({"max_attempts": 0}, "max_attempts"),
-        ({"max_concurrency": 0}, "max_concurrency"),
     ],
 )
 def test_a_limit_that_cannot_work_is_named(limits: dict[str, Any], word: str) -> None:
@@ -368,11 +331,11 @@ def test_a_limit_that_cannot_work_is_named(limits: dict[str, Any], word: str) ->
 def test_a_meter_counts_dollars() -> None:
     meter = Meter(price=(0.15, 0.6), max_cost_usd=1.0)
     meter.tokens_in, meter.tokens_out = 1_000_000, 1_000_000
-    assert meter.usage().cost_usd == pytest.approx(0.75)
+    assert meter.cost_usd == pytest.approx(0.75)
     assert meter.no_more_requests() == ""
     meter.tokens_out = 2_000_000
     assert "max_cost_usd = 1" in meter.no_more_requests()
-    assert Meter().usage().cost_usd is None
+    assert Meter().cost_usd is None
 
 
 @pytest.mark.parametrize(
@@ -436,24 +399,3 @@ def test_the_work_goes_on_for_those_who_stay_and_ends_with_the_last() -> None:
         assert await flights.once("k", work) == "done"
 
     asyncio.run(main())
-
-
-def test_a_new_event_loop_begins_anew() -> None:
-    flights: Flights[int] = Flights()
-    tasks: list[asyncio.Task[int]] = []
-
-    async def leave_something_behind() -> None:
-        tasks.append(asyncio.create_task(flights.once("k", lambda: asyncio.sleep(60, 0))))
-        await settled()
-
-    async def ask() -> int:
-        assert "k" not in flights
-        return await flights.once("k", lambda: asyncio.sleep(0, 7))
-
-    forked = asyncio.new_event_loop()  # a child does not get to end what was under way
-    forked.run_until_complete(leave_something_behind())
-    assert asyncio.run(ask()) == 7
-    for task in asyncio.all_tasks(forked):
-        task.cancel()
-    forked.run_until_complete(settled())
-    forked.close()

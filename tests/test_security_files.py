@@ -56,7 +56,7 @@ def test_no_name_leads_outside_its_folder(name: str, tmp_path: Path, monkeypatch
     hub = hub_name(name)
     assert hub is None or ".." not in f"{hub.repo}{hub.file}{hub.revision}"
     store = Store(inside / "store" / "answers.db")
-    store.put(name, {"name": name})
+    store.put_many({name: {"name": name}})
     assert store.get(name) == {"name": name}
     store.close()
     assert [path for path in tmp_path.iterdir() if path != inside] == []
@@ -225,7 +225,7 @@ def test_what_a_run_and_a_store_hold_is_for_their_owner(tmp_path: Path) -> None:
     try:
         with Run.create(tmp_path / "runs", "x", TOML) as run:
             run.log(1, {"reward": 1.0})
-        Store(tmp_path / "cache" / "store" / "verdicts.db").put("a", 1)
+        Store(tmp_path / "cache" / "store" / "verdicts.db").put_many({"a": 1})
     finally:
         os.umask(before)
     for folder in (run.path, tmp_path / "cache" / "store"):

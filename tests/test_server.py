@@ -227,10 +227,10 @@ def test_long_and_many_keys_are_not_repeated(make: Make) -> None:
 @pytest.mark.fault("F19")
 def test_a_request_sent_again_is_scored_again_without_asking_the_judge(make: Make, tmp_path: Path) -> None:
     judge = FakeLLM(["VERDICT: correct"])
-    stored = [
-        CachedLLM(llm, Store(tmp_path / "v.db"), accept=has_grade, identity="judge")
-        for llm in (judge, FakeLLM([]))
-    ]
+    stored = []
+    for llm in (judge, FakeLLM([])):
+        llm.identity = "judge"  # type: ignore[attr-defined]
+        stored.append(CachedLLM(llm, Store(tmp_path / "v.db"), accept=has_grade))
     old = {"Idempotency-Key": "k1"}  # clients of 0.1 send one
     first, second, third = make(stored[0]), make(stored[0]), make(stored[1])  # the last as after a restart
     answers = [server.ask("/v1/score", request(WRONG), headers=old) for server in (first, second, third)]

@@ -40,7 +40,6 @@ def test_the_account_outlives_the_process(tmp_path: Path) -> None:
     spending.save(tmp_path)
     kept = read_account(tmp_path)
     assert kept == Account(Spent(2, 2 * MILLION, MILLION), Spent(1, MILLION, MILLION))
-    assert spending.told() == "2 calls, 2,000,000 + 1,000,000 tokens, $4"
 
     resumed = Meter()
     later = Spending(resumed, price=PRICE, cap=10, before=kept)
@@ -48,18 +47,18 @@ def test_the_account_outlives_the_process(tmp_path: Path) -> None:
     later.note([later.here()])
     assert later.account.total == Spent(3, 3 * MILLION, MILLION)
     assert later.account.dearest == kept.dearest
-    assert not later.over
+    assert not later.why_over()
 
 
 def test_all_processes_count() -> None:
     spending = Spending(Meter(), price=PRICE, cap=10)
     spending.note([Spent(1, 3 * MILLION, 0), Spent(1, MILLION, 0)])
     assert spending.account.total.cost(PRICE) == 4
-    assert not spending.over
+    assert not spending.why_over()
     spending.note([Spent(2, 5 * MILLION, 0), Spent(1, MILLION, 0)])
-    assert not spending.over  # $6, and $4 more for a step like the first
+    assert not spending.why_over()  # $6, and $4 more for a step like the first
     spending.note([Spent(2, 5 * MILLION, 0), Spent(1, MILLION + 1, 0)])
-    assert spending.over
+    assert spending.why_over()
 
 
 def test_each_process_has_a_share_of_what_is_left() -> None:
@@ -77,11 +76,11 @@ def test_a_process_that_may_ask_no_more_stops_the_run() -> None:
     spending = Spending(Meter(), price=PRICE, cap=20)
     for first in (2, 4):
         spending.note([Spent(1, first * MILLION, 0), Spent(1, 2 * MILLION, 0)])
-        assert not spending.over
+        assert not spending.why_over()
     spending.note([Spent(1, 11 * MILLION, 0), Spent(1, 2 * MILLION, 0)])  # $7 of the $7 that it had
-    assert spending.over
-    assert spending.why().startswith("one of 2 processes has used up its share of run.max_cost = $20")
-    assert spending.why().endswith("the judge has cost $13")
+    assert spending.why_over()
+    assert spending.why_over().startswith("one of 2 processes has used up its share of run.max_cost = $20")
+    assert spending.why_over().endswith("the judge has cost $13")
 
 
 def test_a_run_stops_before_the_step_that_may_not_fit() -> None:

@@ -36,33 +36,19 @@ _CONTEXT_LENGTH = re.compile(
 
 @dataclass(eq=False)
 class Failure(Exception):
-    """Why one request gave nothing usable.
+    """Why one request gave nothing usable."""
 
-    Attributes:
-        cause: one word, as in `LLMError`.
-        detail: how the sentence goes on that begins with the server's address.
-        retry: whether the same request may succeed later.
-        refusal: whether the server said that it wants fewer requests.
-        wait: seconds that the server asked for.
-        status: of the reply; None when there was none.
-        request_id: the server's name for the request.
-    """
-
-    cause: str
-    detail: str
-    retry: bool = True
-    refusal: bool = False
-    wait: float | None = None
+    cause: str  # one word, as in `LLMError`
+    detail: str  # how the sentence goes on that begins with the server's address
+    retry: bool = True  # whether the same request may succeed later
+    refusal: bool = False  # whether the server wants fewer requests
+    wait: float | None = None  # seconds that it asked for
     status: int | None = None
     request_id: str = ""
 
 
 class Unreadable(Failure):
-    """A reply that is not what was asked for.
-
-    Args:
-        detail: what it is instead, like `answered something other than a list of models`.
-    """
+    """A reply that is not what was asked for; `detail` goes like `answered something other than a list`."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("bad_body", detail)
@@ -149,13 +135,11 @@ async def _body_of(response: aiohttp.ClientResponse) -> bytes:
 
 async def _complaint(response: aiohttp.ClientResponse) -> str:
     """What the server wrote beside its status, as one short line."""
+    body = b""
     try:
         body = await _body_of(response)
-    except Unreadable:
-        return ""
-    try:
         return _message_of(json.loads(body))
-    except (ValueError, RecursionError):
+    except (Unreadable, ValueError, RecursionError):
         return excerpt(body.decode("utf-8", "replace"))
 
 

@@ -16,9 +16,9 @@ from factrl.errors import ConfigError, LLMError, SetupError
 from factrl.llm import LLM, Message, Reply
 from factrl.llm.background import Flights, on_background, wait_for
 from factrl.llm.bodies import Failure, Unreadable, excerpt
-from factrl.llm.client import JSONClient, checked_url
-from factrl.llm.limits import Call, Limits
-from factrl.llm.spending import BYTES_PER_TOKEN, Meter, Price, Usage
+from factrl.llm.client import Call, JSONClient, checked_url
+from factrl.llm.limits import Limits
+from factrl.llm.spending import BYTES_PER_TOKEN, Meter, Price
 
 OPENAI_URL = "https://api.openai.com/v1"
 SPEC_EXAMPLE = "http://localhost:8000/v1#model-name"
@@ -42,6 +42,9 @@ class OpenAICompatible:
         retry_cut: ask again, for twice the tokens, when a reply was cut off; off where replies are samples.
         limits: `timeout_attempt`, `max_concurrency`, … of `factrl.llm.limits.Limits`.
 
+    Attributes:
+        usage: what was sent so far, and what it cost.
+
     Raises:
         ConfigError: a value that cannot work.
     """
@@ -62,8 +65,8 @@ class OpenAICompatible:
         self.base_url = checked_url(base_url, key_variable, SPEC_EXAMPLE)
         self.model = model
         named = f"{model or 'the model'} at {self.base_url}"
-        self.meter = Meter(max_calls=max_calls, max_cost_usd=max_cost_usd, price=price, model=named)
-        self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, meter=self.meter, **limits)
+        self.usage = Meter(max_calls=max_calls, max_cost_usd=max_cost_usd, price=price, model=named)
+        self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, usage=self.usage, **limits)
         self._retry_cut = retry_cut
         self._looking: Flights[str] = Flights()
 
@@ -74,16 +77,6 @@ class OpenAICompatible:
     def identity(self) -> str:
         """Which model answers: address and name.  Complete once the model is known."""
         return f"{self.base_url}#{self.model or ''}"
-
-    @property
-    def usage(self) -> Usage:
-        """What was sent so far, and what it cost."""
-        return self.meter.usage()
-
-    @property
-    def paused(self) -> bool:
-        """Whether calls wait for a server that is down."""
-        return self._http.paused
 
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
@@ -107,15 +100,6 @@ class OpenAICompatible:
         """`complete` for coroutines, whichever event loop they run on."""
         request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
         return await on_background(self._complete(messages, request, self._http.limits))
-
-    def probe(
-        self, messages: Sequence[Message], *, max_tokens: int, timeout: float, max_attempts: int
-    ) -> Reply:
-        """`complete` within `timeout` seconds and `max_attempts` requests instead of this client's limits."""
-        limits = replace(
-            self._http.limits, timeout_attempt=timeout, timeout_call=timeout, max_attempts=max_attempts
-        )
-        return wait_for(self._complete(messages, {"temperature": 0.0, "max_tokens": max_tokens}, limits))
 
     async def find_model(self) -> str:
         """The name of the model, asked for when none was given.
@@ -157,21 +141,29 @@ class OpenAICompatible:
 
     async def _ask(self, request: dict[str, Any], call: Call) -> Reply:
         def read(document: Any) -> Reply:
-            told_in, told_out = _tokens(document, request)
+            told_in, told_out = tokens_in, tokens_out = _tokens(document, request)
             try:
-                reply = _read_reply(document, told_in, told_out)
-            except Unreadable:  # it is paid for all the same
-                self.meter.tokens_in += told_in or 0
-                self.meter.tokens_out += told_out or 0
-                raise
-            tokens_in, tokens_out = told_in, told_out
-            if tokens_in is None:
+                choice = document["choices"][0]
+                text, reason = choice["message"]["content"], choice["finish_reason"]
+            except (KeyError, IndexError, TypeError):
+                text = reason = None
+            if isinstance(text, str) and tokens_in is None:
                 tokens_in = len(json.dumps(request["messages"])) // BYTES_PER_TOKEN
-            if tokens_out is None:
-                tokens_out = len(reply.text.encode()) // BYTES_PER_TOKEN
-            self.meter.tokens_in += tokens_in
-            self.meter.tokens_out += tokens_out
-            return reply
+            if isinstance(text, str) and tokens_out is None:
+                tokens_out = len(text.encode()) // BYTES_PER_TOKEN
+            self.usage.tokens_in += tokens_in or 0  # what cannot be read is paid for all the same
+            self.usage.tokens_out += tokens_out or 0
+            if not isinstance(text, str) or not isinstance(reason, str):
+                raise Unreadable("answered something other than a chat completion with text")
+            model, name = (document.get(key) for key in ("model", "id"))
+            return Reply(
+                text,
+                finish_reason=reason,
+                model=excerpt(model) if isinstance(model, str) else "",
+                tokens_in=told_in,
+                tokens_out=told_out,
+                request_id=excerpt(name) if isinstance(name, str) else "",
+            )
 
         return await self._http.ask("POST", "/chat/completions", request, read, call=call)
 
@@ -238,7 +230,9 @@ def preflight(llm: LLM, *, timeout: float = 10.0, max_attempts: int = 2) -> None
         llm = llm.llm
     try:
         if isinstance(llm, OpenAICompatible):
-            llm.probe(_PING, max_tokens=_PING_TOKENS, timeout=timeout, max_attempts=max_attempts)
+            short = {"timeout_attempt": timeout, "timeout_call": timeout, "max_attempts": max_attempts}
+            request = {"temperature": 0.0, "max_tokens": _PING_TOKENS}
+            wait_for(llm._complete(_PING, request, replace(llm._http.limits, **short)))
         else:
             llm.complete(_PING, max_tokens=_PING_TOKENS)
     except LLMError as error:
@@ -270,25 +264,6 @@ def _where(spec: str, home: str) -> tuple[str, str]:
         return home, model.strip()
     raise ConfigError(
         f"{spec!r} does not name a model server; write it like {SPEC_EXAMPLE} or openai/gpt-4o-mini"
-    )
-
-
-def _read_reply(document: Any, tokens_in: int | None, tokens_out: int | None) -> Reply:
-    try:
-        choice = document["choices"][0]
-        text, reason = choice["message"]["content"], choice["finish_reason"]
-    except (KeyError, IndexError, TypeError):
-        text = reason = None
-    if not isinstance(text, str) or not isinstance(reason, str):
-        raise Unreadable("answered something other than a chat completion with text")
-    model, request_id = (document.get(key) for key in ("model", "id"))
-    return Reply(
-        text,
-        finish_reason=reason,
-        model=excerpt(model) if isinstance(model, str) else "",
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        request_id=excerpt(request_id) if isinstance(request_id, str) else "",
     )
 
 

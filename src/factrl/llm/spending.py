@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,36 +27,23 @@ Price = tuple[float, float]
 """US dollars for a million tokens: of the prompt, of the reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The counts of one client since it was made, in this process.
-
-    Attributes:
-        calls: calls that were made, without the cached ones.
-        requests: requests that were sent for them.
-        retries: those of them that repeated an earlier one.
-        cached: calls that a cache or another call in flight answered.
-        tokens_in, tokens_out: tokens of all prompts and of all replies.
-        cost_usd: what they cost; None when the price is not known.
-    """
-
-    calls: int = 0
-    requests: int = 0
-    retries: int = 0
-    cached: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float | None = None
+class OverBudget(FactrlError, RuntimeError):
+    """The judge has cost what the run may spend on it; its folder holds a complete checkpoint."""
 
 
 class Meter:
-    """Counts, and says when the budget is used up.  Counted on the background loop only, read from anywhere.
+    """Counts of one client in this process.  Counted on the background loop only, read from anywhere.
 
     Args:
         max_calls: calls that may be made; None for any number.
         max_cost_usd: US dollars that may be spent.  Requests in flight when it is reached are paid for.
-        price: see `Price`.
         model: whose price is missing, for the error.
+
+    Attributes:
+        calls: calls that were made, without the cached ones.
+        requests, retries: requests that were sent for them, and those of them that repeated an earlier one.
+        cached: calls that a cache or another call in flight answered.
+        tokens_in, tokens_out: tokens of all prompts and of all replies.
 
     Raises:
         ConfigError: a cap that cannot hold, such as one on a cost without a price.
@@ -81,71 +68,46 @@ class Meter:
                 f"max_cost_usd={max_cost_usd:g} needs the price of {model}: give price=(in, out), "
                 "US dollars per million tokens of prompt and reply"
             )
-        self._max_calls, self._max_cost, self._price = max_calls, max_cost_usd, price
+        self.max_calls, self.max_cost_usd, self.price = max_calls, max_cost_usd, price
         self.calls = self.requests = self.retries = self.cached = self.tokens_in = self.tokens_out = 0
 
-    def cost(self) -> float | None:
-        """US dollars so far; None when the price is not known."""
-        if self._price is None:
-            return None
-        return (self.tokens_in * self._price[0] + self.tokens_out * self._price[1]) / 1e6
+    @property
+    def spent(self) -> Spent:
+        """The counts that cost something."""
+        return Spent(self.calls, self.tokens_in, self.tokens_out)
 
-    def allow(self, max_cost_usd: float) -> None:
-        """Another `max_cost_usd`, of which what was spent so far is a part."""
-        self._max_cost = max_cost_usd
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars so far; None when the price is not known."""
+        return None if self.price is None else self.spent.cost(self.price)
 
     def no_more_calls(self) -> str:
         """Why no further call may be made; empty when one may."""
-        if self._max_calls is not None and self.calls >= self._max_calls:
-            return f"max_calls = {self._max_calls} is used up"
+        if self.max_calls is not None and self.calls >= self.max_calls:
+            return f"max_calls = {self.max_calls} is used up"
         return self.no_more_requests()
 
     def no_more_requests(self) -> str:
         """Why no further request may be sent; empty when one may."""
-        cost = self.cost()
-        if cost is not None and self._max_cost is not None and cost >= self._max_cost:
-            return f"max_cost_usd = {self._max_cost:g} is used up (${cost:.4g} spent)"
+        cost = self.cost_usd
+        if cost is not None and self.max_cost_usd is not None and cost >= self.max_cost_usd:
+            return f"max_cost_usd = {self.max_cost_usd:g} is used up (${cost:.4g} spent)"
         return ""
-
-    def usage(self) -> Usage:
-        """The counts at this moment."""
-        return Usage(
-            self.calls,
-            self.requests,
-            self.retries,
-            self.cached,
-            self.tokens_in,
-            self.tokens_out,
-            self.cost(),
-        )
-
-
-class OverBudget(FactrlError, RuntimeError):
-    """The judge has cost what the run may spend on it; its folder holds a complete checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Counts of a judge.
-
-    Attributes:
-        calls: calls that were made; what a cache answered is not among them.
-        tokens_in, tokens_out: tokens of prompts and of replies.
-    """
+    """Calls that were made to a judge, without cached ones, and their tokens."""
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
 
     def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.calls + other.calls, self.tokens_in + other.tokens_in, self.tokens_out + other.tokens_out
-        )
+        return Spent(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __sub__(self, other: Spent) -> Spent:
-        return Spent(
-            self.calls - other.calls, self.tokens_in - other.tokens_in, self.tokens_out - other.tokens_out
-        )
+        return Spent(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def cost(self, price: Price) -> float:
         """US dollars."""
@@ -154,19 +116,14 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What `spent.json` holds.
-
-    Attributes:
-        total: of all sessions.
-        dearest: of the step that cost most, evaluation included.
-    """
+    """What `spent.json` holds: all sessions, and the step that cost most, evaluation included."""
 
     total: Spent = Spent()
     dearest: Spent = Spent()
 
 
 def read_account(run: Path | str) -> Account:
-    """What an earlier session of the run has spent; nothing when it asked no server.
+    """What earlier sessions of the run have spent; nothing when it asked no server.
 
     Raises:
         DataError: the file is damaged.
@@ -183,7 +140,7 @@ def read_account(run: Path | str) -> Account:
 
 def judge_meter(judge: Any) -> Meter | None:
     """What counts for a judge; None for one that is not paid for, such as the local one."""
-    meter = getattr(judge, "meter", None)
+    meter = getattr(judge, "usage", None)
     return meter if isinstance(meter, Meter) else None
 
 
@@ -206,73 +163,51 @@ class Spending:
         before: Account | None = None,
     ) -> None:
         self._meter, self._price, self._cap = meter, price, cap
-        self._before = (before or Account()).total
         self.account = before or Account()
+        self._before = self.account.total
         self._shares: list[float] = []  # what each process may have spent by the end of its next step
         self._used_up = False  # a process has spent its share
 
     def here(self) -> Spent:
         """What this process has spent in this session."""
-        return Spent(self._meter.calls, self._meter.tokens_in, self._meter.tokens_out)
+        return self._meter.spent
 
     def note(self, everyone: Sequence[Spent]) -> None:
-        """Take note after a step.
+        """Take note after a step, and deal what is left.
 
         Args:
             everyone: `here()` of every process.
         """
+        price, count = self._price or (1.0, 1.0), len(everyone)
         total = sum(everyone, self._before)
-        step = total - self.account.total
-        dearest = max(self.account.dearest, step, key=self._weight)
+        dearest = max(self.account.dearest, total - self.account.total, key=lambda step: step.cost(price))
         self.account = Account(total, dearest)
-        self._deal([one.cost(self._price or (0.0, 0.0)) for one in everyone])
-
-    @property
-    def over(self) -> bool:
-        """Whether another step may cost more than is left."""
-        return bool(self.why())
-
-    def told(self) -> str:
-        """What was spent, for a person."""
-        total = self.account.total
-        counts = f"{total.calls:,} calls, {total.tokens_in:,} + {total.tokens_out:,} tokens"
-        return counts if self._price is None else f"{counts}, ${total.cost(self._price):.4g}"
-
-    def why(self) -> str:
-        """Why the run stops; empty while it does not."""
-        why = overdraft(self.account, self._price, self._cap)
-        if why or not self._used_up:
-            return why
-        return (
-            f"one of {len(self._shares)} processes has used up its share of run.max_cost = ${self._cap:g}, "
-            f"of which the judge has cost {self.told().rpartition(', ')[2]}"
-        )
-
-    def save(self, run: Path) -> None:
-        """Write the account into the run folder."""
-        told = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
-        from factrl.runs.whole_file import write_whole
-
-        write_whole(run / FILE, json.dumps(told).encode())
-
-    def _deal(self, costs: Sequence[float]) -> None:
-        """Give every process an equal share of what is left.
-
-        Args:
-            costs: US dollars that each has spent in this session.
-        """
-        count = len(costs)
         first = allowance(Account(self._before), self._price, self._cap, count)
         left = allowance(self.account, self._price, self._cap, count)
         if first is None or left is None:
             return
+        costs = [one.cost(price) for one in everyone]
         shares = self._shares or [first] * count
         self._used_up = any(cost >= share for cost, share in zip(costs, shares, strict=True))
         self._shares = [cost + left for cost in costs]
-        self._meter.allow(self.here().cost(self._price or (0.0, 0.0)) + left)
+        self._meter.max_cost_usd = self.here().cost(price) + left
 
-    def _weight(self, spent: Spent) -> float:
-        return spent.cost(self._price or (1.0, 1.0))
+    def why_over(self) -> str:
+        """Why the run stops, as another step may cost more than is left; empty while it goes on."""
+        why = overdraft(self.account, self._price, self._cap)
+        if self._used_up and not why and self._price:
+            why = (
+                f"one of {len(self._shares)} processes has used up its share of run.max_cost = "
+                f"${self._cap:g}, of which the judge has cost ${self.account.total.cost(self._price):.4g}"
+            )
+        return why
+
+    def save(self, run: Path) -> None:
+        """Write the account into the run folder."""
+        from factrl.runs.whole_file import write_whole
+
+        told = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
+        write_whole(run / FILE, json.dumps(told).encode())
 
 
 def overdraft(account: Account, price: Price | None, cap: float | None) -> str:

@@ -4,6 +4,9 @@ One SQLite file for any number of processes, threads and forks on one machine.  
 survives `kill -9`.  A cache must never stop a run: a damaged row is a miss, a damaged file is moved aside and
 begun anew, and where nothing can be written the values are kept in memory.  Nothing is evicted.
 
+SQLite before 3.51.3 can itself damage a file, very rarely, when processes write at once
+(https://sqlite.org/wal.html#walresetbug): what was in it is then paid for again.
+
 `CachedLLM` is an LLM that remembers in it.  Only complete replies that the caller's parser accepts are
 stored, and only those of requests whose reply is determined: temperature 0, or a seed.  A sampled reply
 without a seed is asked for anew each time, because two samples of one prompt are two.
@@ -19,20 +22,19 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Message, Reply, ask
 from factrl.llm.background import Flights, on_background, wait_for
-from factrl.llm.spending import Usage
-from factrl.llm.store_file import Row, StoreFile
+from factrl.llm.spending import judge_meter
 
-BUSY = 30.0  # seconds that one process waits for the others
-_IN_MEMORY = 100_000  # values kept when there is no disk; the oldest go first
+_TABLE = "entries_1"  # the number is the version of the format
+_BATCH = 500  # keys in one query; SQLite's limit was 999 for a long time
 _DAMAGED = object()
 _LOG = logging.getLogger("factrl")
 
@@ -59,14 +61,18 @@ class Store:
         ConfigError: the file is a database of something else.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, busy: float = BUSY) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, busy: float = 30.0) -> None:
         self.path = Path(path)
         self._busy = busy
         self._memory: dict[str, bytes] = {}
         self._without_disk = False  # once it failed: a full disk makes every further try slow
-        self._begin(StoreFile(self.path, busy))
-        self._attempt(self._file.open)
-        self._file.ours = True
+        self._ours = False  # it was ours before: whatever the file is by now, that stops nobody
+        self._opened: list[sqlite3.Connection] = []  # one, or none
+        self._inode: tuple[int, int] | None = None
+        weakref.finalize(self, _close, self._opened)
+        self._run(lambda _: None)
+        self._ours = True
+        _STORES.add(self)
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
@@ -78,133 +84,144 @@ class Store:
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """The values that are there, by key.  Fast enough to be called on an event loop."""
         keys = list(keys)
-        values = {key: json.loads(text) for key in keys if (text := self._memory.get(key)) is not None}
-        missing = [key for key in keys if key not in values] if values else keys
-        rows = self._read(lambda: self._file.read(missing)) or [] if missing else []
-        values.update((row.key, value) for row in rows if (value := _value_of(row)) is not _DAMAGED)
-        damaged = sum(row.key not in values for row in rows)
+        values = {key: json.loads(self._memory[key]) for key in keys if key in self._memory}
+        missing = [key for key in keys if key not in values]
+        damaged = 0
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
+            query = f"SELECT * FROM {_TABLE} WHERE key IN ({','.join('?' * len(batch))})"  # noqa: S608
+            for key, text, check in self._run(lambda it, q=query, b=batch: it.execute(q, b).fetchall()) or ():
+                if (value := _value_of(key, text, check)) is _DAMAGED:
+                    damaged += 1
+                else:
+                    values[key] = value
         if damaged:
             _LOG.warning("%s: %d damaged entries are as good as none", self.path, damaged)
         return values
 
-    def put(self, key: str, value: Any) -> None:
-        """Keep a value; when this returns it is kept.
+    def put_many(self, values: Mapping[str, Any]) -> None:
+        """Keep values, all or none; when this returns they are kept.
 
         Raises:
-            TypeError, ValueError: it is not JSON.
+            TypeError, ValueError: a value is not JSON.
         """
-        self.put_many({key: value})
+        rows = []
+        for key, value in values.items():
+            text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+            rows.append((key, text, _checksum(key, text)))
 
-    def put_many(self, values: Mapping[str, Any]) -> None:
-        """Keep many values, all or none."""
-        self._commit(values).result()
+        def write(file: sqlite3.Connection) -> None:
+            with file:  # a transaction
+                file.executemany(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", rows)  # noqa: S608
 
-    async def aput(self, key: str, value: Any) -> None:
-        """`put` for coroutines."""
-        await self.aput_many({key: value})
+        with _LOCK:
+            if not self._without_disk:
+                self._run(write)
+            if self._without_disk:
+                self._memory.update((key, text) for key, text, _ in rows)
 
     async def aput_many(self, values: Mapping[str, Any]) -> None:
-        """`put_many` for coroutines."""
-        # Others wait for the same commit: a caller that is cancelled leaves it alone.
-        await asyncio.shield(asyncio.wrap_future(self._commit(values)))
+        """`put_many` for coroutines: on a thread, as it waits for other processes and for the disk."""
+        await asyncio.to_thread(self.put_many, values)
 
     def size(self) -> int:
         """Number of values."""
-        return len(self._memory) + (self._read(self._file.count) or 0)
+        rows = self._run(lambda file: file.execute(f"SELECT COUNT(*) FROM {_TABLE}").fetchall())  # noqa: S608
+        return len(self._memory) + (rows[0][0] if rows else 0)
 
     def close(self) -> None:
         """Let go of the file; it is opened again when the store is used again."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.shutdown()
-        self._attempt(self._file.close)
-        self._without_disk = False
+        with _LOCK:
+            _close(self._opened)
+            self._without_disk = False
 
-    def _begin(self, file: StoreFile) -> None:
-        """Nothing is under way: the store is new, or its process is."""
-        self._file = file
-        self._lock = threading.Lock()
-        self._rows: list[Row] = []
-        self._next: Future[None] | None = None
-        self._thread: ThreadPoolExecutor | None = None
-        weakref.finalize(self, _close, file)
-        _STORES.add(self)
-
-    def _commit(self, values: Mapping[str, Any]) -> Future[None]:
-        """The transaction that values will be part of; what comes while one is under way shares the next.
-
-        A thread writes: commits wait for other processes and for the disk, which no event loop should.
-        """
-        rows = _rows_of(values)
-        with self._lock:
-            self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="factrl-cache")
-            self._rows += rows
-            self._next = self._next or self._thread.submit(self._write)
-            return self._next
-
-    def _write(self) -> None:
-        with self._lock:
-            rows, self._rows, self._next = self._rows, [], None
-        if not self._without_disk:
-            self._attempt(lambda: self._file.write(rows))
-        if not self._without_disk:
-            return
-        self._memory.update((key, value) for key, value, _ in rows)
-        while len(self._memory) > _IN_MEMORY:
-            del self._memory[next(iter(self._memory))]
-
-    def _read(self, query: Callable[[], T]) -> T | None:
-        """What is in the file, as long as it can be read."""
-        return None if self._without_disk and not self._file.is_open else self._attempt(query)
-
-    def _attempt(self, work: Callable[[], T]) -> T | None:
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """What `work` gives, None when the disk does not; the first time that is worth a warning."""
+        with _LOCK:
+            if self._without_disk and not self._opened:
+                return None
+            try:
+                if self._opened and self._inode != _inode_of(self.path):
+                    _LOG.warning("the cache %s was moved, deleted or replaced and is begun anew", self.path)
+                    _close(self._opened)
+                try:
+                    return work(self._connection())
+                except sqlite3.DatabaseError as error:
+                    self._set_aside(error)
+                    return work(self._connection())
+            except (OSError, sqlite3.Error) as error:
+                if not self._without_disk:
+                    self._without_disk = True
+                    _LOG.warning(
+                        "the cache %s cannot be used (%s); entries are kept in memory", self.path, error
+                    )
+                return None
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened:
+            return self._opened[0]
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # For its owner only, as prompts are in it; SQLite gives its other files the same mode.
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            return work()
-        except (OSError, sqlite3.Error) as error:
-            if not self._without_disk:
-                self._without_disk = True
-                _LOG.warning("the cache %s cannot be used (%s); entries are kept in memory", self.path, error)
-            return None
+            if os.fstat(descriptor).st_mode & 0o077:
+                os.chmod(self.path, 0o600)
+        finally:
+            os.close(descriptor)
+        file = sqlite3.connect(
+            self.path, timeout=self._busy, isolation_level="IMMEDIATE", check_same_thread=False
+        )
+        try:
+            tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if tables and _TABLE not in tables:
+                kind = OSError if self._ours else ConfigError
+                raise kind(f"{self.path} is a database of something else; name another file")
+            _use_wal(file, time.monotonic() + self._busy)
+            # At NORMAL a crash of this process loses nothing, one of the machine perhaps the last commits.
+            file.execute("PRAGMA synchronous = NORMAL")
+            file.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE} (key TEXT PRIMARY KEY, value BLOB, sum BLOB)")
+        except BaseException:
+            file.close()
+            raise
+        self._opened.append(file)
+        self._inode = _inode_of(self.path)
+        return file
 
-    def _hold(self) -> None:
-        """Before a fork: let nobody be inside SQLite, whose locks would stay locked in the child for ever."""
-        for lock in (self._lock, self._file.writing, self._file.reading):
-            lock.acquire()
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        """Move a damaged file aside, with its log; unless another process has done so.
 
-    def _go_on(self) -> None:
-        """After a fork, in the parent."""
-        for lock in (self._file.reading, self._file.writing, self._lock):
-            lock.release()
-
-    def _begin_anew(self) -> None:
-        """After a fork, in the child: what the parent has open is not ours to use or to close."""
-        _INHERITED.append(self._file)
-        self._file.disown()
-        file = StoreFile(self.path, self._busy)
-        file.ours = True
-        self._begin(file)
-
-
-def _close(file: StoreFile) -> None:
-    """For a store that was collected, and at the end of the process."""
-    with contextlib.suppress(OSError, sqlite3.Error):  # nobody is left to be told
-        file.close()
+        Raises:
+            sqlite3.DatabaseError: the disk is wrong, the rights or another process, and not the file itself.
+        """
+        if type(error) is not sqlite3.DatabaseError and "no such table" not in str(error):
+            raise error
+        theirs = self._opened and self._inode != _inode_of(self.path)
+        _close(self._opened)
+        if theirs:
+            return
+        target = f"{self.path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+        for end in ("-wal", "-shm", ""):  # in this order nobody finds the old log beside a new file
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}{end}", f"{target}{end}")
+        _LOG.warning("the cache %s is damaged (%s); moved to %s and begun anew", self.path, error, target)
 
 
-def _rows_of(values: Mapping[str, Any]) -> list[Row]:
-    rows = []
-    for key, value in values.items():
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-        rows.append(Row(key, text, _checksum(key, text)))
-    return rows
+def _use_wal(file: sqlite3.Connection, until: float) -> None:
+    """Write ahead; for the lock that a new file needs for that, SQLite does not wait by itself."""
+    while True:
+        try:
+            file.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.01)
 
 
-def _value_of(row: Row) -> Any:
+def _value_of(key: str, text: bytes, check: bytes) -> Any:
     """The value of a row, `_DAMAGED` when it is not what was put there."""
     try:
-        return json.loads(row.value) if _checksum(row.key, row.value) == row.sum else _DAMAGED
+        return json.loads(text) if check == _checksum(key, text) else _DAMAGED
     except (TypeError, ValueError, RecursionError):
         return _DAMAGED
 
@@ -214,27 +231,36 @@ def _checksum(key: str, value: bytes) -> bytes:
     return hashlib.blake2b(value, digest_size=16, key=hashlib.sha256(key.encode()).digest()).digest()
 
 
+def _inode_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _close(opened: list[sqlite3.Connection]) -> None:
+    while opened:
+        with contextlib.suppress(OSError, sqlite3.Error):  # the last one checkpoints, which may fail
+            opened.pop().close()
+
+
+# Held while anybody is inside SQLite, and over a fork: its own locks would stay locked in the child for ever.
+_LOCK = threading.RLock()
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
-_INHERITED: list[StoreFile] = []
-_FORKING: list[Store] = []
+_INHERITED: list[sqlite3.Connection] = []  # what a parent has open is not its child's to use or to close
 
 
-def _before_fork() -> None:
-    _FORKING.extend(_STORES)
-    for store in _FORKING:
-        store._hold()
-
-
-def _after_fork(act: Callable[[Store], None]) -> None:
-    while _FORKING:
-        act(_FORKING.pop())
+def _after_fork_in_child() -> None:
+    for store in _STORES:
+        _INHERITED.extend(store._opened)
+        store._opened.clear()
+    _LOCK.release()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=lambda: _after_fork(Store._go_on),
-        after_in_child=lambda: _after_fork(Store._begin_anew),
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_after_fork_in_child
     )
 
 
@@ -246,26 +272,15 @@ class CachedLLM:
         store: where replies are kept; may hold other things too.
         accept: whether a reply may be stored: give the parser that will read it.  A reply that it turns down
             is handed to the caller all the same, and asked for anew next time.
-        identity: everything about the model that changes its replies; by default `llm.identity`.
 
     Raises:
         ConfigError: nothing says which model it is.
     """
 
-    def __init__(
-        self,
-        llm: LLM,
-        store: Store,
-        *,
-        accept: Callable[[Reply], bool] | None = None,
-        identity: str | None = None,
-    ) -> None:
-        if identity is None and not hasattr(llm, "identity"):
-            raise ConfigError(f"{llm!r} does not say which model it is; give identity=")
-        self.llm = llm
-        self._store = store
-        self._accept = accept
-        self._identity = identity
+    def __init__(self, llm: LLM, store: Store, *, accept: Callable[[Reply], bool] | None = None) -> None:
+        if not hasattr(llm, "identity"):
+            raise ConfigError(f"{llm!r} has no `identity` that says which model it is")
+        self.llm, self._store, self._accept = llm, store, accept
         self._flights: Flights[Reply] = Flights()
 
     def __repr__(self) -> str:
@@ -274,12 +289,7 @@ class CachedLLM:
     @property
     def identity(self) -> str:
         """Which model answers."""
-        return getattr(self.llm, "identity", "") if self._identity is None else self._identity
-
-    @property
-    def usage(self) -> Usage | None:
-        """What `llm` has sent, and how often it was spared; None when it does not count."""
-        return getattr(self.llm, "usage", None)
+        return getattr(self.llm, "identity", "")
 
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
@@ -313,10 +323,10 @@ class CachedLLM:
                 "request": {**request, "temperature": float(temperature)},
             }
         )
-        reply = _read(self._store.get(key))
+        reply = _reply_of(self._store.get(key))
         if reply is None and key not in self._flights:
             return await self._flights.once(key, lambda: self._ask(key, messages, request))
-        if (meter := getattr(self.llm, "meter", None)) is not None:
+        if (meter := judge_meter(self.llm)) is not None:
             meter.cached += 1
         return reply or await self._flights.once(key, lambda: self._ask(key, messages, request))
 
@@ -324,7 +334,7 @@ class CachedLLM:
         reply = await ask(self.llm, messages, **request)
         if reply.finish_reason == "stop" and (self._accept is None or self._accept(reply)):
             fields = ("text", "finish_reason", "model", "tokens_in", "tokens_out", "request_id")
-            await self._store.aput(key, {name: getattr(reply, name) for name in fields})
+            await self._store.aput_many({key: {name: getattr(reply, name) for name in fields}})
         return reply
 
 
@@ -346,7 +356,7 @@ def readable(read: Callable[[Reply], object]) -> Callable[[Reply], bool]:
     return accept
 
 
-def _read(stored: Any) -> Reply | None:
+def _reply_of(stored: Any) -> Reply | None:
     """The reply that a stored value is, None when it is not one."""
     try:
         reply = Reply(**stored, attempts=0)

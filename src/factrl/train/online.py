@@ -119,7 +119,7 @@ def optimise(
         eval_steps=settings.train.eval_steps,
         spending=spending,
         must_stop=lambda: (
-            trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and spending.over)
+            trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and bool(spending.why_over()))
         ),
     )
     stopped = beside.train(trainer, checkpoint, f"train {reward.name}")
@@ -140,9 +140,9 @@ def _why_it_stopped(
             f"could not be graded for {STEPS_OVER_LIMIT} steps in a row ({tally}); a checkpoint was saved; "
             f"mend the judge, then: {resume}"
         )
-    if spending is not None and spending.over:
+    if spending is not None and (why := spending.why_over()):
         return OverBudget(
-            f"step {step}: {spending.why()}; a checkpoint was saved; to go on: {resume} --max-cost MORE"
+            f"step {step}: {why}; a checkpoint was saved; to go on: {resume} --max-cost MORE"
         )
     return Interrupted("train", run.path, step)
 
