@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,15 +21,23 @@ from factrl.evals.suite import How, Result, evaluate, output_of, output_table
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.mathematics import Mathematician
-from factrl.rewards.resources import Supplier
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.train.tuning.extraction import extract_of
 
-from .options import Verbs, add_verb, as_overrides, ask_settings, at_least_one, open_supplier, quiet_policy
+from .options import (
+    Verbs,
+    add_options,
+    add_verb,
+    as_overrides,
+    ask_settings,
+    at_least_one,
+    is_setting,
+    open_supplier,
+    quiet_policy,
+)
 from .terminal import say, show_table, tell
 
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
-_SETTING = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -56,34 +63,11 @@ def add_verbs(verbs: Verbs) -> None:
         "key=value, how a --model is asked, e.g. data.prompt=... train.max_completion_length=64; "
         "factrl show --settings lists them",
     )
-    _add_grading_options(parser)
-    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
-    parser.add_argument(
-        "--by",
-        metavar="COLUMN",
-        default="",
-        help="also the rows of each value, e.g. question_type",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="what answers now: a folder, a hub id, a policy of `factrl models list`, `local` or "
+    add_options(
+        parser,
+        *("judge", "column", "limit", "config", "json"),
+        model="what answers now: a folder, a hub id, a policy of `factrl models list`, `local` or "
         "http://host:8000/v1#model",
-    )
-    parser.add_argument("--config", metavar="RECIPE.toml", help="ask the --model as this recipe does")
-    parser.add_argument(
-        "--output",
-        metavar="FOLDER",
-        help="numbers, answers and a page; answers are kept as soon as they are there, and the same command "
-        "goes on from there; may be left out for answers in FILE",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    _add_asking_options(parser)
-
-
-def _add_grading_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
     )
     parser.add_argument(
         "--extract",
@@ -98,16 +82,13 @@ def _add_grading_options(parser: argparse.ArgumentParser) -> None:
         "sentence, it must give one (default: short for a FILE, sentence for benchmarks without --extract)",
     )
     parser.add_argument(
-        "--column", metavar="NAME", default="", help="column of the answers in FILE or in --completions"
+        "--by", metavar="COLUMN", default="", help="also the rows of each value, e.g. question_type"
     )
-
-
-def _add_asking_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--long",
-        action="store_true",
-        help="FILE holds requests for long answers: their claims are checked, against the evidence of its "
-        "rows where there is some",
+        "--output",
+        metavar="FOLDER",
+        help="numbers, answers and a page; answers are kept as soon as they are there, and the same command "
+        "goes on from there; may be left out for answers in FILE",
     )
     parser.add_argument(
         "--completions", metavar="FILE", help="grade these answers instead of asking a --model"
@@ -115,15 +96,17 @@ def _add_asking_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
     )
-    parser.add_argument(
-        "--evidence", action="store_true", help="show the documents that come with a question"
-    )
-    parser.add_argument("--confidence", action="store_true", help="ask how sure the model is of its answer")
+    for option, about in (
+        ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
+        ("--evidence", "show the documents that come with a question"),
+        ("--confidence", "ask how sure the model is of its answer"),
+    ):
+        parser.add_argument(option, action="store_true", help=about)
 
 
 def _eval(args: argparse.Namespace) -> int:
-    targets = [word for word in args.words if not _SETTING.match(word) or Path(word).exists()]
-    args.settings = [word for word in args.words if word not in targets]
+    targets = [word for word in args.words if not is_setting(word)]
+    args.settings = [word for word in args.words if is_setting(word)]
     if not targets:
         raise ConfigError(f"{args.words[0]!r} says how a model is asked; name a FILE or a BENCH first")
     files = [word for word in targets if _is_file(word)]
@@ -132,38 +115,37 @@ def _eval(args: argparse.Namespace) -> int:
     asks = args.completions is None and bool(args.model or named)
     _check(args, files, named, asks=asks)
     how = _how(args, asks=asks)
-    benchmarks = [*named, *(own_file(file, how.settings.data, long=args.long) for file in files)]
+    settings = how.settings
+    benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
+    kinds = {one.kind for one in benchmarks}
     if len({one.name for one in benchmarks}) < len(benchmarks):
         raise ConfigError(f"two of {', '.join(targets)} have one name; evaluate them one after the other")
-    if any(one.kind == "reasoning" for one in benchmarks) and not importlib.util.find_spec("math_verify"):
+    if "reasoning" in kinds and not importlib.util.find_spec("math_verify"):
         raise MissingExtra("math-verify", "eval")
-    extract = args.extract or extract_of(how.settings.paper, how.settings.reward)
-    # What rules expect an answer to be: a text that is graded whole is sentences.
-    form: Form = args.form or ("short" if files or extract != "text" else "sentence")
-    about = {**_about(args, how), "extract": extract, "form": form}
-    return _run(args, benchmarks, how, about, asks=asks)
-
-
-def _run(
-    args: argparse.Namespace, benchmarks: Sequence[Benchmark], how: How, about: dict[str, Any], *, asks: bool
-) -> int:
-    settings, kinds = how.settings, {one.kind for one in benchmarks}
+    # Wrong files are told before one pays.
     jobs = [(one, *_read(one, args, how, asks=asks)) for one in benchmarks]
     if asks:
         quiet_policy(settings.model)
     supplier = open_supplier(settings.judge, settings.verifier, short="short" in kinds)
-    about["judge"] = graded_by(supplier.judge)
+    extract = args.extract or extract_of(settings.paper, settings.reward)
+    # What rules expect an answer to be: a text that is graded whole is sentences.
+    form: Form = args.form or ("short" if files or extract != "text" else "sentence")
+    judge = graded_by(supplier.judge)
     model = NamedModel() if asks else None
-    checker = _checker(supplier) if "long" in kinds else None
-    folder, judge = args.output and Path(args.output), f"{about['judge']} {about['form']} {about['extract']}"
-    workers = 1 if settings.judge.url == LOCAL else 16
+    checker = None
+    if "long" in kinds:
+        verifier, told = supplier.verify(), digest_of(settings.verifier.model_dump())
+        checker = ClaimChecker(verifier, f"{verifier.judge.identity} {told}")
+    folder = Path(args.output) if args.output else None
     with Mathematician() as mathematician:
-        told = (about["extract"], args.confidence, settings.data.chat, workers)
-        tools = Tools(supplier.grade(about["form"]), mathematician, *told)
+        told = (extract, args.confidence, settings.data.chat, 1 if settings.judge.url == LOCAL else 16)
+        tools = Tools(supplier.grade(form), mathematician, *told)
+        graded = f"{judge} {form} {extract}"
         results = [
-            evaluate(one, questions, how, folder, tools, judge, model=model, texts=texts, checker=checker)
+            evaluate(one, questions, how, folder, tools, graded, model=model, texts=texts, checker=checker)
             for one, questions, texts in jobs
         ]
+    about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
     output = output_of(about, results, folder)
     page = write_eval_page(output) if folder else None
     if args.json:
@@ -179,7 +161,7 @@ def _run(
 def _read(
     benchmark: Benchmark, args: argparse.Namespace, how: How, *, asks: bool
 ) -> tuple[Questions, Texts | None]:
-    """The questions, and the answers where there are some: wrong files are told before one pays."""
+    """The questions, and the answers where there are some."""
     questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
     check_parts(questions.examples, how.by)
     if asks:
@@ -223,10 +205,9 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
     first = ["data.train=-"] + ([] if asks else ["model.name=stored"])
     if args.samples and args.samples > 1:
         first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
-    named = as_overrides(args, {"model": "model.name", "judge": "judge.url"})
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
     return How(
-        ask_settings(AskSettings, args.config, [*first, *named]),
+        ask_settings(AskSettings, args.config, [*first, *as_overrides(args)]),
         own_prompt=args.config is not None or "prompt" in given,
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
@@ -236,9 +217,8 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
     )
 
 
-def _about(args: argparse.Namespace, how: How) -> dict[str, Any]:
+def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
     """What decides the numbers beside the benchmarks themselves."""
-    settings = how.settings
     return {
         "factrl": __version__,
         "model": args.model or settings.model.name,
@@ -250,11 +230,6 @@ def _about(args: argparse.Namespace, how: How) -> dict[str, Any]:
         "chat": settings.data.chat,
         **{name: getattr(args, name) for name in ("evidence", "confidence", "limit", "settings")},
     }
-
-
-def _checker(supplier: Supplier) -> ClaimChecker:
-    verifier = supplier.verify()
-    return ClaimChecker(verifier, f"{verifier.judge.identity} {digest_of(supplier.verifier.model_dump())}")
 
 
 def _complain_of_masked(results: Sequence[Result]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from factrl.lab.demo import demo_settings
 from factrl.lab.tables import find_table, table_names, table_of
 
-from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, needs_extra
+from .options import Verbs, add_options, add_settings, add_verb, as_overrides, at_least_one, needs_extra
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ def add_verbs(verbs: Verbs) -> None:
         example="example:\n  factrl demo --quick",
     )
     parser.add_argument("--reward", default="", metavar="PAPER", help="the reward (default: the recipe's)")
-    parser.add_argument("--steps", metavar="N", help="optimizer steps of the main reward")
-    parser.add_argument("--seed", metavar="N", help="seed of everything that is random")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")
-    parser.add_argument("--output", metavar="DIR", help="folder for the run folder (default: runs)")
+    add_options(parser, "steps", "seed", "runs")
     add_settings(parser)
     parser = add_verb(
         verbs,
@@ -61,11 +59,11 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--output", metavar="DIR", default="runs", help="folder for the run folder (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add_options(parser, "json")
 
 
 def _demo(args: argparse.Namespace) -> int:
-    overrides = as_overrides(args, {"steps": "train.steps", "seed": "run.seed", "output": "run.dir"})
+    overrides = as_overrides(args)
     # Mistakes come before torch is loaded.
     reward = demo_settings(overrides, args.reward, quick=args.quick).paper
     needs_extra("train.quiet", "demo").quiet_libraries()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,30 @@ from .terminal import tell
 Verbs = Any  # argparse names the type of add_subparsers() only privately
 A = TypeVar("A", bound=AskSettings)
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
+_SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
+# Options that stand for a setting: the setting, what follows the option, and its help.
+_FOR_SETTINGS: Mapping[str, tuple[str, str, str]] = {
+    "model": ("model.name", "NAME", "local folder, hub id, or a policy of `factrl models list`"),
+    "data": ("data.train", "FILE", "questions with their accepted answers"),
+    "judge": (
+        "judge.url",
+        "URL",
+        "model server that grades, e.g. http://host:8000/v1#model; `local` is a small one in this process",
+    ),
+    "paper": ("paper", "SPEC", "truthrl, truthrl:binary or my.py:reward"),
+    "rule": ("tune.rule", "RULE", "how samples become pairs (dpo, iterative-dpo)"),
+    "probe": ("tune.probe", "FILE", "output of factrl probe on QUESTIONS"),
+    "evaluate": ("data.eval", "FILE", "questions that are answered before and after, for one table"),
+    "samples": ("sampling.num_samples", "N", "answers per question (default: 1)"),
+    "steps": ("train.steps", "N", "optimizer steps"),
+    "seed": ("run.seed", "N", "seed of everything that is random"),
+    "max_cost": (
+        "run.max_cost",
+        "USD",
+        "stop, with a checkpoint, before the judge has cost more; needs judge.price_in and price_out",
+    ),
+    "runs": ("run.dir", "DIR", "folder for the run folder (default: runs)"),
+}
 
 
 def add_verb(
@@ -35,8 +60,36 @@ def add_verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, stands_for={}, settings=[])
     return parser
+
+
+def add_options(parser: argparse.ArgumentParser, *names: str, **helps: str) -> None:
+    """Options that many verbs have, in this order.
+
+    Args:
+        names: keys of `_FOR_SETTINGS` (`runs` is called --output), or `config`, `limit`, `resume`, `column`,
+            `json`.
+        helps: the same, each with a help of its own.
+    """
+    others: Mapping[str, dict[str, Any]] = {
+        "config": {"metavar": "RECIPE.toml", "help": "settings from a recipe"},
+        "limit": {"metavar": "N", "type": at_least_one, "help": "only the first N questions"},
+        "resume": {"metavar": "RUN", "help": "go on with the run in this folder"},
+        "column": {"metavar": "NAME", "default": "", "help": "column of the stored answers"},
+        "json": {"action": "store_true", "help": "print JSON instead of a table"},
+    }
+    stands_for = dict[str, str]()
+    for name in (*names, *helps):
+        option = "--output" if name == "runs" else f"--{name.replace('_', '-')}"
+        if name in _FOR_SETTINGS:
+            stands_for[name], metavar, about = _FOR_SETTINGS[name]
+            parser.add_argument(option, dest=name, metavar=metavar, help=helps.get(name, about))
+        else:
+            parser.add_argument(
+                option, **{**others[name], **({"help": helps[name]} if name in helps else {})}
+            )
+    parser.set_defaults(stands_for=stands_for)
 
 
 def add_settings(parser: argparse.ArgumentParser, about: str = "any other setting") -> None:
@@ -46,24 +99,24 @@ def add_settings(parser: argparse.ArgumentParser, about: str = "any other settin
     )
 
 
-def as_overrides(args: argparse.Namespace, keys: Mapping[str, str]) -> list[str]:
-    """Options as the settings they stand for, then the `key=value` words, which win.
-
-    Args:
-        keys: option -> setting; options that were not given are left out.
-    """
-    given = {key: getattr(args, option) for option, key in keys.items()}
+def as_overrides(args: argparse.Namespace) -> list[str]:
+    """Options as the settings they stand for, then the `key=value` words, which win."""
+    given = {key: getattr(args, option) for option, key in args.stands_for.items()}
     return [*(f"{key}={value}" for key, value in given.items() if value is not None), *args.settings]
 
 
-def add_judge(parser: argparse.ArgumentParser) -> None:
-    """`--judge`: the model that grades what rules cannot decide."""
-    parser.add_argument(
-        "--judge",
-        metavar="URL",
-        help="model server that grades what rules cannot decide, e.g. http://host:8000/v1#model; `local` is "
-        "a small one in this process",
-    )
+def is_setting(word: str) -> bool:
+    """Whether a word is `key=value`; a file of such a name is written ./key=value."""
+    return bool(_SETTING.match(word))
+
+
+def take_settings(args: argparse.Namespace, *names: str) -> None:
+    """Settings that stand where another word could are settings."""
+    for name in names:
+        word = getattr(args, name)
+        if word is not None and is_setting(word):
+            setattr(args, name, None)
+            args.settings = [word, *args.settings]
 
 
 def open_supplier(models: JudgeSettings, verifier: VerifierSettings, *, short: bool = True) -> Supplier:
@@ -111,27 +164,22 @@ def ask_settings(cls: type[A], source: Path | str | None, overrides: Sequence[st
     return load_settings(cls, source, overrides, settings_of(paper), knobs)
 
 
-def at_least_one(text: str) -> int:
-    """An argparse type."""
-    if text.isdecimal() and len(text) > _DIGITS:
-        raise argparse.ArgumentTypeError(f"{_short(text)!r} is more than {_DIGITS} digits long")
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{_short(text)!r} is not a whole number of at least 1")
-    return int(text)
+def within(least: int, most: int) -> Callable[[str], int]:
+    """An argparse type: a whole number with both limits allowed."""
+
+    def number(text: str) -> int:
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        if not re.fullmatch(f"-?[0-9]{{1,{_DIGITS}}}", text) or not least <= int(text) <= most:
+            limits = f" of at least {least}" if least > 0 else ""
+            limits += f" and at most {most}" if most < 10**_DIGITS else f", with {_DIGITS} digits at most"
+            raise argparse.ArgumentTypeError(f"{shown!r} is not a whole number{limits}")
+        return int(text)
+
+    return number
 
 
-def whole_number(text: str) -> int:
-    """An argparse type."""
-    digits = text.removeprefix("-")
-    if not digits.isdecimal() or len(digits) > _DIGITS:
-        raise argparse.ArgumentTypeError(
-            f"{_short(text)!r} is not a whole number of at most {_DIGITS} digits"
-        )
-    return int(text)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+whole_number = within(-(10**_DIGITS), 10**_DIGITS)
+at_least_one = within(1, 10**_DIGITS)
 
 
 def settings_of_run(resume: str, name: str) -> Path:
@@ -151,15 +199,17 @@ def settings_of_run(resume: str, name: str) -> Path:
     return run / name
 
 
-def check_place(option: str, path: Path) -> None:
+def check_place(option: str, path: Path, *suffixes: str) -> None:
     """Refuse a file that cannot be written, before anything is read or paid for.
 
     Raises:
-        ConfigError: it is a folder, or in one that does not exist.
+        ConfigError: it is a folder, in one that does not exist, or has none of the suffixes.
     """
     if path.is_dir() or not path.parent.is_dir():
         wrong = "is a folder" if path.is_dir() else f"is in {path.parent}, which does not exist"
         raise ConfigError(f"{option} {path} {wrong}")
+    if suffixes and path.suffix not in suffixes:
+        raise ConfigError(f"{option} {path} must end in {' or '.join(suffixes)}")
 
 
 def needs_extra(module: str, extra: str) -> Any:

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.prepare.contamination import Sieve
@@ -21,6 +21,7 @@ from factrl.types import Example
 
 from .options import (
     Verbs,
+    add_options,
     add_settings,
     add_verb,
     as_overrides,
@@ -31,12 +32,10 @@ from .options import (
 )
 from .terminal import say, show_table, tell
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_ASK = {"model": "model.name", "judge": "judge.url", "samples": "sampling.num_samples", "seed": "run.seed"}
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
+_ASKED = "folder, hub id, local, or http://host/v1#model"
+_QUESTIONS = "questions, in any form that factrl train reads"
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -66,16 +65,12 @@ def _add_klcf(verbs: Verbs) -> None:
         ),
     )
     parser.add_argument("file", metavar="PROMPTS", help="rows with a question, and maybe topic or evidence")
-    _add_options(
+    judge = "finds claims, judges them and chooses the items; or local"
+    add_options(parser, "samples", "limit", "seed", "config", model=f"who answers: {_ASKED}", judge=judge)
+    _add_files(
         parser,
-        ("--model", "NAME", "who answers: folder, hub id, local, or http://host/v1#model"),
-        ("--judge", "URL", "finds claims, judges them and chooses the items; or local"),
         ("--output*", "DIR", "folder for the dataset and its journal"),
-        ("--samples", "N", "answers per question (default: 1)"),
         ("--demonstrations", "FILE", "questions with answers that are shown first; none by default"),
-        ("--limit", "N", "only the first N prompts"),
-        ("--seed", "SEED", "seed of everything that is random"),
-        ("--config", "RECIPE.toml", "settings from a file"),
         settings="any other setting, e.g. verifier.index=wiki train.max_completion_length=256",
     )
 
@@ -93,14 +88,14 @@ def _add_prompts(verbs: Verbs) -> None:
             "The same command again goes on where it was stopped."
         ),
     )
-    _add_options(
+    add_options(parser, "seed", model=f"who writes: {_ASKED}")
+    count = "prompts that are wanted"
+    parser.add_argument("--count", metavar="N", required=True, type=at_least_one, help=count)
+    _add_files(
         parser,
-        ("--model", "NAME", "who writes: folder, hub id, local, or http://host/v1#model"),
         ("--demonstrations*", "FILE", "prompts that ask for facts; each call shows two"),
         ("--like*", "FILE", "prompts as users write them; each call shows four"),
-        ("--count*", "N", "prompts that are wanted"),
         ("--output*", "FILE.jsonl", "where they go; journal beside it"),
-        ("--seed", "SEED", "seed of everything that is random"),
         settings="any other setting, e.g. sampling.temperature=0.8",
     )
 
@@ -118,15 +113,15 @@ def _add_retrieve(verbs: Verbs) -> None:
             "then: factrl train truthrl:retrieval --data retrieved.jsonl …"
         ),
     )
-    parser.add_argument("file", metavar="FILE", help="questions, in any form that factrl train reads")
-    _add_options(
+    parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
+    parser.add_argument("--k", type=at_least_one, default=50, help="passages for a question (50, as TruthRL)")
+    add_options(parser, "limit")
+    _add_files(
         parser,
         ("--index*", "FOLDER", "an index that `factrl index` made"),
         ("--output*", "FILE.jsonl", "the rows with their passages in a column `evidence`"),
-        ("--limit", "N", "only the first N rows"),
         settings="columns, e.g. data.columns.question=q",
     )
-    parser.add_argument("--k", type=at_least_one, default=50, help="passages for a question (50, as TruthRL)")
 
 
 def _add_convert(verbs: Verbs) -> None:
@@ -141,22 +136,21 @@ def _add_convert(verbs: Verbs) -> None:
             "  factrl prepare convert klcf/train.jsonl --to trl paper=klcf --output train.parquet"
         ),
     )
-    parser.add_argument("file", metavar="FILE", help="questions, in any form that factrl train reads")
+    parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
     parser.add_argument("--to", required=True, choices=get_args(Target), help="the trainer")
-    _add_options(
+    add_options(parser, "config", "limit")
+    _add_files(
         parser,
         ("--output*", "FILE", ".parquet or .jsonl"),
-        ("--config", "RECIPE.toml", "prompt and columns of this recipe"),
-        ("--limit", "N", "only the first N rows"),
         settings="prompt and columns, e.g. paper=truthrl data.system=... data.columns.question=q",
     )
 
 
-def _add_options(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], settings: str) -> None:
-    """Options with value and help, `*` behind those that are required, and what all three verbs have."""
+def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], settings: str) -> None:
+    """Options with value and help, `*` behind those that are required, and what all of these verbs have."""
     for flag, value, about in rows:
-        kind, name = at_least_one if value == "N" else str, flag.removesuffix("*")
-        parser.add_argument(name, metavar=value, required=name != flag, help=about, type=kind)
+        name = flag.removesuffix("*")
+        parser.add_argument(name, metavar=value, required=name != flag, help=about)
     parser.add_argument(
         "--against",
         metavar="EVAL",
@@ -167,9 +161,6 @@ def _add_options(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], s
     add_settings(parser, settings)
 
 
-# The verbs
-
-
 def _klcf(args: argparse.Namespace) -> int:
     from factrl.prepare import asking
     from factrl.prepare.dataset import JOURNAL, write_dataset
@@ -178,8 +169,9 @@ def _klcf(args: argparse.Namespace) -> int:
 
     shown = asking.read_demonstrations(args.demonstrations) if args.demonstrations else []
     template = asking.FEW_SHOT if shown else asking.ZERO_SHOT
-    settings = _ask_settings(args, "klcf", template)
-    template = settings.data.prompt
+    overrides = [f"data.train={args.file}", *as_overrides(args)]
+    settings = load_settings(AskSettings, args.config, overrides, _defaults("klcf", template))
+    template, own = settings.data.prompt, settings.data.prompt in (asking.ZERO_SHOT, asking.FEW_SHOT)
     examples, sieved = _sifted(args, _examples(args, settings))
     data = settings.data.model_copy(update={"prompt": asking.few_shot(template, shown)})
     settings = settings.model_copy(update={"data": data})
@@ -194,14 +186,14 @@ def _klcf(args: argparse.Namespace) -> int:
     with Journal(folder / JOURNAL, head) as journal:
         work = Preparation(parts, settings, journal, template if shown else "")
         prepared = work.run(examples)
-        about = about_of(
-            settings, head, prompts=str(args.file), prompt_by=_by(template), contamination=sieved
-        )
+        by = "factrl's own; the paper's is lost" if own else "given"
+        about = about_of(settings, head, prompts=args.file, prompt_by=by, contamination=sieved)
         counts = write_dataset(folder, prepared, about, settings.run.seed)
     for what, kinds in (("asked now", work.asked), ("already there", work.found)):
         tell(f"{what}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in ("samples", "checks", "choices")))
-    show_table(_counts_table(counts))
-    _tell_left_out(counts, prepared)
+    _show_counts(counts)
+    if counts["left_out"]:
+        _tell_left_out(counts, prepared)
     if not counts["questions"]:
         raise TooManyMasked(
             f"none of the {len(prepared)} questions has a checklist ({_tally(counts['left_out'])})"
@@ -214,8 +206,8 @@ def _prompts(args: argparse.Namespace) -> int:
     from factrl.llm.writers import open_writer
     from factrl.prepare.prompts import write_prompts
 
-    _check_file(args.output, (".jsonl",))
-    overrides = ["data.train=none", *as_overrides(args, {"model": "model.name", "seed": "run.seed"})]
+    check_place("--output", Path(args.output), ".jsonl")
+    overrides = ["data.train=none", *as_overrides(args)]
     settings = load_settings(AskSettings, None, overrides, _defaults("prompts", "{question}"))
     groups = [load_examples(name, require_answers=False) for name in (args.demonstrations, args.like)]
     sieve = Sieve.read(args.against)
@@ -238,7 +230,7 @@ def _retrieve(args: argparse.Namespace) -> int:
     from factrl.runs.rows import read_rows
     from factrl.verifier.search import Index
 
-    _check_file(args.output, (".jsonl",))
+    check_place("--output", Path(args.output), ".jsonl")
     settings = ask_settings(AskSettings, None, [f"data.train={args.file}", "model.name=none", *args.settings])
     data, index = settings.data, Index.open(args.index)
     examples = _examples(args, settings)
@@ -265,7 +257,7 @@ def _retrieve(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace) -> int:
-    _check_file(args.output, (".parquet", ".jsonl"))
+    check_place("--output", Path(args.output), ".parquet", ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
     settings = ask_settings(AskSettings, args.config, overrides)
     examples, _ = _sifted(args, _examples(args, settings))
@@ -276,20 +268,12 @@ def _convert(args: argparse.Namespace) -> int:
     return 0
 
 
-# Settings and files
-
-
 def _defaults(job: str, prompt: str) -> dict[str, Any]:
     return {
         "data": {"prompt": prompt},
         "sampling": {"temperature": _TEMPERATURE[job]},
         "train": {"max_completion_length": _LENGTH},
     }
-
-
-def _ask_settings(args: argparse.Namespace, job: str, prompt: str) -> AskSettings:
-    overrides = [f"data.train={args.file}", *as_overrides(args, _ASK)]
-    return load_settings(AskSettings, args.config, overrides, _defaults(job, prompt))
 
 
 def _examples(args: argparse.Namespace, settings: RunSettings) -> list[Example]:
@@ -309,27 +293,11 @@ def _sifted(
     return kept, {"against": [str(name) for name in args.against], **findings.to_json()}
 
 
-def _check_file(output: str, suffixes: Sequence[str]) -> None:
-    path = Path(output)
-    check_place("--output", path)
-    if path.suffix not in suffixes:
-        raise ConfigError(f"--output {output} must end in {' or '.join(suffixes)}")
-
-
-# What is told
-
-
-def _by(template: str) -> str:
-    from factrl.prepare.asking import FEW_SHOT, ZERO_SHOT
-
-    return "factrl's own; the paper's is lost" if template in (ZERO_SHOT, FEW_SHOT) else "given"
-
-
 def _tally(causes: dict[str, int]) -> str:
     return ", ".join(f"{count} {cause}" for cause, count in causes.items())
 
 
-def _counts_table(counts: dict[str, Any]) -> Table:
+def _show_counts(counts: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table("stage", "what", "count", box=None, pad_edge=False)
@@ -342,12 +310,10 @@ def _counts_table(counts: dict[str, Any]) -> Table:
             table.add_row(stage, name.replace("_", " "), str(counts[name]))
     for name in ("supported", "refuted", "contradictory", "rows"):
         table.add_row("truthfulness", name, str(counts["truthfulness"][name]))
-    return table
+    show_table(table)
 
 
 def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:
-    if not counts["left_out"]:
-        return
     left = [one for one in prepared if one.left_out]
     tell(f"{len(left)} of {len(prepared)} questions were left out: {_tally(counts['left_out'])}")
     failed = [one for one in left if one.left_out not in ("no_supported_claim", "nothing_important")]

@@ -25,27 +25,19 @@ from factrl.train.tuning.extraction import extract_of
 
 from .options import (
     Verbs,
-    add_judge,
+    add_options,
     add_settings,
     add_verb,
     as_overrides,
     ask_settings,
-    at_least_one,
+    check_place,
     open_supplier,
     quiet_policy,
 )
-from .terminal import say, show_table, tell
+from .terminal import say, show_table, tell, writing
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-_OPTIONS = {
-    "model": "model.name",
-    "judge": "judge.url",
-    "samples": "sampling.num_samples",
-    "limit": "data.limit",
-    "seed": "run.seed",
-}
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -65,22 +57,18 @@ def add_verbs(verbs: Verbs) -> None:
         ),
     )
     parser.add_argument("questions", metavar="QUESTIONS", help="questions with their accepted answers")
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="the model that answers: a folder, a hub id, a policy of `factrl models list`, `local`, or "
+    add_options(
+        parser,
+        *("config", "judge", "limit", "seed", "json"),
+        model="the model that answers: a folder, a hub id, a policy of `factrl models list`, `local`, or "
         "http://host:8000/v1#model (key: FACTRL_POLICY_API_KEY)",
+        samples="answers per question, at most (default: 256, as TruthRL)",
     )
-    parser.add_argument("--config", metavar="RECIPE.toml", help="ask the model as this recipe does")
-    add_judge(parser)
     parser.add_argument(
         "--output",
         metavar="FILE.jsonl",
         required=True,
         help="the questions with `ook`, `pass_rate` and `samples`; what made them goes beside it",
-    )
-    parser.add_argument(
-        "--samples", metavar="N", help="answers per question, at most (default: 256, as TruthRL)"
     )
     parser.add_argument(
         "--full", action="store_true", help="stop no question early; adds the majority of k answers"
@@ -91,18 +79,24 @@ def add_verbs(verbs: Verbs) -> None:
         help=r"what of a completion is the answer: all of it, the last \boxed{}, the last <answer> "
         "(default: as the reward of --config reads it, else text)",
     )
-    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N questions")
-    parser.add_argument("--seed", metavar="N", help="seed of the samples")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_settings(parser, "how the model is asked, e.g. data.prompt=... train.max_completion_length=64")
 
 
 def _probe(args: argparse.Namespace) -> int:
     output = Path(args.output)
-    if output.suffix != ".jsonl":
-        raise ConfigError(f"--output {args.output}: the dataset is JSON Lines; name it like probed.jsonl")
-    settings = _settings(args)
+    check_place("--output", output, ".jsonl")
+    overrides = [f"data.train={args.questions}", *as_overrides(args)]
+    if args.limit:
+        overrides.append(f"data.limit={args.limit}")
+    if args.full:
+        overrides.append("probe.first_correct=false")
+    settings = ask_settings(ProbeRunSettings, args.config, overrides)
     data, stopping = settings.data, settings.stopping
+    if "ook" in data.columns:
+        raise ConfigError(
+            f"data.columns.ook = {data.columns['ook']!r} would be read in place of the `ook` that the probe "
+            "writes; leave it out"
+        )
     examples = load_training(data, require_answers=False)
     check_gradable(examples, data.train)
     supplier = open_supplier(settings.judge, settings.verifier)
@@ -131,31 +125,16 @@ def _probe(args: argparse.Namespace) -> int:
     # The columns of the questions as they are, which an example no longer has.
     rows = itertools.islice(read_rows(data.train, data.split, data.subset), data.limit)
     write_probed(output, list(rows), probed)
-    document = {"output": str(output), **summary(probed, stopping), "majority": [], "about": about}
+    document = {"output": str(output), **summary(probed, stopping), "majority": []}
     if not stopping.first_correct and any(found.ook is not None for found in probed):
         curve = majority_curve(probed, seed=settings.run.seed)
         document["majority"] = [{**asdict(vote), "truthfulness": vote.truthfulness} for vote in curve]
     document["about"] = {**about, **_provenance(settings), "factrl": __version__}
     beside = output.with_suffix(".about.json")
-    try:
+    with writing("--output", beside):
         beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{beside} cannot be written: {error.strerror}") from error
     _show(document, as_json=args.json)
     return 0
-
-
-def _settings(args: argparse.Namespace) -> ProbeRunSettings:
-    overrides = [f"data.train={args.questions}", *as_overrides(args, _OPTIONS)]
-    if args.full:
-        overrides += ["probe.first_correct=false"]
-    settings = ask_settings(ProbeRunSettings, args.config, overrides)
-    if "ook" in settings.data.columns:
-        raise ConfigError(
-            f"data.columns.ook = {settings.data.columns['ook']!r} would be read in place of the `ook` that "
-            "the probe writes; leave it out"
-        )
-    return settings
 
 
 def _provenance(settings: ProbeRunSettings) -> Mapping[str, Any]:
@@ -163,7 +142,7 @@ def _provenance(settings: ProbeRunSettings) -> Mapping[str, Any]:
     return {
         "questions": data.train,
         "policy": settings.model.name,
-        **{name: getattr(data, name) for name in ("prompt", "system", "prefill", "chat")},
+        **data.model_dump(include={"prompt", "system", "prefill", "chat"}),
         "max_completion_length": settings.train.max_completion_length,
         "stopping": asdict(settings.stopping),
     }

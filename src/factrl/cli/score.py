@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -24,7 +24,7 @@ from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_
 from factrl.types import Completion, Example, Result
 from factrl.verifier import Verifier
 
-from .options import Verbs, add_settings, add_verb, as_overrides, at_least_one, check_place
+from .options import Verbs, add_options, add_settings, add_verb, as_overrides, check_place
 from .terminal import say, show_table, tell, writing
 
 if TYPE_CHECKING:
@@ -55,27 +55,20 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="FILE",
         help="rows with question, completion and what the reward needs: answers, evidence",
     )
-    parser.add_argument("--paper", metavar="SPEC", help="truthrl, truthrl:binary or my.py:reward")
-    parser.add_argument(
-        "--config", metavar="RECIPE.toml", help="take reward, judge and evidence from a recipe"
-    )
-    parser.add_argument("--judge", metavar="URL", help="model server, e.g. http://host:8000/v1#model")
-    parser.add_argument("--column", metavar="NAME", default="", help="column of the completions in FILE")
-    parser.add_argument("--limit", metavar="N", type=at_least_one, help="only the first N rows")
+    add_options(parser, "paper", "config", "judge", "column", "limit", "json")
     parser.add_argument(
         "--output", metavar="FILE.jsonl", help="write a row per completion as soon as it is known"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_settings(parser, "any setting of the reward, e.g. reward.wrong=-2 verifier.index=wiki.index")
 
 
 def _score(args: argparse.Namespace) -> int:
-    _check_output(args)
-    overrides = [
-        f"data.train={args.file}",
-        "model.name=none",  # no model is asked, and a recipe may leave it to the user
-        *as_overrides(args, {"paper": "paper", "judge": "judge.url"}),
-    ]
+    if args.output is not None:
+        check_place("--output", Path(args.output), ".jsonl")
+        if Path(args.output).exists():  # the file that is scored, or what an earlier command wrote
+            raise ConfigError(f"--output {args.output} exists; name another file, or remove it")
+    # No model is asked, and a recipe may leave it to the user.
+    overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
     settings = run_settings(args.config, overrides)
     examples = load_examples(
         args.file, columns=settings.data.columns, limit=args.limit, require_answers=False
@@ -90,8 +83,13 @@ def _score(args: argparse.Namespace) -> int:
     verifier = reward.resources.get("verify")
     if isinstance(verifier, Verifier) and verifier.judge.weak:
         tell("No model judges claims: words, names and numbers are compared, which is no verification.")
-    with _rows(args.output) as file, Progress("score", len(stored)) as progress:
-        results = []
+    results: list[Result] = []
+    with ExitStack() as stack:
+        file = None
+        if args.output is not None:
+            stack.enter_context(writing("--output", args.output))
+            file = stack.enter_context(Path(args.output).open("w", encoding="utf-8"))
+        progress = stack.enter_context(Progress("score", len(stored)))
         for start in range(0, len(stored), AT_ONCE):
             chunk = stored[start : start + AT_ONCE]
             new = score_stored(reward, chunk, settings.data.prefill)
@@ -139,15 +137,16 @@ def summarise(results: Sequence[Result]) -> dict[str, Any]:
         all completions that do.  `states`: how many completions are in each.  `causes`: of masked and
         floored ones, by cause.
     """
-    graded = [result for result in results if result.value is not None]
-    names = dict.fromkeys(name for result in graded for name in result.terms)
-    columns = {name: [r.terms[name] for r in graded if name in r.terms] for name in names}
-    columns[SUM] = [result.value for result in graded if result.value is not None]
+    columns: dict[str, list[float]] = {}
+    total = [result.value for result in results if result.value is not None]
+    for result in results:
+        for name, value in result.terms.items() if result.value is not None else ():
+            columns.setdefault(name, []).append(value)
     return {
         "completions": len(results),
         "terms": {
             name: {"mean": fmean(values) if values else None, "share": len(values) / len(results)}
-            for name, values in columns.items()
+            for name, values in {**columns, SUM: total}.items()
         },
         "states": {state: sum(result.state == state for result in results) for state in _STATES},
         "causes": {
@@ -188,29 +187,6 @@ def _ending(summary: dict[str, Any], output: str | None) -> int:
     if masked:
         tell(f"{masked} of {n} completions could not be graded; the means are of the others.")
     return 0
-
-
-def _check_output(args: argparse.Namespace) -> None:
-    """A file that cannot be, before anything is read or paid for."""
-    if args.output is None:
-        return
-    output = Path(args.output)
-    check_place("--output", output)
-    if output.suffix != ".jsonl":
-        raise ConfigError(f"--output {output} must end in .jsonl")
-    if output.resolve() == Path(args.file).resolve():
-        raise ConfigError(f"--output {output} would replace the file that is scored")
-    if output.exists():
-        raise ConfigError(f"--output {output} exists; name another file, or remove it")
-
-
-@contextlib.contextmanager
-def _rows(output: str | None) -> Iterator[TextIO | None]:
-    if output is None:
-        yield None
-        return
-    with writing("--output", output), Path(output).open("w", encoding="utf-8") as file:
-        yield file
 
 
 def _write(file: TextIO, stored: Sequence[Stored], results: Sequence[Result]) -> None:

@@ -6,13 +6,11 @@ import argparse
 import errno
 import json
 import os
-import re
 import socket
-from collections.abc import Callable
 
 from factrl.errors import ConfigError
 
-from .options import Verbs, add_verb, as_overrides, needs_extra
+from .options import Verbs, add_options, add_verb, as_overrides, is_setting, needs_extra, within
 from .terminal import tell
 
 _DRAIN = 25  # seconds that requests under way have to finish after SIGTERM; the service has 5 more
@@ -38,21 +36,22 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="SPEC",
         help="truthrl, truthrl:binary, my.py:reward, …; any other setting as key=value",
     )
-    parser.add_argument("--config", metavar="RECIPE.toml", help="judge, verifier and knobs from a recipe")
-    parser.add_argument(
-        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
-    )
+    add_options(parser, "config", "judge")
     parser.add_argument("--verify", action="store_true", help="offer /v1/verify also when no reward verifies")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1; others need a token)"
     )
-    parser.add_argument("--port", type=_up_to(65_535), default=8100, help="port to listen on (default: 8100)")
-    parser.add_argument("--workers", type=_up_to(256), default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument(
+        "--port", type=within(1, 65_535), default=8100, help="port to listen on (default: 8100)"
+    )
+    parser.add_argument(
+        "--workers", type=within(1, 256), default=1, metavar="N", help="processes (default: 1)"
+    )
 
 
 def _serve(args: argparse.Namespace) -> int:
-    specs = [word for word in args.words if "=" not in word]
-    args.settings = [word for word in args.words if "=" in word]
+    specs = [word for word in args.words if not is_setting(word)]
+    args.settings = [word for word in args.words if is_setting(word)]
     if not specs:
         raise ConfigError("name a reward to serve, such as truthrl")
     app = needs_extra("server.app", "serve")
@@ -64,7 +63,7 @@ def _serve(args: argparse.Namespace) -> int:
     told = {
         "rewards": specs,
         "config": args.config,
-        "overrides": as_overrides(args, {"judge": "judge.url"}),
+        "overrides": as_overrides(args),
         "verify": args.verify,
     }
     app.read_settings(told)  # what is wrong is said once, here, and not by every worker
@@ -92,17 +91,6 @@ def _serve(args: argparse.Namespace) -> int:
     except SystemExit:  # uvicorn has said why it could not start; 3 has another meaning here
         return 2
     return 0
-
-
-def _up_to(most: int) -> Callable[[str], int]:
-    """An argparse type."""
-
-    def number(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number from 1 to {most}")
-        return int(text)
-
-    return number
 
 
 def _check_address(host: str, port: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, TooManyMasked
@@ -15,14 +15,7 @@ from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, RunSettings
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 
-from .options import (
-    Verbs,
-    add_settings,
-    add_verb,
-    as_overrides,
-    at_least_one,
-    whole_number,
-)
+from .options import Verbs, add_options, add_settings, add_verb, at_least_one, whole_number
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -66,25 +59,16 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--live", action="store_true", help="judge and verifier of the settings, without oracles"
     )
-    parser.add_argument(
-        "--config", metavar="RECIPE.toml", help="take reward, judge and verifier from a recipe"
-    )
-    parser.add_argument(
-        "--questions", metavar="N", type=at_least_one, help="only the first N of 20 questions"
-    )
-    parser.add_argument("--paraphrases", metavar="N", type=at_least_one, help="only N of 3 wordings")
-    parser.add_argument(
-        "--forms", metavar="N", type=at_least_one, help="answer forms of each family (default: 24)"
-    )
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=whole_number,
-        default=0,
-        help="of the answer forms (default: 0)",
-    )
+    add_options(parser, "config", "json")
+    for option, about in (
+        ("--questions", "only the first N of 20 questions"),
+        ("--paraphrases", "only N of 3 wordings"),
+        ("--forms", "answer forms of each family (default: 24)"),
+    ):
+        parser.add_argument(option, metavar="N", type=at_least_one, help=about)
+    seed = "of the answer forms (default: 0)"
+    parser.add_argument("--seed", metavar="N", type=whole_number, default=0, help=seed)
     parser.add_argument("--strict", action="store_true", help="known failures count as broken")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_settings(parser, "any setting of the reward, judge or verifier, e.g. reward.wrong=-2")
 
 
@@ -138,11 +122,7 @@ def _is_offline(args: argparse.Namespace) -> bool:
 
 
 def _settings(args: argparse.Namespace) -> RunSettings:
-    """The settings of the reward and its judges.
-
-    Raises:
-        SetupError: what the user must change.
-    """
+    """The settings of the reward, or of what stands in for it, and of its judges."""
     from factrl.lab.hacks import stand_in
 
     if args.judge == ORACLE and args.live:
@@ -156,8 +136,7 @@ def _settings(args: argparse.Namespace) -> RunSettings:
     judged = [] if _is_offline(args) or args.judge is None else [f"judge.url={args.judge}"]
     if args.judge == LOCAL:
         judged.append(f"verifier.judge={LOCAL}")
-    named = [f"paper={paper}", *REWARD_ALONE, *judged]
-    return run_settings(args.config, [*named, *as_overrides(args, {})])
+    return run_settings(args.config, [f"paper={paper}", *REWARD_ALONE, *judged, *args.settings])
 
 
 def _show(outcome: Outcome) -> None:
@@ -219,6 +198,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     from factrl.lab.hacks.texts import RUNGS
 
     setup = outcome.setup
+    parts = {"order": outcome.ladder, "policies": outcome.findings, "free_options": outcome.options}
     return {
         "reward": setup.spec,
         "knobs": dict(setup.reward.knobs),
@@ -228,27 +208,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "questions": setup.questions,
         "paraphrases": setup.ways,
         "honest": {rung: outcome.cells[rung].mean for rung in RUNGS},
-        "order": [_plain(found) for found in outcome.ladder],
-        "policies": [_plain(found) for found in outcome.findings],
-        "free_options": [_plain(found) for found in outcome.options],
-    }
-
-
-def _plain(found: Finding) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "name": found.name,
-        "verdict": found.verdict,
-        "must_not_beat": found.ceiling,
-        "mean": found.mean,
-        "ceiling": found.bound,
-        "honest_answer": found.answer,
-        "honest_abstention": found.abstention,
-        "margin": found.margin,
-        "questions_held": found.prompts[0],
-        "questions": found.prompts[1],
-        "masked": found.masked[0],
-        "texts": found.masked[1],
-        "why": found.why,
-        "text": found.text[:_SHOWN],
+        **{
+            name: [{**asdict(found), "text": found.text[:_SHOWN]} for found in part]
+            for name, part in parts.items()
+        },
     }
