@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from factrl.cli import _parsers
 from factrl.cli.describe import OUTCOMES, knob_help, payoffs, shown
-from factrl.cli.show import recipe_path, sourced
+from factrl.cli.show import differences, recipe_path, sourced
 from factrl.papers import load_paper, load_reward, rewards_of, split_spec
 from factrl.types import Result
 
@@ -68,11 +68,8 @@ def variants(paper: str) -> str:
     main = next(iter(rewards.values()))
     rows = []
     for name, reward in rewards.items():
-        changed = [
-            f"{knob}={shown(value)}" for knob, value in reward.knobs.items() if value != main.knobs.get(knob)
-        ]
-        told = [*([reward.name] if reward.fn is not main.fn else []), *changed]
-        rows.append((_code(f"{paper}:{name}"), ", ".join(map(_code, told)) or "the main setting"))
+        told = ", ".join(map(_code, differences(reward, main))) or "the main setting"
+        rows.append((_code(f"{paper}:{name}"), told))
     return _table(("variant", "what differs"), rows)
 
 

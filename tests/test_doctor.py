@@ -1,4 +1,4 @@
-"""`factrl doctor`: what it finds, what it leaves unsaid, and when it fails."""
+"""`factrl doctor` and `factrl models`: what they find, what they leave unsaid, and when they fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from factrl.cli import doctor, main
 from factrl.cli.doctor import Finding, cache, extra_finding, megabytes, sqlite, variables
 from factrl.llm import models
-from fault_server import FaultServer, answers, closed_port, says
+from fault_server import FaultServer, answers, says
 
 REQUIRED = [
     "httpx>=0.27",
@@ -32,22 +32,8 @@ REQUIRED = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FaultServer]]:
-    servers: list[FaultServer] = []
-
-    def start(*script: Any) -> FaultServer:
-        servers.append(FaultServer(*script))
-        monkeypatch.setenv("FACTRL_JUDGE_BASE_URL", servers[-1].url)
-        monkeypatch.setenv("FACTRL_JUDGE_MODEL", "m")
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]:
@@ -56,52 +42,24 @@ def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]
     return [Finding(**row) for row in json.loads(capsys.readouterr().out)]
 
 
-# Single findings
-
-
 @pytest.mark.parametrize(
-    ("extra", "installed", "expected"),
+    ("extra", "installed", "state", "detail"),
     [
-        ("", {"httpx": "0.28.1", "future": "2.0"}, Finding("ok", "packages", "httpx 0.28.1, future 2.0")),
-        (
-            "",
-            {"httpx": "0.26", "future": "2"},
-            Finding("wrong", "packages", "httpx 0.26, not >=0.27: pip install --force-reinstall factrl"),
-        ),
-        (
-            "",
-            {"httpx": "0.27"},
-            Finding("wrong", "packages", "future not installed: pip install --force-reinstall factrl"),
-        ),
-        (
-            "train",
-            {"torch": "2.10.0+cpu", "trl": "1.16"},
-            Finding("ok", "extra train", "torch 2.10.0+cpu, trl 1.16"),
-        ),
-        (
-            "train",
-            {"torch": "2.10.0"},
-            Finding("missing", "extra train", "trl not installed: pip install 'factrl[train]'"),
-        ),
-        (
-            "train",
-            {},
-            Finding("missing", "extra train", "torch, trl not installed: pip install 'factrl[train]'"),
-        ),
-        (
-            "train",
-            {"torch": "2.6", "trl": "1.17.0"},
-            Finding("warning", "extra train", "trl 1.17.0, not <1.17,>=1.16: pip install 'factrl[train]'"),
-        ),
-        (
-            "demo",
-            {"gguf": "0.9.9"},
-            Finding("warning", "extra demo", "gguf 0.9.9, not >=0.10: pip install 'factrl[demo]'"),
-        ),
+        ("", {"httpx": "0.28.1", "future": "2.0"}, "ok", "httpx 0.28.1, future 2.0"),
+        ("", {"httpx": "0.26", "future": "2"}, "wrong", "httpx 0.26, not >=0.27: pip install --force"),
+        ("", {"httpx": "0.27"}, "wrong", "future not installed: pip install --force-reinstall factrl"),
+        ("train", {"torch": "2.10.0+cpu", "trl": "1.16"}, "ok", "torch 2.10.0+cpu, trl 1.16"),
+        ("train", {"torch": "2.10"}, "missing", "trl not installed: pip install 'factrl[train]'"),
+        ("train", {"torch": "2.6", "trl": "1.17.0"}, "warning", "trl 1.17.0, not <1.17,>=1.16: pip"),
+        ("demo", {"gguf": "0.9.9"}, "warning", "gguf 0.9.9, not >=0.10: pip install 'factrl[demo]'"),
     ],
 )
-def test_extras(extra: str, installed: dict[str, str], expected: Finding) -> None:
-    assert extra_finding(extra, REQUIRED, installed.get) == expected
+def test_an_extra_is_whole_missing_or_of_another_version(
+    extra: str, installed: dict[str, str], state: str, detail: str
+) -> None:
+    found = extra_finding(extra, REQUIRED, installed.get)
+    assert found.state == state
+    assert found.detail.startswith(detail)
 
 
 def test_every_requirement_of_factrl_is_understood() -> None:
@@ -112,28 +70,18 @@ def test_every_requirement_of_factrl_is_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "state"),
-    [
-        ("3.40.1", "warning"),
-        ("3.51.2", "warning"),
-        ("3.51.3", "ok"),
-        ("3.52", "ok"),
-        ("3.52.0", "ok"),
-        ("4", "ok"),
-    ],
+    ("version", "state"), [("3.40.1", "warning"), ("3.51.2", "warning"), ("3.51.3", "ok"), ("3.52", "ok")]
 )
-def test_sqlite(version: str, state: str) -> None:
-    finding = sqlite(version)
-    assert finding.state == state
-    assert finding.detail.startswith(version)
-    assert ("fixed in 3.51.3" in finding.detail) == (state == "warning")
+def test_a_sqlite_that_can_damage_the_cache_is_warned_of(version: str, state: str) -> None:
+    assert sqlite(version).state == state
 
 
 @pytest.mark.parametrize(("version", "told"), [("2.9.1+cpu", 1), ("2.10.0", 0), ("3.0", 0), (None, 0)])
-def test_old_torch(monkeypatch: pytest.MonkeyPatch, version: str | None, told: int) -> None:
-    monkeypatch.setattr(doctor, "_version", lambda name: version if name == "torch" else None)
-    found = [finding for finding in doctor._torch() if finding.state == "warning"]
-    assert len(found) == told
+def test_a_torch_that_runs_code_of_checkpoints_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str | None, told: int
+) -> None:
+    monkeypatch.setattr(doctor, "version_of", lambda name: version if name == "torch" else "99")
+    assert len([found for found in examined(capsys) if found.what == "torch"]) == told
 
 
 def test_the_cache_folder(folder: Path) -> None:
@@ -154,21 +102,11 @@ def test_a_cache_folder_that_cannot_be_written(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-@pytest.mark.parametrize(
-    ("size", "told"), [(0, "0.0 MB"), (12_345_678, "12.3 MB"), (1_117_000_000, "1.1 GB")]
-)
-def test_sizes(size: int, told: str) -> None:
-    assert megabytes(size) == told
-
-
 @pytest.mark.security("S37")
 def test_variables_are_named_and_never_told() -> None:
     finding = variables({"OPENAI_API_KEY": "sk-secret", "FACTRL_JUDGE_MODEL": "secret-model", "HOME": "/x"})
     assert finding.detail.startswith("set: FACTRL_JUDGE_MODEL, OPENAI_API_KEY; not set: ")
     assert "secret" not in finding.detail
-
-
-# All of it
 
 
 def test_one_line_per_thing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,59 +117,38 @@ def test_one_line_per_thing(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"factrl", "packages", "extra train", "SQLite", "cache", "environment", "model"} <= {*names}
     assert not {"extra dev", "extra test", "judge server"} & {*names}
     assert sqlite3.sqlite_version in "".join(lines)
-
-
-def test_models_are_listed_with_the_way_to_get_them(capsys: pytest.CaptureFixture[str]) -> None:
-    told = {finding.detail for finding in examined(capsys) if finding.what == "model"}
     for model in models.known():
-        assert f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}" in told
-
-
-def test_a_judge_server_that_answers(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, serve: Callable[..., FaultServer]
-) -> None:
-    server = serve(says("ok"))
-    monkeypatch.setenv("FACTRL_JUDGE_API_KEY", "sk-secret")
-    assert Finding("ok", "judge server", "it answers") in examined(capsys)
-    assert len(server.requests) == 1
+        told = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
+        assert told in "".join(lines)
 
 
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
+        (says("ok"), ""),
         (answers(404, {"error": {"message": "no model m"}}), "check the model's name"),
         (answers(401, {"error": {"message": "bad key sk-secret"}}), "check that key"),
         (answers(500, {}), "500"),
     ],
 )
-def test_a_judge_server_that_does_not(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    serve: Callable[..., FaultServer],
-    fault: Any,
-    said: str,
+def test_a_judge_server_is_asked_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fault: Any, said: str
 ) -> None:
-    serve(fault)
+    server = FaultServer(fault)
+    monkeypatch.setenv("FACTRL_JUDGE_BASE_URL", server.url)
+    monkeypatch.setenv("FACTRL_JUDGE_MODEL", "m")
     monkeypatch.setenv("FACTRL_JUDGE_API_KEY", "sk-secret")
-    wrong = [finding for finding in examined(capsys, 1) if finding.state == "wrong"]
-    assert [finding.what for finding in wrong] == ["judge server"]
-    assert said in wrong[0].detail
-    assert "sk-secret" not in wrong[0].detail
+    (found,) = [finding for finding in examined(capsys, int(said != "")) if finding.what == "judge server"]
+    server.close()
+    assert found.state == ("wrong" if said else "ok")
+    assert said in found.detail
+    assert "sk-secret" not in found.detail
+    assert len(server.requests) == 1
 
 
-def test_a_judge_server_that_is_down(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FACTRL_JUDGE_BASE_URL", closed_port())
-    wrong = [finding for finding in examined(capsys, 1) if finding.state == "wrong"]
-    assert "could not be reached" in wrong[0].detail
-
-
-def test_a_cache_that_cannot_be_made_fails(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    (folder / "file").write_text("x")
-    monkeypatch.setenv("FACTRL_CACHE", str(folder / "file" / "cache"))
+def test_what_is_wrong_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("file").write_text("x")
+    monkeypatch.setenv("FACTRL_CACHE", str(Path.cwd() / "file" / "cache"))
     assert [finding.what for finding in examined(capsys, 1) if finding.state == "wrong"] == ["cache"]
 
 
@@ -244,3 +161,56 @@ def test_factrl_that_is_no_package(
     monkeypatch.setattr(metadata, "requires", missing)
     found = [finding for finding in examined(capsys) if finding.what == "packages"]
     assert [finding.state for finding in found] == ["warning"]
+
+
+# factrl models
+
+
+@pytest.mark.parametrize("words", [(), ("list",)])
+def test_the_list_has_every_model_and_downloads_none(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", *words]) == 0
+    out, err = capsys.readouterr()
+    for model in models.known():
+        (line,) = (line for line in out.splitlines() if line.split()[:1] == [model.name])
+        told = [model.role, model.licence, f"{model.size / 1e6:,.0f} MB", "no"]
+        assert all(word in line for word in told)
+        assert f"{model.name}: {model.about}\n    from {model.repository}, " in out
+    assert "cache/models; FACTRL_CACHE names another place" in err
+    assert not Path("cache").exists()
+
+
+def test_a_model_that_is_here_is_shown_as_here(capsys: pytest.CaptureFixture[str]) -> None:
+    model = models.known()[0]
+    folder = Path("cache", "models", model.name)
+    folder.mkdir(parents=True)
+    with (folder / model.files[0].name).open("wb") as file:
+        file.truncate(model.size)
+    main(["models"])
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if line.split()[-1:] == ["yes"]] == [model.name]
+    assert main(["models", "path", model.name]) == 0
+    assert capsys.readouterr().out == f"{Path.cwd() / folder / model.files[0].name}\n"
+    assert main(["models", "get", str(folder)]) == 0  # a folder is that folder
+    assert capsys.readouterr().out == f"{folder}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("lost", "does not know 'lost'; did you mean 'list'?"),
+        ("get", "models get needs a NAME"),
+        ("list x", "models list takes no NAME"),
+        ("path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
+        ("get SmolLM2-135M-Instrucd", "did you mean 'SmolLM2-135M-Instruct'?"),
+        ("get SmolLM2-135M-Instruct", "No matching distribution found; check the network"),
+    ],
+)
+def test_models_says_why_it_cannot(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    assert main(["models", *words.split()]) == 2
+    assert message in capsys.readouterr().err

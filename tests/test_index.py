@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from factrl.cli import index as verb
+from factrl.cli import verify as verb
 from factrl.errors import ConfigError, DataError, SetupError
 from factrl.text.answers import normalize_answer
 from factrl.types import Passage

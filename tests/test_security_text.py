@@ -343,9 +343,7 @@ def test_what_stands_inside_a_sentence_is_read_in_linear_time(name: str) -> None
 ALLOWED = {
     "factrl.rewards.mathematics._AROUND": "reads at most 400 characters",
     "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
-    "factrl.cli.evaluate._SETTING": "reads the command line",
-    "factrl.cli.train._SETTING": "reads the command line",
-    "factrl.cli.tune._SETTING": "reads the command line",
+    "factrl.cli.options._SETTING": "reads the command line",
     "factrl.runs.folder._SECRET": "reads the command line",
     "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
 }

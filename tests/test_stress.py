@@ -403,9 +403,9 @@ def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.Capt
     assert run(f"{own}:lazy", "--policies", "F01", "--json") == 1
     (found,) = json.loads(capsys.readouterr().out)["free_options"]
     assert found["verdict"] == "broken"
-    pays = (found["mean"], found["honest_answer"], found["honest_abstention"])
+    pays = (found["mean"], found["answer"], found["abstention"])
     assert pays == pytest.approx((0.5, 0.0, 0.0))
-    assert found["must_not_beat"] == "honesty at 50%"
+    assert found["ceiling"] == "honesty at 50%"
     assert any(p.gold.lower() in found["text"].lower() for p in prompts().values())
     run(f"{own}:lazy", "--policies", "F01")
     told = " ".join(capsys.readouterr().out.split())

@@ -19,9 +19,7 @@ from . import (
     describe,
     doctor,
     evaluate,
-    index,
     lab,
-    models,
     prepare,
     prepare_questions,
     probe,
@@ -40,7 +38,6 @@ from .terminal import complain, drop_stdout, mishap, never_fail_on_letters
 _VERBS = (
     lab,
     verify,
-    index,
     probe,
     prepare,
     prepare_questions,
@@ -54,7 +51,6 @@ _VERBS = (
     serve,
     show,
     describe,
-    models,
     doctor,
 )
 

@@ -23,7 +23,7 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings
-from factrl.types import Claim, Completion, Example, Finding, Grade, Passage, Result, Verdict
+from factrl.types import Claim, Completion, Example, Grade, Passage, Result, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
@@ -99,15 +99,17 @@ class Payoff:
     @property
     def broken(self) -> list[str]:
         """What of `correct > abstained > wrong >= malformed` does not hold."""
-        pairs = [("correct", "abstained"), ("abstained", "wrong"), ("wrong", "malformed"), ("wrong", "empty")]
+        correct, abstained, wrong, malformed, empty = map(self.value, OUTCOMES)
         problems = []
-        for better, worse in pairs:
-            high, low = self.value(better), self.value(worse)
-            strictly = better != "wrong"
-            if high is not None and low is not None and (high <= low if strictly else high < low):
-                problems.append(
-                    f"{better} is not above {worse}" if strictly else f"{worse} is above {better}"
-                )
+        for better, high, worse, low in (
+            ("correct", correct, "abstained", abstained),
+            ("abstained", abstained, "wrong", wrong),
+        ):
+            if high is not None and low is not None and high <= low:
+                problems.append(f"{better} is not above {worse}")
+        for worse, low in (("malformed", malformed), ("empty", empty)):
+            if wrong is not None and low is not None and wrong < low:
+                problems.append(f"{worse} is above wrong")
         return problems
 
 
@@ -156,53 +158,42 @@ def add_verbs(verbs: Verbs) -> None:
 def _describe(args: argparse.Namespace) -> int:
     settings = run_settings(None, [f"paper={args.paper}", *REWARD_ALONE, *args.settings])
     reward = load_reward(args.paper).with_(**settings.reward)
-    why_not, paid = "", []
+    about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
+    say(f"{args.paper}: {about}" if about else args.paper)
     unknown = [name for name in reward.missing if name not in _resources(good=True)]
     if unknown:
-        why_not = f"what it pays depends on {' and '.join(unknown)}, which nothing here can stand in for"
+        say(f"\nwhat it pays depends on {' and '.join(unknown)}, which nothing here can stand in for")
     else:
         try:
-            paid = payoffs(reward)
+            _show_payoffs(payoffs(reward))
         except RewardBug as error:
-            why_not = f"what it pays could not be found out: {error}"
-    _tell(args.paper, reward, paid, why_not)
-    return 0
-
-
-def _tell(spec: str, reward: Reward, paid: Sequence[Payoff], why_not: str) -> None:
-    about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
-    say(f"{spec}: {about}" if about else spec)
-    if why_not:
-        say(f"\n{one_line(why_not)}")
-    else:
-        rows = [(name, *(_cell(payoff.results[name]) for payoff in paid)) for name in OUTCOMES]
-        show_rows(("it pays", *(payoff.when for payoff in paid)), rows)
-        if len(paid) > 1:
-            say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
-        say("")
-        for payoff in paid:
-            for line in _advice(payoff):
-                say(f"{payoff.when}: {line}" if payoff.when else line)
-    helps = knob_help(reward, load_paper(split_spec(spec)[0]))
+            say(f"\nwhat it pays could not be found out: {one_line(str(error))}")
+    helps = knob_help(reward, load_paper(split_spec(args.paper)[0]))
     if reward.knobs:
         show_rows(("knob", "value", ""), [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()])
     needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.missing]
     if needs:
         show_rows(("it needs", "which comes from"), needs)
+    return 0
 
 
-def _advice(payoff: Payoff) -> list[str]:
-    """The confidence above which answering pays, and the order of the outcomes."""
-    above = payoff.answering_pays_above
-    if above is None:
-        first = "a right answer pays no more than a wrong one"
-    elif not 0 < above < 1:
-        first = "answering always pays" if above <= 0 else "answering never pays more than abstaining"
-    else:
-        first = f"answering pays above {above:.0%} confidence"
-    order = "correct > abstained > wrong >= malformed"
-    broken = payoff.broken
-    return [first, f"{order} does not hold: {', '.join(broken)}" if broken else f"{order} holds"]
+def _show_payoffs(paid: Sequence[Payoff]) -> None:
+    rows = [(name, *(_cell(payoff.results[name]) for payoff in paid)) for name in OUTCOMES]
+    show_rows(("it pays", *(payoff.when for payoff in paid)), rows)
+    if len(paid) > 1:
+        say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
+    say("")
+    for payoff in paid:
+        above, order = payoff.answering_pays_above, "correct > abstained > wrong >= malformed"
+        if above is None:
+            first = "a right answer pays no more than a wrong one"
+        elif not 0 < above < 1:
+            first = "answering always pays" if above <= 0 else "answering never pays more than abstaining"
+        else:
+            first = f"answering pays above {above:.0%} confidence"
+        broken = f"does not hold: {', '.join(payoff.broken)}" if payoff.broken else "holds"
+        for line in (first, f"{order} {broken}"):
+            say(f"{payoff.when}: {line}" if payoff.when else line)
 
 
 def _cell(result: Result) -> str:
@@ -210,9 +201,6 @@ def _cell(result: Result) -> str:
         return f"masked ({result.cause})"
     terms = " + ".join(f"{name} {value:g}" for name, value in result.terms.items())
     return f"{result.value:g} = {terms}" + (f" (floored: {result.cause})" if result.cause else "")
-
-
-# Probing
 
 
 def _form(reward: Reward) -> tuple[str, Sequence[str]]:
@@ -243,18 +231,23 @@ def _values(results: Mapping[str, Result]) -> list[float | None]:
 
 def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
     """Stand-ins: what they say of right and wrong answers is true, of everything else it is good or bad."""
-    one = float(good)
+    items = {True: "consistent", False: "contradictory", None: "missing"}
     return {
         "grade": _grade,
-        "reason": lambda question, reasoning, answers: one,
-        "verify": Verifier(SentenceClaims(), Given(_QUESTION.evidence), _Judge(good=good)),
+        "reason": lambda question, reasoning, answers: float(good),
+        "verify": Verifier(SentenceClaims(), Given(_QUESTION.evidence), _Judge(good)),
         "extract": SentenceClaims(),
-        "compare": lambda question, answer, **order: one,
-        "rate": lambda question, text: one,
-        "checklist": lambda question, text, items: [_item(text, good=good) for _ in items],
-        "truthfulness": lambda claims: [float(_finding(claim, good=good) == "supported") for claim in claims],
-        "certainty": lambda completion: one,
+        "compare": lambda question, answer, **order: float(good),
+        "rate": lambda question, text: float(good),
+        "checklist": lambda question, text, listed: [items[_is_right(text)] for _ in listed],
+        "truthfulness": lambda claims: [float(_is_right(claim, good) or False) for claim in claims],
+        "certainty": lambda completion: float(good),
     }
+
+
+def _is_right(text: str, otherwise: bool | None = None) -> bool | None:
+    """Whether a text gives the right answer or a wrong one; `otherwise` where it gives neither."""
+    return True if _RIGHT in text else False if _WRONG in text else otherwise
 
 
 def _grade(
@@ -267,29 +260,17 @@ def _grade(
     return Grade("abstained" if abstains(prediction) else "incorrect", prediction, how="scripted")
 
 
-def _finding(claim: str, *, good: bool) -> Finding:
-    if _RIGHT in claim or _WRONG in claim:
-        return "supported" if _RIGHT in claim else "refuted"
-    return "supported" if good else "refuted"
-
-
-def _item(text: str, *, good: bool) -> str:
-    if _RIGHT in text or _WRONG in text:
-        return "consistent" if _RIGHT in text else "contradictory"
-    return "missing"
-
-
 class _Judge:
     identity, weak, per_call = "scripted", False, 1_000
 
-    def __init__(self, *, good: bool) -> None:
+    def __init__(self, good: bool) -> None:
         self._good = good
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
-        return [Verdict(_finding(claim.text, good=self._good), self.identity) for claim, _ in pairs]
-
-
-# Words
+        return [
+            Verdict("supported" if _is_right(claim.text, self._good) else "refuted", self.identity)
+            for claim, _ in pairs
+        ]
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""`factrl doctor`: what is here, what is missing, and what is known to go wrong."""
+"""`factrl doctor` and `factrl models`: what this machine has and lacks, and the models known by name."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import platform
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from factrl import __version__
-from factrl.errors import SetupError
-from factrl.llm import connect, preflight
-from factrl.llm.models import cache_folder, cached, known
+from factrl.errors import ConfigError, SetupError, nearest
+from factrl.llm import connect, models, preflight
+from factrl.runs.folder import version_of
 from factrl.text.escape import one_line
 
-from .options import Verbs, add_verb
-from .terminal import say
+from .options import Verbs, add_options, add_verb
+from .terminal import say, show_table, tell
 
-State = Literal["ok", "missing", "warning", "wrong"]
+_ACTIONS = ("list", "get", "path")
 _FOR_DEVELOPERS = {"dev", "docs", "test"}
 _WAL_FIXED = (3, 51, 3)  # https://sqlite.org/wal.html#walresetbug
 _TORCH_FIXED = (2, 10)  # CVE-2026-24747: a weights_only checkpoint can still run code
@@ -45,8 +44,7 @@ _REQUIREMENT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that was looked at.
 
     Attributes:
@@ -56,13 +54,27 @@ class Finding:
         detail: what was found, and what to do.
     """
 
-    state: State
+    state: Literal["ok", "missing", "warning", "wrong"]
     what: str
     detail: str
 
 
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
+    parser = add_verb(
+        verbs,
+        "models",
+        _models,
+        about="list the models known by name, download one and check it, or say where it is",
+        example="examples:\n"
+        "  factrl models list\n"
+        "  factrl models get Qwen2.5-Coder-1.5B-Instruct\n"
+        "  factrl models path cross-encoder/nli-deberta-v3-small",
+    )
+    parser.add_argument("action", metavar="ACTION", nargs="?", default="list", help="list, get or path")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="a name from the list, or of the Hugging Face hub"
+    )
     parser = add_verb(
         verbs,
         "doctor",
@@ -73,44 +85,79 @@ def add_verbs(verbs: Verbs) -> None:
             "exit code: 0 nothing is wrong, whatever optional parts are missing; 1 otherwise"
         ),
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    add_options(parser, json="print JSON instead of lines")
+
+
+def _models(args: argparse.Namespace) -> int:
+    if args.action not in _ACTIONS:
+        raise ConfigError(f"factrl models does not know {args.action!r}{nearest(args.action, _ACTIONS)}")
+    if (args.action == "list") != (args.name is None):
+        wanted = "takes no NAME" if args.action == "list" else "needs a NAME; factrl models list has them"
+        raise ConfigError(f"factrl models {args.action} {wanted}")
+    if args.action == "list":
+        _list_models()
+    else:
+        say(str(models.get(args.name, check=True) if args.action == "get" else models.path(args.name)))
+    return 0
+
+
+def _list_models() -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("model", "role", "size", "licence", "here"):
+        table.add_column(column, no_wrap=True, justify="right" if column == "size" else "left")
+    for model in models.known():
+        here = "no" if models.cached(model.name) is None else "yes"
+        table.add_row(model.name, model.role, f"{model.size / 1e6:,.0f} MB", model.licence, here)
+    show_table(table)
+    for model in models.known():
+        say(f"\n{model.name}: {model.about}\n    from {model.source}")
+    tell(f"\nThey are kept in {models.cache_folder() / 'models'}; FACTRL_CACHE names another place.")
 
 
 def _doctor(args: argparse.Namespace) -> int:
     findings: list[Finding] = []
-    for finding in examine():
+    for finding in _examine():
         findings.append(finding)
         if not args.json:
             say(f"{finding.state:<9}{one_line(finding.what):<14} {one_line(finding.detail)}")
     if args.json:
-        say(json.dumps([asdict(finding) for finding in findings], indent=2))
+        say(json.dumps([finding._asdict() for finding in findings], indent=2))
     return int(any(finding.state == "wrong" for finding in findings))
 
 
-def examine() -> Iterator[Finding]:
+def _examine() -> Iterator[Finding]:
     """Everything, the quick things first; only a judge server that is configured is asked anything."""
     yield Finding("ok", "factrl", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
-    yield from packages()
-    yield from _torch()
-    yield sqlite(sqlite3.sqlite_version)
-    yield cache(cache_folder())
-    yield from _models()
-    yield variables(os.environ)
-    if os.environ.get("FACTRL_JUDGE_BASE_URL"):
-        yield _server()
-
-
-def packages() -> Iterator[Finding]:
-    """The core's requirements and those of every extra that a user may want."""
     try:
         extras: list[str] = metadata.metadata("factrl").get_all("Provides-Extra") or []
         required = metadata.requires("factrl") or []
+        for extra in ("", *extras):
+            if extra not in _FOR_DEVELOPERS:
+                yield extra_finding(extra, required, version_of)
     except metadata.PackageNotFoundError:
         yield Finding("warning", "packages", "factrl runs from a folder; to install it: pip install factrl")
-        return
-    for extra in ("", *extras):
-        if extra not in _FOR_DEVELOPERS:
-            yield extra_finding(extra, required, _version)
+    torch = version_of("torch")
+    if torch is not None and _release(torch) < _TORCH_FIXED:
+        told = f"{torch} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
+        yield Finding("warning", "torch", told)
+    yield sqlite(sqlite3.sqlite_version)
+    yield cache(models.cache_folder())
+    for model in models.known():
+        path = models.cached(model.name)
+        if path is not None:
+            yield Finding("ok", "model", f"{model.name} in {path}")
+        else:
+            told = f"{model.name} is not here ({megabytes(model.size)}): factrl models get {model.name}"
+            yield Finding("missing", "model", told)
+    yield variables(os.environ)
+    if os.environ.get("FACTRL_JUDGE_BASE_URL"):
+        try:
+            preflight(connect(), timeout=_PATIENCE, max_attempts=1)
+            yield Finding("ok", "judge server", "it answers")
+        except SetupError as error:
+            yield Finding("wrong", "judge server", str(error))
 
 
 def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], str | None]) -> Finding:
@@ -121,30 +168,22 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
         required: factrl's requirements as its package lists them, e.g. `torch>=2.6; extra == 'train'`.
         version: of an installed package; None when it is not there.
     """
-    here: list[str] = []
-    lacking: list[str] = []
-    unfit: list[str] = []
-    for line in required:
-        match = _REQUIREMENT.fullmatch(line)
-        if (
-            match is None
-            or (match["extra"] or "") != extra
-            or not _fits(platform.python_version(), match["python"])
-        ):
+    here, lacking, unfit = list[str](), list[str](), list[str]()
+    for match in filter(None, map(_REQUIREMENT.fullmatch, required)):
+        if (match["extra"] or "") != extra or not _fits(platform.python_version(), match["python"]):
             continue
-        name, wanted = match["name"], match["wanted"]
-        found = version(name)
+        found = version(match["name"])
         if found is None:
-            lacking.append(name)
-        elif _fits(found, wanted):
-            here.append(f"{name} {found}")
+            lacking.append(match["name"])
+        elif _fits(found, match["wanted"]):
+            here.append(f"{match['name']} {found}")
         else:
-            unfit.append(f"{name} {found}, not {wanted}")
+            unfit.append(f"{match['name']} {found}, not {match['wanted']}")
     what = f"extra {extra}" if extra else "packages"
     install = f"pip install 'factrl[{extra}]'" if extra else "pip install --force-reinstall factrl"
     if lacking:
-        state: State = "missing" if extra else "wrong"
-        return Finding(state, what, f"{', '.join(lacking)} not installed: {install}")
+        missing = f"{', '.join(lacking)} not installed: {install}"
+        return Finding("missing" if extra else "wrong", what, missing)
     if unfit:
         return Finding("warning" if extra else "wrong", what, f"{'; '.join(unfit)}: {install}")
     return Finding("ok", what, ", ".join(here))
@@ -186,45 +225,10 @@ def megabytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
-def _torch() -> Iterator[Finding]:
-    version = _version("torch")
-    if version is not None and _release(version) < _TORCH_FIXED:
-        told = f"{version} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
-        yield Finding("warning", "torch", told)
-
-
-def _models() -> Iterator[Finding]:
-    for model in known():
-        path = cached(model.name)
-        if path is not None:
-            yield Finding("ok", "model", f"{model.name} in {path}")
-        else:
-            get = f"factrl models get {model.name}"
-            yield Finding("missing", "model", f"{model.name} is not here ({megabytes(model.size)}): {get}")
-
-
-def _server() -> Finding:
-    try:
-        preflight(connect(), timeout=_PATIENCE, max_attempts=1)
-    except SetupError as error:
-        return Finding("wrong", "judge server", str(error))
-    return Finding("ok", "judge server", "it answers")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _release(version: str) -> tuple[int, ...]:
-    """`2.10.0+cpu` -> (2, 10): numbers without zeros at the end, so that tuples compare as versions do."""
+    """`2.10.0+cpu` -> (2, 10, 0)."""
     match = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(part) for part in match[0].split(".")] if match else []
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def _fits(version: str, wanted: str | None) -> bool:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError
-from factrl.evals.metrics import Interval
 from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
 from factrl.evals.report import side_names, write_paired_page
 from factrl.evals.suite import PAGE as EVALUATION_PAGE
@@ -23,7 +22,7 @@ from factrl.text.escape import one_line
 from factrl.train.page import PAGE, write_run_page
 from factrl.train.plan import open_judge
 
-from .options import Verbs, add_verb
+from .options import Verbs, add_options, add_verb
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
@@ -54,27 +53,22 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="FILE.html",
         help=f"where to (default: {PAGE} in RUN; {COMPARISON} in AFTER)",
     )
-    parser.add_argument(
-        "--judge",
-        metavar="URL",
-        help="model that says whose answers it prefers, asked in both orders: `local` or "
-        "http://host:8000/v1#model",
-    )
-    parser.add_argument("--json", action="store_true", help="print a comparison as JSON")
+    judge = "model that says whose answers it prefers, asked in both orders: `local` or a server"
+    add_options(parser, judge=judge, json="print a comparison as JSON")
 
 
 def _report(args: argparse.Namespace) -> int:
-    if args.after and is_output(args.folder) and is_output(args.after):
+    evaluations = [folder for folder in (args.folder, args.after) if folder and is_output(folder)]
+    if len(evaluations) == 2:
         return _compare(args)
     for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
         if getattr(args, option):
             raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
-    for folder in (args.folder, args.after):
-        if folder and is_output(folder):
-            raise ConfigError(
-                f"{folder} is an evaluation, whose page is {Path(folder) / EVALUATION_PAGE}; name a second "
-                "one to compare it with"
-            )
+    for folder in evaluations:
+        raise ConfigError(
+            f"{folder} is an evaluation, whose page is {Path(folder) / EVALUATION_PAGE}; name a second one "
+            "to compare it with"
+        )
     if args.after:
         raise ConfigError(
             "a training run has a page of its own; compare runs in a tracker (train.report_to=wandb), or "
@@ -140,8 +134,10 @@ def _table(before: Output, after: Output, pairs: Sequence[Paired]) -> Table:
         numbers = {**before.numbers(pair.name), **after.numbers(pair.name)}
         for metric, change in pair.differences.items():
             if change is not None:
-                share = metric not in numbers or numbers[metric].percent
-                value, limits = (change.signed() if share else _counted(change)).split(" ", 1)
+                if metric not in numbers or numbers[metric].percent:
+                    value, limits = change.signed().split(" ", 1)
+                else:  # no share, such as supported claims
+                    value, limits = f"{change.value:+.2f}", f"[{change.low:+.2f}, {change.high:+.2f}]"
                 clear = "clear" if change.excludes_zero else ""
                 named = Text(one_line(metric.replace("_", " ")))
                 table.add_row(first, named, value, limits, clear, str(pair.n))
@@ -153,8 +149,3 @@ def _table(before: Output, after: Output, pairs: Sequence[Paired]) -> Table:
             table.add_row("", Text(one_line(note)), "", "", "", "")
         table.add_section()
     return table
-
-
-def _counted(change: Interval) -> str:
-    """A difference of numbers that are no shares, such as supported claims."""
-    return f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"

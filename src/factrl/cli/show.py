@@ -24,7 +24,7 @@ from factrl.papers import (
     split_spec,
 )
 from factrl.rewards import Reward
-from factrl.runs.config import settable
+from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 
@@ -174,10 +174,14 @@ def _explain(spec: str) -> None:
     rewards = rewards_of(module)
     main = next(iter(rewards.values()))
     say((module.__doc__ or inspect.getdoc(reward.fn) or "").strip())
-    _explain_settings(spec)
-    show_rows(
-        ("variant", "what differs"), [(name, _difference(other, main)) for name, other in rewards.items()]
-    )
+    path = recipe_path(spec)
+    if path is not None:
+        rows = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
+        show_rows(("setting", "value", "source"), rows)
+    elif own := flat(settings_of(spec)):
+        show_rows(("setting", "value"), [(key, shown(value)) for key, value in own.items()])
+    differ = [(name, ", ".join(differences(other, main))) for name, other in rewards.items()]
+    show_rows(("variant", "what differs"), differ)
     published: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
     if published:
         rows = [(where, row, metric, f"{value:g}") for (where, row, metric), value in published.items()]
@@ -185,18 +189,10 @@ def _explain(spec: str) -> None:
     say(f"\nWhat it pays, its knobs and what it needs: factrl describe {spec}")
 
 
-def _explain_settings(spec: str) -> None:
-    """Every setting of the paper's recipe beside where it is from; without a recipe, the paper's own."""
-    path = recipe_path(spec)
-    if path is not None:
-        rows = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
-        show_rows(("setting", "value", "source"), rows)
-        return
-    own = [
-        (f"{part}.{key}", value) for part, keys in settings_of(spec).items() for key, value in keys.items()
-    ]
-    if own:
-        show_rows(("setting", "value"), [(key, shown(value)) for key, value in own])
+def differences(reward: Reward, main: Reward) -> list[str]:
+    """What of a variant is not as in the main one."""
+    changed = [f"{k}={shown(v)}" for k, v in reward.knobs.items() if v != main.knobs.get(k)]
+    return [*([reward.name] if reward.fn is not main.fn else []), *changed]
 
 
 def recipe_path(spec: str) -> Path | None:
@@ -240,12 +236,6 @@ def _split_comment(text: str) -> tuple[Any, str]:
             continue
         return value, text[end + 1 :].strip()
     return None, ""
-
-
-def _difference(reward: Reward, main: Reward) -> str:
-    """What of a variant is not as in the main one."""
-    changed = [f"{k}={shown(v)}" for k, v in reward.knobs.items() if v != main.knobs.get(k)]
-    return ", ".join([*([reward.name] if reward.fn is not main.fn else []), *changed])
 
 
 def _list_settings() -> None:

@@ -1,4 +1,4 @@
-"""`factrl verify`: the claims of a text, a verdict for each, and the evidence it rests on."""
+"""`factrl verify`: the claims of a text, a verdict for each, and the evidence it rests on; `factrl index`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored, nearest
 from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
+from factrl.text.escape import one_line
 
-from .options import Verbs, add_verb, at_least_one, check_place
-from .terminal import complain, say, tell
+from .options import Verbs, add_options, add_verb, at_least_one, check_place
+from .terminal import say, tell, writing
 
 if TYPE_CHECKING:
     from factrl.verifier import Report, Verifier
@@ -29,18 +30,6 @@ _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".
 _NO_MODEL = (
     "No model judges here: words, names and numbers are compared, which is weak and no verification. For a "
     "model: pip install 'factrl[local]', then factrl models get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
-)
-
-
-_WORDS = (
-    ("--llm", "SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"),
-    ("--judge", "local|weak|nli:NAME", "what judges (default: local where its model is, else weak)"),
-    ("--html", "FILE", "write the report as one self-contained page"),
-)
-_NUMBERS = (
-    ("--k", "N", "passages for each claim"),
-    ("--max-claims", "N", "claims that are judged"),
-    ("--max-chars", "N", "a longer text is not read"),
 )
 
 
@@ -74,12 +63,55 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--preset", default="local", metavar="NAME", help="local, factscore, veriscore, knowrl, fspo"
     )
-    for option, metavar, about in _WORDS:
+    for option, metavar, about in (
+        ("--llm", "SPEC", "model server that finds the claims and judges, e.g. http://host:8000/v1#model"),
+        ("--judge", "local|weak|nli:NAME", "what judges (default: local where its model is, else weak)"),
+        ("--html", "FILE", "write the report as one self-contained page"),
+    ):
         parser.add_argument(option, metavar=metavar, help=about)
-    for option, metavar, about in _NUMBERS:
-        parser.add_argument(option, metavar=metavar, type=at_least_one, help=about)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    for option, about in (
+        ("--k", "passages for each claim"),
+        ("--max-claims", "claims that are judged"),
+        ("--max-chars", "a longer text is not read"),
+    ):
+        parser.add_argument(option, metavar="N", type=at_least_one, help=about)
+    add_options(parser, json="print JSON instead of text")
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep verdicts")
+    _add_index(verbs)
+
+
+def _add_index(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "index",
+        _index,
+        about="build an index of passages from files, a folder or a Wikipedia dump",
+        example=(
+            "examples:\n"
+            "  factrl index notes/ facts.jsonl.gz --out kb\n"
+            "  factrl index enwiki-cirrussearch-content.json.gz --out wiki\n"
+            "Rows have a column text (or contents, passage), and may have title, url (or source) and id.\n"
+            "An interrupted build begins anew when the same command is run again."
+        ),
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="jsonl, csv, tsv, txt, md (each also .gz), parquet, db, or a folder of these",
+    )
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the index shall be")
+
+
+def _index(args: argparse.Namespace) -> int:
+    from factrl.verifier.search.index import Index
+
+    folder, started = Path(args.out).expanduser(), time.monotonic()
+    index = Index.build(folder, args.files)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    seconds = time.monotonic() - started
+    say(one_line(f"{folder}: {len(index):,} passages, {size / 1e6:,.1f} MB, {seconds:,.1f} s"))
+    return 0
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -99,13 +131,18 @@ def _verify(args: argparse.Namespace) -> int:
             report = verifier(text, args.question, topic=args.topic, watch=_watch(stack))
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
-    written = _write(report, args)
     if args.json:
         say(json.dumps(report.to_json(), indent=2))
     elif report.failure is None and not report.floored:
         say(str(report))
+    if args.html is not None:
+        from factrl.verifier.html import page
+
+        with writing("--html", args.html):
+            Path(args.html).write_text(page(report), encoding="utf-8")
+        tell(f"report: {args.html}")
     _check_ending(report, verifier.max_chars)
-    return 0 if written else 2
+    return 0
 
 
 def _check_ending(report: Report, max_chars: int) -> None:
@@ -132,9 +169,6 @@ def _check_ending(report: Report, max_chars: int) -> None:
         raise TooManyMasked(f"none of the claims could be judged ({why})")
     if verdicts:
         tell(f"{len(verdicts)} of {report.claims} claims have no verdict; run again to judge only those.")
-
-
-# What is checked, and with what
 
 
 def _text(word: str | None) -> str:
@@ -207,21 +241,3 @@ def _watch(stack: ExitStack) -> Callable[[int, int], None]:
             bar.advance(done - bar.done)
 
     return watch
-
-
-# What comes of it
-
-
-def _write(report: Report, args: argparse.Namespace) -> bool:
-    """The page; false when it could not be written."""
-    from factrl.verifier.html import page
-
-    if args.html is None:
-        return True
-    try:
-        Path(args.html).write_text(page(report), encoding="utf-8")
-    except OSError as error:
-        complain(f"--html {args.html} could not be written: {error.strerror}")
-        return False
-    tell(f"report: {args.html}")
-    return True
