@@ -81,18 +81,17 @@ def add_verbs(verbs: Verbs) -> None:
         help="what rules take an answer for: short, it must equal an accepted one, as rewards have it; "
         "sentence, it must give one (default: short for a FILE, sentence for benchmarks without --extract)",
     )
-    parser.add_argument(
-        "--by", metavar="COLUMN", default="", help="also the rows of each value, e.g. question_type"
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FOLDER",
-        help="numbers, answers and a page; answers are kept as soon as they are there, and the same command "
-        "goes on from there; may be left out for answers in FILE",
-    )
-    parser.add_argument(
-        "--completions", metavar="FILE", help="grade these answers instead of asking a --model"
-    )
+    for option, metavar, about in (
+        ("--by", "COLUMN", "also the rows of each value, e.g. question_type"),
+        (
+            "--output",
+            "FOLDER",
+            "numbers, answers and a page; answers are kept as soon as they are there, and the same command "
+            "goes on from there; may be left out for answers in FILE",
+        ),
+        ("--completions", "FILE", "grade these answers instead of asking a --model"),
+    ):
+        parser.add_argument(option, metavar=metavar, help=about)
     parser.add_argument(
         "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
     )
@@ -213,7 +212,7 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
         limit=args.limit,
         evidence=args.evidence,
         confidence=args.confidence,
-        by=args.by,
+        by=args.by or "",
     )
 
 
