@@ -60,7 +60,7 @@ def add_verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run, stands_for={}, settings=[])
+    parser.set_defaults(run=run, stands_for={})
     return parser
 
 
@@ -102,7 +102,10 @@ def add_settings(parser: argparse.ArgumentParser, about: str = "any other settin
 def as_overrides(args: argparse.Namespace) -> list[str]:
     """Options as the settings they stand for, then the `key=value` words, which win."""
     given = {key: getattr(args, option) for option, key in args.stands_for.items()}
-    return [*(f"{key}={value}" for key, value in given.items() if value is not None), *args.settings]
+    return [
+        *(f"{key}={value}" for key, value in given.items() if value is not None),
+        *getattr(args, "settings", ()),
+    ]
 
 
 def is_setting(word: str) -> bool:
