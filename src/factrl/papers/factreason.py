@@ -424,18 +424,18 @@ STUDY = Study(
 _BASE = {metric: value for (_, of, metric), value in PUBLISHED.items() if of == "base"}
 PIPELINE = Pipeline(
     steps=(
-        cold_start(40),
+        cold_start(30),
         Stage(
             "sft",
             "tune sft-seed {train} --config {recipe} --model {base} tune.demonstrations={warm}",
             row="sft",
-            small=f"{SMALL_SFT} train.steps=25 data.limit=80 sampling.num_samples=4",
+            small=f"{SMALL_SFT} train.steps=15 data.limit=60 sampling.num_samples=4",
         ),
         Stage(
             "dpo",
             "tune dpo {train} --config {recipe} --model {sft} --rule margin-length",
             row="dpo",
-            small=f"{SMALL_PAIRS} train.steps=15 data.limit=80 sampling.num_samples=4",
+            small=f"{SMALL_PAIRS} train.steps=10 data.limit=60 sampling.num_samples=4",
         ),
         *(
             rewarded("factreason", arm, model="sft", small="reward.weight_preference=0")

@@ -436,7 +436,7 @@ STUDY = Study(
 # demo's questions with their facts as evidence, after a cold start; the paper starts from a base model.
 PIPELINE = Pipeline(
     steps=(
-        cold_start(40),
+        cold_start(30),
         *(rewarded("fspo", arm) for arm in ("outcome", "outcome+fact", "signs", "fspo")),
     ),
     small={"verifier": {"preset": "fspo", "judge": "weak"}},

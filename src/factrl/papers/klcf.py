@@ -455,13 +455,13 @@ _PAIRED = "tune dpo {train} --config {recipe} --model {base} --rule"
 _TRUTH = "judge.truthfulness_model={truthfulness}"
 PIPELINE = Pipeline(
     steps=(
-        cold_start(40),
-        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=40"),
+        cold_start(30),
+        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=30"),
         Stage(
             "dpo-factscore",
             f"{_PAIRED} factscore",
             row="dpo-factscore",
-            small=f"{SMALL_PAIRS} train.steps=15 data.limit=60 sampling.num_samples=4",
+            small=f"{SMALL_PAIRS} train.steps=10 data.limit=40 sampling.num_samples=4",
         ),
         Stage("dpo-klc", f"{_PAIRED} klc {_TRUTH}", row="dpo-klc", small=None),
         Stage(
@@ -487,7 +487,7 @@ PIPELINE = Pipeline(
             "table-2-row",
             more=_TRUTH,
             # Four calls of the embedded model for each completion, of seconds each.
-            small="judge.url=local train.steps=6 train.prompts_per_step=2 train.micro_batch_size=8",
+            small="judge.url=local train.steps=3 train.prompts_per_step=2 train.micro_batch_size=8",
         ),
     ),
     small={
@@ -505,7 +505,7 @@ PIPELINE = Pipeline(
     long=True,
     notes=(
         "At the small scale claims are sentences, compared by rules (`verifier.judge = weak`) with the facts "
-        "of the entity.  The checklist and the general quality are the embedded model's to judge: six steps "
+        "of the entity.  The checklist and the general quality are the embedded model's to judge: three steps "
         "of that show that the chain holds, not what it teaches, and truth-only goes without the quality.",
         "GRPO with FActScore is the precision of `factreason:fact-only`; in the paper it starts from SFT, as "
         "KLCF does there (FActScore 57.6 against 55.7, recall 0.472 against 0.663 on LongWiki).",

@@ -419,7 +419,7 @@ STUDY = Study(
 PIPELINE = Pipeline(
     steps=(
         cold_start(
-            40,
+            30,
             full="train.epochs=4 train.learning_rate=1e-4 train.lr_scheduler_type=cosine "
             "train.warmup_steps=0.1 model.lora_rank=256 model.lora_alpha=512 "
             '\'model.lora_target_modules=["q_proj","v_proj"]\'',
@@ -428,14 +428,14 @@ PIPELINE = Pipeline(
             "sft",
             f"tune sft {{train}} --model {{base}} {REASONED}",
             row="sft",
-            small=f"{SMALL_SFT} train.steps=25",
+            small=f"{SMALL_SFT} train.steps=20",
         ),
         *(
             Stage(
                 name,
                 f"tune dpo {{train}} --config {{recipe}} --model {{base}} --rule {rule}",
                 row=name,
-                small=f"{SMALL_PAIRS} train.steps=15 data.limit=80 sampling.num_samples=4",
+                small=f"{SMALL_PAIRS} train.steps=10 data.limit=60 sampling.num_samples=4",
             )
             for name, rule in (("dpo", "max-min"), ("facttune-fs", "factscore"))
         ),

@@ -447,21 +447,21 @@ STUDY = Study(
 # the demo, and a cold start in which a share of the answers declines, at random, so that declining is
 # there to be strengthened.  The paper prompts its models for that.
 _PROBED = "--config {recipe} --model {base} --probe {probe}"
-_TUNED = f"{SMALL_SFT} train.steps=25 data.limit=400"
-_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps=15"
+_TUNED = f"{SMALL_SFT} train.steps=20 data.limit=300"
+_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps=10"
 PIPELINE = Pipeline(
     steps=(
         Stage(
             "base",
             "tune sft {warm} --config {recipe} --model {start}",
             row="base",
-            small=f"{SMALL_SFT} train.steps=40",
+            small=f"{SMALL_SFT} train.steps=30",
             full=None,
         ),
         Stage(
             "probe",
             "probe {train} --config {recipe} --model {base} --full --output {out}/probed.jsonl",
-            small="--samples 8 --limit 400",
+            small="--samples 8 --limit 300",
             full="--samples 256",
         ),
         Stage("sft", "tune sft {train} --config {recipe} --model {base}", row="sft", small=_TUNED),
@@ -471,7 +471,7 @@ PIPELINE = Pipeline(
             "dpo",
             f"tune dpo {{train}} {_PROBED} --rule correctness",
             row="dpo",
-            small=f"{_PAIRS} data.limit=400",
+            small=f"{_PAIRS} data.limit=300",
         ),
         Stage(
             "iterative-dpo",
@@ -489,7 +489,7 @@ PIPELINE = Pipeline(
     small={
         "reward": {"answer": "text"},
         "train": {
-            "steps": 25,
+            "steps": 16,
             "prompts_per_step": 8,
             "micro_batch_size": 64,
             "max_completion_length": 12,
