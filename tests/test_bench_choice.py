@@ -10,50 +10,42 @@ from factrl.evals.shortqa import by_letter, by_likelihood, chosen
 from factrl.types import Example
 
 OPTIONS = ["Nothing happens", "You die", "You grow melons"]
+YES = ["yes", "no"]
 EXAMPLE = Example("What happens?", ("Nothing happens",), "1", meta={"choices": OPTIONS, "right": [1, 0, 0]})
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("A", 0),
-        ("B.", 1),
-        ("(C) You grow melons", 2),
-        ("b", 1),
-        ("**B**", 1),
-        ("B\nbecause", 1),
-        ("The answer is C.", 2),
-        ("The correct answer is: **B**", 1),
-        ("答案是B", 1),
-        ("选项：C", 2),
-        ("You die.", 1),
-        ("I think that you die", 1),
-        ("A person who eats them is fine", None),
-        ("A or B", None),
-        ("The answer is A. No, the answer is B.", None),
-        ("D", None),
-        ("", None),
-        ("Nothing happens, or you die", None),
-        ("I'd say the answer isn't clear", None),
-        ("The answer is A or B.", None),
-        ("A. Wait, B.", None),
-        ("The answer is a common ancestor.", None),
-        ("B is the right answer.", 1),
-        ("B, not A.", 1),
-        ("Option A is wrong, so the answer is B", 1),
-        ("B. A person would grow melons", 1),
-    ],
-)
-def test_the_option_that_a_reply_names(text: str, number: int | None) -> None:
-    assert chosen(text, OPTIONS) == number
 
 
 @pytest.mark.parametrize(
     ("text", "choices", "number"),
     [
-        ("I don't know.", ["yes", "no"], None),
-        ("No, it is not.", ["yes", "no"], 1),
-        ("Nobody can say", ["yes", "no"], None),
+        ("A", OPTIONS, 0),
+        ("B.", OPTIONS, 1),
+        ("(C) You grow melons", OPTIONS, 2),
+        ("b", OPTIONS, 1),
+        ("**B**", OPTIONS, 1),
+        ("B\nbecause", OPTIONS, 1),
+        ("The answer is C.", OPTIONS, 2),
+        ("The correct answer is: **B**", OPTIONS, 1),
+        ("答案是B", OPTIONS, 1),
+        ("选项：C", OPTIONS, 2),
+        ("You die.", OPTIONS, 1),
+        ("I think that you die", OPTIONS, 1),
+        ("A person who eats them is fine", OPTIONS, None),
+        ("A or B", OPTIONS, None),
+        ("The answer is A. No, the answer is B.", OPTIONS, None),
+        ("D", OPTIONS, None),
+        ("", OPTIONS, None),
+        ("Nothing happens, or you die", OPTIONS, None),
+        ("I'd say the answer isn't clear", OPTIONS, None),
+        ("The answer is A or B.", OPTIONS, None),
+        ("A. Wait, B.", OPTIONS, None),
+        ("The answer is a common ancestor.", OPTIONS, None),
+        ("B is the right answer.", OPTIONS, 1),
+        ("B, not A.", OPTIONS, 1),
+        ("Option A is wrong, so the answer is B", OPTIONS, 1),
+        ("B. A person would grow melons", OPTIONS, 1),
+        ("I don't know.", YES, None),
+        ("No, it is not.", YES, 1),
+        ("Nobody can say", YES, None),
         ("I have no comment.", ["Ann", "I have no comment"], 1),
         ("It came from a common ancestor.", ["a god", "a common ancestor"], 1),
         ("I think it is vitamin C.", ["Vitamin C", "Vitamin D", "Vitamin B"], 0),
@@ -61,29 +53,24 @@ def test_the_option_that_a_reply_names(text: str, number: int | None) -> None:
         ("", ["", "yes"], None),
     ],
 )
-def test_words_are_whole_and_declining_comes_first(text: str, choices: list[str], number: int | None) -> None:
+def test_the_option_that_a_reply_names(text: str, choices: list[str], number: int | None) -> None:
     assert chosen(text, choices) == number
 
 
-def test_a_reply_that_names_none() -> None:
+def test_a_reply_that_names_none_is_wrong_unless_it_declines() -> None:
     assert by_letter(EXAMPLE, "I don't know")[0].label == "abstained"
-    pair = Example("Is it?", ("yes",), "1", meta={"choices": ["no", "yes"], "right": [0, 1]})
-    assert by_letter(pair, "I don't know.")[0].label == "abstained"
     grade, values = by_letter(EXAMPLE, "Hm, melons are green")
     assert (grade.label, grade.floored, values) == ("incorrect", "no_choice", {})
     grade, values = by_letter(EXAMPLE, "A")
     assert (grade.label, grade.answer, values) == ("correct", "Nothing happens", {"chose_first": 1.0})
 
 
-def test_mc2_is_the_share_of_the_true_options() -> None:
+def test_mc1_takes_the_highest_sum_and_mc2_the_share_of_the_true_options() -> None:
+    grade, values = by_likelihood(EXAMPLE, [-9.0, -8.9, -30.0], several=False)
+    assert (grade.label, values) == ("incorrect", {"mc1": 0.0})
     example = Example("Q", ("a", "b"), "1", meta={"choices": ["a", "b", "c"], "right": [1, 1, 0]})
     grade, values = by_likelihood(example, [math.log(0.02), math.log(0.01), math.log(0.05)], several=True)
     assert grade.label == "incorrect"
     assert values["mc2"] == pytest.approx(3 / 8)
     far = by_likelihood(example, [-2000.0, -2001.0, -2002.0], several=True)[1]["mc2"]
     assert far == pytest.approx((1 + math.exp(-1)) / (1 + math.exp(-1) + math.exp(-2)))
-
-
-def test_mc1_takes_the_highest_sum_whatever_the_length() -> None:
-    grade, values = by_likelihood(EXAMPLE, [-9.0, -8.9, -30.0], several=False)
-    assert (grade.label, values) == ("incorrect", {"mc1": 0.0})

@@ -1,3 +1,5 @@
+"""Long answers: every metric as its definition, and the published packages, have it."""
+
 from __future__ import annotations
 
 import json
@@ -7,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from factrl.errors import Unscored
+from factrl.evals.catalogue import benchmarks
 from factrl.evals.longform import (
+    ClaimChecker,
+    check_texts,
+    claim_bounds,
+    claim_numbers,
+    claims_of,
     compare_long,
     point,
-    row_of,
-    score_batch,
-    summarise_long,
     undecided,
 )
-from factrl.evals.metrics import Interval
-from factrl.evals.samples import LongRow, Row
-from factrl.types import Claim, Example, Finding, Passage, Verdict
+from factrl.evals.samples import Claims, Row
+from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
 from factrl.verifier.judges import WeakJudge
 from factrl.verifier.report import WIDTH
@@ -30,6 +32,7 @@ LETTERS: Mapping[str, Finding] = {"S": "supported", "R": "refuted", "U": "unknow
 PARITY: dict[str, Any] = json.loads(
     (Path(__file__).parent / "fixtures" / "longform_parity.json").read_text("utf-8")
 )
+LONG = benchmarks()["factscore"]
 EXACT = pytest.approx  # of numbers that only rounding may tell apart
 
 
@@ -45,41 +48,23 @@ def report(verdicts: str, **about: Any) -> Report:
     return Report(text=verdicts, checks=tuple(checks), judge="j", **about)
 
 
-def row(verdicts: str, name: str = "a", **about: Any) -> LongRow:
-    return row_of(name, report(verdicts, **about))
+def claims(verdicts: str, **about: Any) -> Claims:
+    return claims_of(report(verdicts, **about))
 
 
-def rows(*verdicts: str) -> list[LongRow]:
-    return [row(text, f"q{number}") for number, text in enumerate(verdicts)]
+def rows(*found: Claims | str, **named: Claims) -> list[Row]:
+    """Answers to a prompt each; those whose claims nobody could find are named by their cause."""
+    given = {**{f"q{n}": one for n, one in enumerate(found)}, **named}
+    return [
+        Row(Example("q", id=name), None, None, claims=one)
+        if isinstance(one, Claims)
+        else Row(Example("q", id=name), None, None, one)
+        for name, one in given.items()
+    ]
 
 
-def values(found: Mapping[str, Interval | None]) -> dict[str, float | None]:
-    return {name: interval.value if interval else None for name, interval in found.items()}
-
-
-class Scripted:
-    """A verifier whose texts are their own verdicts."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[list[str], list[str], Any]] = []
-
-    def batch(
-        self,
-        texts: Sequence[str],
-        questions: Sequence[str] | None = None,
-        *,
-        topics: Sequence[str] | None = None,
-        evidence: Any = None,
-    ) -> list[Report]:
-        self.calls.append((list(texts), list(topics or ()), evidence))
-        return [self.one(text) for text in texts]
-
-    def one(self, text: str) -> Report:
-        if text == "fail":
-            return report("", failure=Unscored("timeout", "no claims in time"))
-        if text == "long":
-            return report("", floored="oversize")
-        return report("", abstained=True) if text == "idk" else report(text)
+def values(samples: Sequence[Row], k: int) -> dict[str, float]:
+    return {name: number.value for name, number in claim_numbers(samples, k).items()}
 
 
 # --- numbers by hand ---------------------------------------------------------------------------
@@ -87,7 +72,7 @@ class Scripted:
 
 def test_every_metric_is_what_its_definition_says() -> None:
     # S, T: (2, 4), (3, 3), (0, 2); the third response has no evidence for one of its claims.
-    found = values(summarise_long(rows("SSRU", "SSS", "R0"), 4))
+    found = values(rows(claims("SSRU"), claims("SSS"), claims("R0")), 4)
     p = (0.5 + 1 + 0) / 3
     f1 = (2 * 0.5 * 0.5 / 1 + 2 * 1 * 0.75 / 1.75 + 0) / 3
     recall = (2 / 4 + 3 / 4 + 0) / 3
@@ -113,91 +98,109 @@ def test_every_metric_is_what_its_definition_says() -> None:
 
 
 def test_the_three_treatments_of_a_response_without_claims() -> None:
-    found = summarise_long([*rows("SSSS"), row("", "b"), row("", "c", abstained=True)], 4, gamma=0)
-    got = values(found)
+    got = values(rows(claims("SSSS"), claims(""), claims("", abstained=True)), 4)
     assert got["respond_ratio"] == EXACT(1 / 3)
-    assert got["factscore"] == 1.0, "FActScore: only those with claims"
+    assert got["factscore_unpenalised"] == 1.0, "FActScore: only those with claims"
     assert got["precision"] == got["f1@4"] == 0.5, "VeriScore: the one that declines is left out"
     assert got["precision/all"] == got["f1@4/all"] == EXACT(1 / 3), "SAFE and KLCF: both are 0"
     assert (got["claims"], got["detail"]) == (4.0, 2.0)
 
 
 def test_what_counts_as_an_answer_and_as_a_claim() -> None:
-    assert values(summarise_long([row("SR", abstained=True)], 2))["precision"] == 0.5
-    skipped = row("S.R.")
-    assert (values(summarise_long([skipped], 2))["precision"], skipped.skipped) == (0.5, 2)
-    floored = values(summarise_long([*rows("SS"), row("", "b", floored="oversize")], 2, gamma=0))
-    assert floored["factscore"] == floored["precision"] == floored["f1@2/all"] == 0.5
+    assert values(rows(claims("SR", abstained=True)), 2)["precision"] == 0.5
+    skipped = claims("S.R.")
+    assert (values(rows(skipped), 2)["precision"], skipped.skipped) == (0.5, 2)
+    floored = values(rows(claims("SS"), claims("", floored="oversize")), 2)
+    assert floored["factscore_unpenalised"] == floored["precision"] == floored["f1@2/all"] == 0.5
     assert floored["respond_ratio"] == 1.0
-    declined = values(summarise_long([row("", abstained=True)], 3))
+    declined = values(rows(claims("", abstained=True)), 3)
     assert declined["respond_ratio"] == declined["f1@3/all"] == 0.0
-    for name in ("precision", "factscore", "precision_micro", "f1_micro@3"):
-        assert declined[name] is None
-    for nothing in ([], [LongRow("a", cause="timeout")]):
-        assert {*summarise_long(nothing, 32).values()} == {*point([], 32).values()} == {None}
-
-
-COUNTS = st.integers(0, 70).flatmap(
-    lambda t: st.integers(0, t).flatmap(lambda s: st.tuples(st.just(s), st.just(t), st.integers(0, t - s)))
-)
-
-
-@given(COUNTS, st.integers(0, 30))
-@settings(max_examples=60)
-def test_a_single_response_has_the_scores_of_its_report(counts: tuple[int, int, int], gamma: int) -> None:
-    supported, claims, unjudged = counts
-    one = report("S" * supported + "?" * unjudged + "R" * (claims - supported - unjudged))
-    low, high = (point([row_of("a", one)], 2, gamma, share) for share in (0.0, 1.0))
-    assert (low["precision"], high["precision"]) == EXACT(one.bounds(), abs=1e-12)
-    if claims and not unjudged:
-        assert low["factscore"] == EXACT(one.factscore(gamma), abs=1e-12)
+    assert not {"precision", "factscore", "precision_micro", "f1_micro@3"} & {*declined}
+    assert claim_numbers([], 32) == claim_numbers(rows("timeout"), 32) == {}
+    assert {*point([], 32).values()} == {None}
 
 
 def test_what_missing_verdicts_could_move_is_masked() -> None:
-    assert undecided(rows("SS", "S?", "???"), 2) == [False, True, True]
-    found = summarise_long(rows("SS", "S?", "???"), 2)
-    assert values(found)["precision"] == 1.0
+    assert undecided([claims("SS"), claims("S?"), claims("???")], 2) == [False, True, True]
     verdicts = "S" * 30 + "R" * 9 + "?"  # which cannot matter
     assert WIDTH > 1 / 40
-    assert values(summarise_long([row(verdicts)], 32))["precision"] == EXACT(30.5 / 40)
+    assert values(rows(claims(verdicts)), 32)["precision"] == EXACT(30.5 / 40)
     verdicts = "S" * 5 + "R" * 34 + "?"  # precision by 1/40, recall by 1/k
-    assert [undecided([row(verdicts)], k) for k in (64, 10)] == [[False], [True]]
+    assert [undecided([claims(verdicts)], k) for k in (64, 10)] == [[False], [True]]
 
 
 # --- asking a verifier -------------------------------------------------------------------------
 
 
+class Scripted:
+    """A verifier whose texts are their own verdicts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.topics: list[str] = []
+
+    def batch(
+        self, texts: Sequence[str], questions: Sequence[str], *, topics: Sequence[str], evidence: Any
+    ) -> list[Report]:
+        self.texts += texts
+        self.topics += topics
+        return [self.one(text) for text in texts]
+
+    def one(self, text: str) -> Report:
+        if text == "fail":
+            return report("", failure=Unscored("timeout", "no claims in time"))
+        if text == "long":
+            return report("", floored="oversize")
+        return report("", abstained=True) if text == "idk" else report(text)
+
+
+def checked(verifier: Any, *texts: Any, **how: Any) -> list[Row]:
+    examples = [Example("q", id=str(number), topic=f"t{number}") for number in range(len(texts))]
+    given = {(str(n), 0): Completion(text) if isinstance(text, str) else text for n, text in enumerate(texts)}
+    return check_texts(LONG, examples, given, ClaimChecker(verifier, "j"), **how)
+
+
 def test_rows_come_in_order_and_what_cannot_be_checked_is_masked() -> None:
-    verifier: Any = Scripted()
-    texts = ["SSR", "fail", "idk", "long", "SS?"]
-    examples = [Example("q", id=str(number), topic=f"t{number}") for number in range(5)]
-    found = score_batch(examples, texts, verifier)
-    assert [r.id for r in found] == list("01234")
-    assert [r.cause for r in found] == [None, "timeout", None, None, None]
-    assert (found[3].floored, found[4].unjudged, found[0].judge) == ("oversize", 1, "j")
-    assert [call[:2] for call in verifier.calls] == [(texts, ["t0", "t1", "t2", "t3", "t4"])]
-    kept = [Row(one, None, None, benchmark="b", claims=r) for one, r in zip(examples, found, strict=True)]
-    assert [Row.from_json(json.loads(json.dumps(r.to_json()))).claims for r in kept] == found
+    verifier = Scripted()
+    said = ["SSR", "fail", "idk", "long", "SS?", Unscored("http_500"), *["S"] * 9]
+    found = checked(verifier, *said)
+    assert [one.example.id for one in found] == [str(n) for n in range(15)]
+    assert [one.cause for one in found[:7]] == [
+        *(None, "timeout", None, None, "claims_unjudged", "http_500", None)
+    ]
+    assert (found[3].floored, found[4].detail) == ("oversize", "1 of 3 claims have no verdict")
+    assert verifier.topics == [f"t{n}" for n in range(15) if n != 5]
+    assert [Row.from_json(json.loads(json.dumps(one.to_json()))).claims for one in found] == [
+        one.claims for one in found
+    ]
+    low, high = claim_bounds(found[4:5], 32)["precision"]
+    assert (low, high) == (EXACT(2 / 3), EXACT(1))
+    assert claim_numbers(found[4:5], 32) == {}
+
+
+def test_the_verifier_does_not_see_reasoning() -> None:
+    verifier = Scripted()
+    first, second = checked(verifier, "<think>R?</think>S\n\nS\nQuestion: Who?", "<think>R", chat=False)
+    assert verifier.texts == ["S\n\nS"]
+    assert (first.cause, second.floored) == (None, "no_answer")
 
 
 def test_a_real_verifier_checks_the_examples_own_evidence() -> None:
-    def claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
-        parts = [part.strip() for part in text.split(".") if part.strip()]
-        return [Claim(part, 0, len(text)) for part in parts]
+    def sentences(text: str, question: str = "", topic: str = "") -> list[Claim]:
+        return [Claim(part.strip(), 0, len(text)) for part in text.split(".") if part.strip()]
 
-    example = Example("Tell me about Lima.", id="lima", evidence=(Passage("Lima is the capital of Peru."),))
-    verifier = Verifier(claims, None, WeakJudge())
-    checked = score_batch([example], ["Lima is the capital of Peru. Lima has 90 airports."], verifier)
-    assert values(summarise_long(checked, 2))["precision"] == 0.5
-    assert score_batch([], [], verifier) == []
+    example = Example("Tell me about Lima.", id="1", evidence=(Passage("Lima is the capital of Peru."),))
+    texts: Any = {("1", 0): Completion("Lima is the capital of Peru. Lima has 90 airports.")}
+    checker = ClaimChecker(Verifier(sentences, None, WeakJudge()), "weak")
+    assert values(check_texts(LONG, [example], texts, checker), 2)["precision"] == 0.5
 
 
 # --- differences -------------------------------------------------------------------------------
 
 
 def test_two_runs_are_compared_on_the_prompts_of_both() -> None:
-    before = rows("SR", "SR", "SR", "S?")
-    after = [*rows("SS", "SR", "SS"), row("SS", "q3"), row("SS", "only here")]
+    before = rows(claims("SR"), claims("SR"), claims("SR"), "claims_unjudged")
+    after = rows(claims("SS"), claims("SR"), claims("SS"), claims("SS"), other=claims("SS"))
     found = compare_long(before, after, 2)
     assert (found.n, found.left_out) == (3, 2)
     precision = found.differences["precision"]
@@ -212,30 +215,28 @@ def test_two_runs_are_compared_on_the_prompts_of_both() -> None:
 # --- parity with the published packages --------------------------------------------------------
 
 
-def decided(system: str | None = None) -> list[LongRow]:
+def decided(system: str | None = None) -> list[Claims]:
     """The human decisions, through a report each; no annotation is an abstention."""
-    found = []
-    for name, model, said in PARITY["responses"]:
-        if system in (None, model):
-            verdicts = (said or "").replace("1", "S").replace("0", "U")
-            found.append(row(verdicts, name, abstained=said is None))
-    return found
+    return [
+        claims((said or "").replace("1", "S").replace("0", "U"), abstained=said is None)
+        for _, model, said in PARITY["responses"]
+        if system in (None, model)
+    ]
 
 
-@pytest.mark.parametrize("gamma", [10, 0, 25])
 @pytest.mark.parametrize("system", [None, "ChatGPT", "InstructGPT", "PerplexityAI"])
-def test_factscore_is_the_published_packages(system: str | None, gamma: int) -> None:
+def test_factscore_is_the_published_packages(system: str | None) -> None:
     reference = PARITY["factscore"]
-    theirs = (reference["systems"][system] if system else reference["all"])[str(gamma)]
-    ours = point(decided(system), 32, gamma)
+    theirs = (reference["systems"][system] if system else reference["all"])["10"]
+    ours = point(decided(system), 32)
     assert ours["factscore"] == EXACT(theirs["score"], abs=1e-9)
-    assert ours["factscore_unpenalised"] == EXACT(theirs.get("init_score", theirs["score"]), abs=1e-9)
+    assert ours["factscore_unpenalised"] == EXACT(theirs["init_score"], abs=1e-9)
     assert ours["respond_ratio"] == EXACT(theirs["respond_ratio"], abs=1e-9)
     assert ours["claims"] == EXACT(theirs["num_facts_per_response"], abs=1e-9)
 
 
 def test_factscore_of_each_response_is_the_published_packages() -> None:
-    ours = [point([r], 32)["factscore"] for r in decided()]
+    ours = [point([one], 32)["factscore"] for one in decided()]
     assert len(ours) == len(PARITY["factscore"]["each"]) == 249
     assert ours == [None if x is None else EXACT(x, abs=1e-9) for x in PARITY["factscore"]["each"]]
     assert PARITY["factscore"]["given_no_facts"] == "ZeroDivisionError", "where ours is left out"

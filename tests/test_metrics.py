@@ -1,3 +1,5 @@
+"""Rates, bootstraps and differences, against numbers by hand and published ones."""
+
 from __future__ import annotations
 
 import math
@@ -7,22 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.evals.metrics import (
-    Interval,
-    bootstrap,
-    compare,
-    known_mask,
-    short_form,
-    wilson,
-)
+from factrl.evals.metrics import Interval, bootstrap, compare, known_mask, short_form, wilson
 from factrl.types import Grade
 
 C, A, W = (Grade(label, "", "exact") for label in ("correct", "abstained", "incorrect"))
 GRADES = st.lists(st.sampled_from([C, A, W, None]), max_size=40)
-RATES = ("accuracy", "abstention", "hallucination")
-
-
-# --- intervals ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -45,14 +36,7 @@ def test_what_has_no_interval_is_an_error() -> None:
         (lambda: wilson(0, 0), "k=0, n=0"),
         (lambda: wilson(6, 5), "k=6, n=5"),
         (lambda: Interval(0.0, math.nan, 1.0), "finite"),
-        (lambda: bootstrap([1.0, math.nan]), "finite numbers"),
-        (lambda: bootstrap([]), "finite numbers"),
-        (lambda: bootstrap([[1, 2]]), "2 columns"),
-        (lambda: bootstrap([1, 2, 3], before=[1, 2]), "same questions"),
-        (lambda: short_form([Grade("Correct", "", "judge")]), "'Correct'"),  # pyright: ignore[reportArgumentType]
-        (lambda: compare([C], [C, C]), "not 1 and 2"),
-        (lambda: known_mask([[C, C, C]], k=4, m=3), "k=4"),
-        (lambda: known_mask([[C, C, C]], k=2, m=4), "question 0 has 3"),
+        (lambda: compare([C], [C, C]), "longer"),
     ):
         with pytest.raises(ValueError, match=message):
             wrong()
@@ -62,9 +46,6 @@ def test_intervals_print_in_points() -> None:
     assert str(Interval(0.46376, 0.4012, 0.5279)) == "46.4 [40.1, 52.8]"
     assert Interval(0.246, -0.0101, 0.3).signed() == "+24.6 [-1.0, +30.0]"
     assert str(Interval(-0.0001, -0.0002, 0.0)) == "0.0 [0.0, 0.0]", "no negative zero"
-
-
-# --- bootstrap ---------------------------------------------------------------------------------
 
 
 def test_bootstrap_by_multinomial_is_the_bootstrap_by_rows() -> None:
@@ -98,9 +79,6 @@ def test_bootstrap_of_a_ratio_leaves_out_resamples_without_a_denominator() -> No
     assert bootstrap([[0, 0], [0, 0]], ratio) is None
 
 
-# --- short form --------------------------------------------------------------------------------
-
-
 def test_short_form_by_hand() -> None:
     got = short_form([C] * 3 + [A] * 2 + [W] * 5 + [None] * 4)
     assert (got.n, got.correct, got.abstained, got.incorrect, got.masked) == (10, 3, 2, 5, 4)
@@ -115,8 +93,8 @@ def test_short_form_by_hand() -> None:
             "f_score": 2 * 0.3 * 0.375 / 0.675,
         }
     )
-    assert got.accuracy == wilson(3, 10)
-    assert got.correct_given_attempted == wilson(3, 8)
+    assert got.metrics["accuracy"] == wilson(3, 10)
+    assert got.metrics["correct_given_attempted"] == wilson(3, 8)
     failed = [short_form([W, A]).metrics[name] for name in ("correct_given_attempted", "f_score")]
     assert [one and one.value for one in failed] == [0, 0], "not undefined"
 
@@ -127,9 +105,6 @@ def test_masked_questions_move_no_number(grades: list[Grade | None]) -> None:
     without = short_form([grade for grade in grades if grade])
     assert short_form(grades).metrics == without.metrics
     assert short_form([*grades, None, None]).masked == grades.count(None) + 2
-
-
-# --- comparing ---------------------------------------------------------------------------------
 
 
 def test_compare_uses_questions_graded_in_both() -> None:
@@ -156,9 +131,6 @@ def test_a_difference_that_one_side_lacks_is_undefined() -> None:
     assert set(compare([], []).differences.values()) == {None}
 
 
-# --- false abstention --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("samples", "expected"),
     [
@@ -171,4 +143,4 @@ def test_a_difference_that_one_side_lacks_is_undefined() -> None:
     ],
 )
 def test_known_needs_k_of_m(samples: list[Grade | None], expected: bool | None) -> None:
-    assert known_mask([samples], k=2, m=3) == [expected]
+    assert known_mask([samples], k=2) == [expected]

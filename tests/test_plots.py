@@ -25,9 +25,6 @@ PATHS = st.lists(SHARES, min_size=1, max_size=5).map(
 )
 
 
-# --- the picture -------------------------------------------------------------------------------
-
-
 def test_the_picture(tmp_path: Path) -> None:
     write_picture(CURVES, tmp_path / "new" / "plot.svg", title="Two arms, $5 each & <more>")
     svg = (tmp_path / "new" / "plot.svg").read_text("utf-8")
@@ -50,15 +47,6 @@ def test_the_picture(tmp_path: Path) -> None:
 def test_odd_curves_are_drawn_without_a_warning(tmp_path: Path, curves: dict[str, Sequence[Point]]) -> None:
     write_picture(curves, tmp_path / "plot.svg", title="t " * 120)
     assert ET.parse(tmp_path / "plot.svg").getroot() is not None  # noqa: S314 - written a line above
-
-
-@pytest.mark.parametrize("curves", [{}, {"a": []}, {"a": TERNARY, "b": []}])
-def test_nothing_to_draw_is_an_error(tmp_path: Path, curves: dict[str, list[Point]]) -> None:
-    with pytest.raises(ValueError, match="needs points"):
-        write_picture(curves, tmp_path / "plot.svg", title="t")
-
-
-# --- inline SVG --------------------------------------------------------------------------------
 
 
 @given(st.lists(PATHS, min_size=1, max_size=3))

@@ -14,8 +14,8 @@ from factrl.cli import main
 from factrl.cli.options import ask_settings
 from factrl.cli.reproduce import find_pipeline, model_in, write_recipe
 from factrl.cli.reproduce_table import Measured, measured
-from factrl.evals.catalogue import BENCHMARKS
-from factrl.evals.numbers import Number
+from factrl.evals.catalogue import benchmarks
+from factrl.evals.metrics import Number
 from factrl.evals.suite import Result, output_of
 from factrl.lab.tables import find_table
 from factrl.papers import OUTCOMES, declared, paper_names
@@ -98,7 +98,7 @@ def test_the_labs_change_stands_beside_the_papers(tmp_path: Path) -> None:
         numbers = {name: Number(value, 0.0, 1.0, 8) for name in OUTCOMES}
         output_of(
             {},
-            [Result(BENCHMARKS["simpleqa"], "", "", "", "", "text", (), numbers)],
+            [Result(benchmarks()["simpleqa"], "", "", "", "", "text", (), numbers)],
             tmp_path / "evaluations" / row,
         )
     metrics = dict.fromkeys([column.metric for column in find_table("truthrl").columns], 0.5)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import DataError, SetupError
-from factrl.evals.suite import RESULTS, SAMPLES, read_output
+from factrl.evals.samples import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
 from factrl.llm.models.download import hub_name
 from factrl.llm.store import Store

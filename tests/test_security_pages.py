@@ -16,7 +16,7 @@ from test_verify_html import failed, hostile
 
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
-from factrl.evals.suite import RESULTS, SAMPLES, read_output
+from factrl.evals.samples import RESULTS, SAMPLES, read_output
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span

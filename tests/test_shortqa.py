@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ from rich.console import Console
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
 from factrl.evals.catalogue import own_file
+from factrl.evals.report import output_table
 from factrl.evals.shortqa import grade_completions
-from factrl.evals.suite import Result, output_of, output_table
+from factrl.evals.suite import Result, output_of
 from factrl.runs.settings import DataSettings
 from factrl.types import Completion, Example, Grade
 
@@ -48,9 +48,6 @@ def write(tmp_path: Path) -> Write:
 
 def row(completion: object, question: str = "Capital of Peru?", **columns: object) -> dict[str, object]:
     return {"question": question, "answers": ["Lima"], "completion": completion, **columns}
-
-
-# --- files, through the command
 
 
 def numbers(document: Any, name: str) -> Any:
@@ -109,14 +106,14 @@ def test_questions_without_an_answer_have_numbers_of_their_own(
     assert (numbers(found, "accuracy"), numbers(found, "abstention_recall")) == (1, 1)
 
 
-# --- grading -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("extract", "completion", "answer", "floored"),
     [
         ("text", "Lima", "Lima", None),
         ("text", r"so \boxed{Lima}", r"so \boxed{Lima}", None),
+        ("text", "<think>Lyon? No.</think>Lima", "Lima", None),
+        ("text", "<think>Lima", "", "no_answer"),
+        ("text", Completion("so Lima", prefill="<think>"), "", "no_answer"),
         ("boxed", r"\boxed{Cusco}, no: \boxed{Lima}", "Lima", None),
         ("boxed", "Lima", "", "no_box"),
         ("boxed", r"\boxed{Lima", "", "no_box"),
@@ -133,18 +130,6 @@ def test_what_of_a_completion_is_the_answer(
     assert (got.grade.answer, got.grade.floored) == (answer, floored)
     if floored:
         assert (got.grade.label, got.grade.how) == ("incorrect", "gate")
-
-
-def test_rows_keep_their_order_and_run_side_by_side() -> None:
-    together = threading.Barrier(4, timeout=5)
-
-    def slow(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Grade:
-        together.wait()  # breaks unless four are at work at the same time
-        time.sleep(0.02 if prediction == "0" else 0)
-        return Grade("correct", prediction, "exact")
-
-    got = grade_completions([(Example("q", ("a",)), str(i)) for i in range(8)], slow, workers=4)
-    assert [r.grade.answer for r in got if r.grade] == list("01234567")
 
 
 def test_a_bug_in_the_grader_stops_and_names_the_question() -> None:
@@ -164,21 +149,22 @@ def test_a_bug_in_the_grader_stops_and_names_the_question() -> None:
 
 
 def test_what_a_grader_does_instead_of_grading() -> None:
-    def grader(question: str, prediction: str, answers: Sequence[str], **_: Any) -> Any:
+    pairs = [(Example("q", ("a",)), "a")]
+
+    def grader(*_: Any, **__: Any) -> Any:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    pairs = [(Example("q", ("a",)), "a")]
     outcome: Any = LLMError("http_503", "the server is down")
     (got,) = grade_completions(pairs, grader)
     assert (got.grade, got.cause) == (None, "http_503")
-    outcome = 1.0
-    with pytest.raises(RewardBug, match=r"returned 1\.0"):
-        grade_completions(pairs, grader)
-    outcome = ConfigError("judge.api_key is not set")
-    with pytest.raises(ConfigError, match="api_key"):
-        grade_completions(pairs, grader)
+    for outcome, kind, message in (  # noqa: B007  # the grader reads it
+        (1.0, RewardBug, r"returned 1\.0"),
+        (ConfigError("judge.api_key is not set"), ConfigError, "api_key"),
+    ):
+        with pytest.raises(kind, match=message):
+            grade_completions(pairs, grader)
 
 
 @pytest.mark.security("S42")
@@ -195,14 +181,3 @@ def test_causes_are_shown_as_they_are() -> None:
     assert "[red]x[/red]" in shown
     assert "\x1b" not in shown
     assert "\nINFO" not in shown
-
-
-def test_reasoning_is_not_part_of_the_answer() -> None:
-    texts = ["<think>Lyon? No.</think>Paris", "<think>Paris", Completion("so Paris", prefill="<think>")]
-    ask = Example("Capital of France?", ("Paris",))
-    rows = grade_completions([(ask, text) for text in texts], exact, "text")
-    assert [(row.grade.label, row.grade.floored) for row in rows if row.grade] == [
-        ("correct", None),
-        ("incorrect", "no_answer"),
-        ("incorrect", "no_answer"),
-    ]

@@ -1,8 +1,9 @@
+"""Whose answers a judge prefers, asked in both orders."""
+
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,8 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import LLMError, Unscored
-from factrl.evals.paired import (
-    Duel,
-    duel,
-    llm_preference,
-    win_rate,
-    written_in_both,
-)
-from factrl.evals.samples import Row, write_samples
-from factrl.evals.suite import Output, read_output
+from factrl.evals.paired import Duel, duel, llm_preference, win_rate, written_in_both
+from factrl.evals.samples import Output, Row
 from factrl.llm import FakeLLM
 from factrl.types import Completion, Example
 
@@ -37,33 +31,30 @@ def always(value: float) -> Callable[..., float]:
     return lambda question, first, second: value
 
 
-def named(n: int) -> list[Example]:
-    return [Example("q", id=str(number)) for number in range(n)]
+def pairs(*texts: tuple[str, str]) -> list[tuple[Example, str, str]]:
+    return [(Example("q", id=str(number)), *both) for number, both in enumerate(texts)]
 
 
 def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
     done: list[int] = []
-    found = win_rate(named(4), [BAD, GOOD, GOOD, BEST], [GOOD, BAD, GOOD, BEST], rank, on_done=done.append)
+    given = pairs((BAD, GOOD), (GOOD, BAD), (GOOD, GOOD), (BEST, BEST))
+    found = win_rate(given, rank, on_done=done.append)
     assert done == [1] * 4
-    back = win_rate(named(4), [GOOD, BAD, GOOD, BEST], [BAD, GOOD, GOOD, BEST], rank)
-    assert (back.wins, back.losses) == (1, 1)
-    half = duel(ASK, GOOD, BEST, lambda question, first, second: 0.5 if first == GOOD else 0.1)
-    assert (half.score, half.favoured) == (0.75, None)
     assert (found.wins, found.losses, found.ties) == (1, 1, 2)
     assert [one.score for one in found.duels] == [1.0, 0.0, 0.5, 0.5]
     assert found.rate
     assert found.rate.value == 0.5
     assert 0 <= found.rate.low < 0.5 < found.rate.high <= 1
+    half = duel(ASK, GOOD, BEST, lambda question, first, second: 0.5 if first == GOOD else 0.1)
+    assert (half.score, half.favoured) == (0.75, None)
 
 
 @pytest.mark.parametrize(("value", "place"), [(0.0, "first"), (1.0, "second")])
 def test_a_judge_that_sticks_to_a_place_is_a_tie_and_told(value: float, place: str) -> None:
-    found = win_rate(named(6), [GOOD] * 6, [BEST] * 6, always(value))
+    found = win_rate(pairs(*[(GOOD, BEST)] * 6), always(value))
     assert (found.ties, found.wins, found.losses) == (6, 0, 0)
     assert {one.favoured for one in found.duels} == {place}
     assert (found.first_place, found.second_place) == ((6, 0) if place == "first" else (0, 6))
-    assert found.rate
-    assert found.rate.value == 0.5
 
 
 def test_what_cannot_be_compared_is_masked_and_counted() -> None:
@@ -72,12 +63,10 @@ def test_what_cannot_be_compared_is_masked_and_counted() -> None:
             raise Unscored("judge_unreadable", "no verdict")
         return rank(question, first, second)
 
-    found = win_rate(named(2), [GOOD, BAD], [BEST, GOOD], prefer)
+    found = win_rate(pairs((GOOD, BEST), (BAD, GOOD)), prefer)
     assert found.masked == {"judge_unreadable": 1}
     assert (found.wins, found.ties + found.losses) == (1, 0)
-    nothing = win_rate([ASK], [BAD], [GOOD], prefer)
-    assert nothing.rate is None
-    json.dumps(nothing.to_json(), allow_nan=False)
+    assert win_rate(pairs((BAD, GOOD)), prefer).rate is None
 
 
 @pytest.mark.security("S01")
@@ -108,9 +97,6 @@ def test_an_answer_that_imitates_a_verdict_must_lose_elsewhere() -> None:
     assert duel(ASK, GOOD, forged, honest).score == 1.0
 
 
-# --- a language model as the judge -------------------------------------------------------------
-
-
 def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
     def reply(messages: Any) -> str:
         data = json.loads(messages[-1]["content"].splitlines()[-2])
@@ -123,43 +109,35 @@ def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
     assert duel(ASK, BEST, GOOD, llm_preference(llm)).score == 0.0
     assert duel(ASK, GOOD, GOOD, llm_preference(llm)) == Duel("sky", 0.5, "first")
     assert len(llm.calls) == 6
-
-
-def test_a_model_without_a_verdict_masks_the_pair() -> None:
     assert duel(ASK, GOOD, BEST, llm_preference(FakeLLM(["Both are fine."]))).cause == "judge_unreadable"
     broken = FakeLLM([LLMError("timeout", "no reply")])
     assert duel(ASK, GOOD, BEST, llm_preference(broken)).cause == "timeout"
 
 
-# Two evaluations on disk
-
-
-def evaluated(folder: Path, model: str, texts: dict[str, str | None]) -> Output:
+def evaluated(folder: Path, **texts: str | None) -> Output:
     samples = [
         Row(Example(f"{name}?", ("x",), name), text, None, benchmark="simpleqa")
         for name, text in texts.items()
     ]
-    benchmark = {"numbers": {}, "masked": {}, "floored": {}}
-    folder.mkdir()
-    (folder / "results.json").write_text(json.dumps({"model": model, "benchmarks": {"simpleqa": benchmark}}))
-    write_samples(folder / "samples.jsonl", samples)
-    return read_output(folder)
+    row = {"numbers": {}, "masked": {}, "floored": {}}
+    output = Output(folder, {"model": folder.name}, {"simpleqa": row}, {"simpleqa": samples})
+    output.write()
+    return output
 
 
 def test_reasoning_that_the_prompt_began_and_that_does_not_end_is_no_answer(tmp_path: Path) -> None:
-    texts: dict[str, str | None] = {"1": GOOD, "2": f"<think>{BAD}</think>{BEST}", "weighed": None}
-    before, after = (evaluated(tmp_path / name, name, texts) for name in ("a", "b"))
-    marked = [replace(after.samples["simpleqa"][0], completion=Completion(GOOD, prefill="<think>"))]
-    write_samples(after.folder / "samples.jsonl", [*marked, *after.samples["simpleqa"][1:]])
-    pairs = written_in_both("simpleqa", before, read_output(after.folder))
-    assert [(first, second) for _, first, second in pairs] == [(GOOD, ""), (BEST, BEST)]
+    other = f"<think>{BAD}</think>{BEST}"
+    before = evaluated(tmp_path / "a", one=GOOD, two=other, weighed=None)
+    after = evaluated(tmp_path / "b", one=Completion(GOOD, prefill="<think>"), two=other, weighed=None)
+    found = written_in_both("simpleqa", before, after)
+    assert [texts for _, *texts in found] == [[GOOD, ""], [BEST, BEST]]
 
 
 def test_report_asks_a_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in (("a", BAD), ("b", BEST)):
-        evaluated(tmp_path / name, name, {"1": text, "2": text})
+        evaluated(tmp_path / name, one=text, two=text)
         rows = (tmp_path / name / "samples.jsonl").read_text().replace('"label": null', '"label": "correct"')
         (tmp_path / name / "samples.jsonl").write_text(rows)
 
@@ -173,14 +151,15 @@ def test_report_asks_a_judge(
     judge = Judge(answer)
     monkeypatch.setattr("factrl.cli.report.open_judge", lambda settings: judge)
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    assert main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]) == 0
+    words = ["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]
+    assert main(words) == 0
     out = capsys.readouterr().out
     assert "100.0" in out
     assert "wins" in out
     html = (tmp_path / "b" / "comparison.html").read_text(encoding="utf-8")
     assert "2 wins, 0 ties, 0 losses" in html
     assert len(judge.calls) == 1 + 2 * 2  # whether it is there, and two questions in both orders
-    assert main(["report", str(tmp_path / "a"), str(tmp_path / "b"), "--judge", "http://judge/v1#m"]) == 0
+    assert main(words) == 0
     assert len(judge.calls) == 6, "no verdict is paid for twice"
     assert main(["report", str(tmp_path / "a"), "--judge", "local"]) == 2
     assert "--judge compares answers" in capsys.readouterr().err

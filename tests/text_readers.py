@@ -16,7 +16,7 @@ from typing import Any
 import factrl
 from factrl import Example, Grader, Verifier, text
 from factrl.errors import Unscored
-from factrl.evals import prompts, readers, shortqa
+from factrl.evals import shortqa
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.texts import example_of
 from factrl.lab.hacks.texts import prompts as stress_prompts
@@ -51,7 +51,7 @@ PACKAGE = Path(factrl.__file__).parent
 QUESTION = "Where was Marie Curie born?"
 FACT = "Marie Curie was born in Warsaw in 1867."
 EXTRACT = SentenceClaims()
-CHOICES = readers.with_choices(Example(QUESTION), ["Ulm", "Bern"], [1, 0])
+CHOICES = Example(QUESTION, meta={"choices": ["Ulm", "Bern"], "right": [1, 0]})
 
 
 def _judged(raw: str) -> object:
@@ -139,11 +139,9 @@ READERS: dict[str, Reader] = {
     "text.answers.is_contentless": answers.is_contentless,
     "evals.shortqa.by_letter": lambda raw: shortqa.by_letter(CHOICES, raw),
     "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
-    "evals.prompts.continued": prompts.continued,
-    "evals.prompts.final_part": prompts.final_part,
-    "evals.prompts.stated_confidence": prompts.stated_confidence,
-    "evals.readers.plain_choice": readers.plain_choice,
-    "evals.readers.truthful_qa_choice": readers.truthful_qa_choice,
+    "evals.shortqa.continued": shortqa.continued,
+    "evals.shortqa.final_part": shortqa.final_part,
+    "evals.shortqa.stated_confidence": shortqa.stated_confidence,
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),

@@ -11,13 +11,12 @@ from typing import Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, MissingExtra, TooManyMasked
-from factrl.evals.asking import NamedModel, Questions, Texts, load_questions, own_texts, stored_texts
-from factrl.evals.catalogue import BENCHMARKS, GROUPS, Benchmark, find, own_file
+from factrl.evals.catalogue import Benchmark, Questions, benchmarks, find, groups, load_questions, own_file
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.numbers import check_parts
-from factrl.evals.report import write_eval_page
-from factrl.evals.shortqa import Extract, Tools
-from factrl.evals.suite import How, Result, evaluate, output_of, output_table
+from factrl.evals.report import output_table, write_eval_page
+from factrl.evals.shortqa import Extract, Texts, Tools
+from factrl.evals.suite import How, NamedModel, Result, evaluate, output_of, own_texts, stored_texts
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.mathematics import Mathematician
@@ -52,7 +51,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl eval simpleqa truthfulqa gsm8k --model MODEL --limit 100 --output out\n"
             "  factrl eval answers.jsonl --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
             "  factrl eval questions.jsonl --model runs/R/model --config runs/R/config.toml --output R\n"
-            f"benchmarks:\n{textwrap.indent(textwrap.fill(', '.join([*BENCHMARKS, *GROUPS]), 76), '  ')}"
+            f"benchmarks:\n{textwrap.indent(textwrap.fill(', '.join([*benchmarks(), *groups()]), 76), '  ')}"
         ),
     )
     parser.add_argument(
@@ -166,13 +165,13 @@ def _read(
     if asks:
         return questions, None
     if args.completions is not None:
-        return questions, stored_texts(args.completions, args.column)(benchmark, questions.examples)
-    return questions, own_texts(benchmark.test.path, questions.examples, args.column)
+        return questions, stored_texts(args.completions, args.column, benchmark, questions.examples)
+    return questions, own_texts(benchmark.path, questions.examples, args.column)
 
 
 def _is_file(word: str) -> bool:
     """A path or a hub id, which has a slash, rather than a benchmark's name."""
-    if word in BENCHMARKS or word in GROUPS:
+    if word in benchmarks() or word in groups():
         return False
     return Path(word).exists() or "/" in word or Path(word).suffix != ""
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
+from factrl.evals.catalogue import check_gradable
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
-from factrl.evals.shortqa import Extract, check_gradable
+from factrl.evals.shortqa import Extract
 from factrl.llm.writers import open_writer
 from factrl.runs.data import load_training
 from factrl.runs.journal import Journal

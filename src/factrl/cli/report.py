@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError
 from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
 from factrl.evals.report import side_names, write_paired_page
-from factrl.evals.suite import PAGE as EVALUATION_PAGE
-from factrl.evals.suite import Output, is_output, read_output
+from factrl.evals.samples import PAGE as EVALUATION_PAGE
+from factrl.evals.samples import Output, is_output, read_output
 from factrl.llm import preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
@@ -87,7 +88,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.json:
         document = {pair.name: pair.to_json() for pair in pairs}
         for name, rate in rates.items():
-            document[name]["preference"] = rate.to_json()
+            document[name]["preference"] = asdict(rate)
         say(json.dumps(document, indent=2))
     else:
         show_table(_table(before, after, pairs))
@@ -115,10 +116,9 @@ def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) ->
         if not pairs:
             tell(f"{name}: no texts to prefer, its options were weighed")
             continue
-        examples, first, second = zip(*pairs, strict=True)
         workers = 1 if url == LOCAL else 16
         with Progress(f"{name}: prefer", len(pairs)) as progress:
-            rates[name] = win_rate(examples, first, second, prefer, workers=workers, on_done=progress.advance)
+            rates[name] = win_rate(pairs, prefer, workers=workers, on_done=progress.advance)
     return rates
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import LABELS
-from factrl.evals.suite import read_output
+from factrl.evals.samples import read_output
 from factrl.lab.tables import BASE, METHODS, direction_of, find_table
 from factrl.papers import Pipeline, Study
 from factrl.runs.progress import clock

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.evals.shortqa import completions_of
+from factrl.evals.catalogue import completions_of
 from factrl.llm import preflight
 from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples

@@ -1,321 +1,89 @@
-"""The benchmarks that `factrl eval` knows by name: one row each.
+"""The benchmarks of `benchmarks.toml`, a file of the user's own as one more, and their questions.
 
-A row says where the questions are (a hub dataset, and a file under the folder `FACTRL_DATA`, which is
-preferred), how an upstream row is read, how the question is asked, how the answer is scored, and under which
-licence the questions are.  Hub ids and column names are upstream's; a comment marks those that were not
-confirmed against the dataset itself.
+Every row becomes an `Example` whose `meta` holds, in one spelling for all benchmarks:
+
+    answerable     False where the right reply is to decline (SelfAware, MuSiQue)
+    choices        the options of a multiple choice, with `right`, 1 or 0 per option; `options`, their lines
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import random
+import string
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from types import NoneType
+from typing import Any, Literal
 
-from factrl.errors import ConfigError, nearest
-from factrl.evals import prompts, readers
-from factrl.evals.readers import Reader, columns
-from factrl.runs.data import ColumnName
+from factrl.errors import ConfigError, DataError, nearest
+from factrl.runs.data import ColumnName, documents, load_examples, to_example
+from factrl.runs.rows import Row, read_rows
 from factrl.runs.settings import DataSettings
+from factrl.types import Example
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 Kind = Literal["short", "choice", "discrimination", "reasoning", "long"]
-ASKED: Mapping[Kind, tuple[str, int]] = {
-    "short": (prompts.SHORT, 48),
-    "choice": (prompts.BARE, 48),
-    "discrimination": (prompts.PAIR, 12),
-    "reasoning": (prompts.REASON, 1024),
-    "long": (prompts.BARE, 1024),
-}
-"""How a kind of question is asked unless its benchmark says otherwise, and the length limit of an answer."""
+VARIABLE = "FACTRL_DATA"
+COLUMNS = ("completion", "response", "prediction", "output")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where rows are.
+class Benchmark:
+    """A row of `benchmarks.toml`, which explains the fields; or a file of the user's own, at `path`."""
 
-    Attributes:
-        hub, subset, split: dataset on the hub; an empty `hub` means that there is none with these columns.
-        local: file under `FACTRL_DATA`, of the plain schema.
-        path, columns: a file of the user's own or a hub id, and what it calls its columns, as in `[data]`.
-    """
-
+    name: str
+    kind: Kind
+    about: str
+    licence: str
+    prompt: str
+    max_tokens: int
     hub: str = ""
     subset: str | None = None
     split: str = "test"
     local: str = ""
     path: str = ""
     columns: Mapping[ColumnName, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """One benchmark.
-
-    Attributes:
-        kind: how it is scored: `short` answers are graded, `choice` by the likelihood of the options or a
-            letter, `discrimination` by a letter, `reasoning` by mathematical equivalence, `long` by claims.
-        about: what it measures, in a few words, with its paper.
-        read: reads an upstream row.
-        read_local: reads a row of the plain schema.
-        prompt, max_tokens: what the user says, as `data.prompt`, and the length limit; by default those of
-            its kind.
-        keep: leaves out rows of a file that several benchmarks share.
-        several: how many options may be right: MC1 has one, MC2 several.
-        recall_at: K of F1@K, for `long`.
-    """
-
-    kind: Kind
-    name: str
-    about: str
-    test: Source
-    licence: str
-    read: Reader = readers.same
-    read_local: Reader = readers.plain
-    prompt: str = ""
-    max_tokens: int = 0
+    read: str = ""
+    options: str = ""
     keep: tuple[str, str] | None = None
-    several: bool = False
     recall_at: int = 32
 
-    def __post_init__(self) -> None:
-        prompt, tokens = ASKED[self.kind]
-        object.__setattr__(self, "prompt", self.prompt or prompt)
-        object.__setattr__(self, "max_tokens", self.max_tokens or tokens)
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "benchmarks.toml").read_text(encoding="utf-8"))
 
 
-_TWO_HOPS = "hotpotqa_2wiki_eval/eval.jsonl"
-_TRUTHFUL = "truthfulqa/truthful_qa"
-_short, _choice, _discrimination, _reasoning, _long = (partial(Benchmark, kind) for kind in ASKED)
-_ROWS = [
-    _short(
-        "simpleqa",
-        "short questions that are hard to know (arXiv 2411.04368)",
-        Source("basicv8vc/SimpleQA", local="simpleqa/test.jsonl"),
-        "MIT",
-        columns(question="problem", answers="answer"),
-    ),
-    _short(
-        "chinese_simpleqa",
-        "short Chinese questions (arXiv 2411.07140)",
-        Source("OpenStellarTeam/Chinese-SimpleQA", split="train", local="chinese_simpleqa/test.jsonl"),
-        "CC BY-NC-SA 4.0",
-        columns(question="question", answers="answer"),
-        prompt=prompts.SHORT_ZH,
-    ),
-    _short(
-        "nq_open",
-        "questions people asked a search engine (arXiv 1906.00300)",
-        Source("google-research-datasets/nq_open", split="validation", local="nq_open/test.jsonl"),
-        "CC BY-SA 3.0",
-        columns(question="question", answers="answer"),
-    ),
-    _short(
-        "triviaqa",
-        "trivia questions with aliases (arXiv 1705.03551)",
-        Source("mandarjoshi/trivia_qa", "rc.nocontext", split="validation", local="triviaqa_1k/test.jsonl"),
-        "Apache-2.0; the questions are not the dataset's own",
-        readers.trivia_qa,
-    ),
-    _short(
-        "popqa",
-        "relations of rare and popular entities (arXiv 2212.10511)",
-        Source("akariasai/PopQA", local="popqa_1k/test.jsonl"),
-        "MIT",
-        columns(question="question", answers="possible_answers"),
-    ),
-    _short(
-        "webquestions",
-        "questions with Freebase answers (Berant et al. 2013)",
-        Source("stanfordnlp/web_questions", local="webquestions/test.jsonl"),
-        "CC BY 4.0",
-        columns(question="question", answers="answers"),
-    ),
-    _short(
-        "hotpotqa",
-        "questions that join two Wikipedia pages (arXiv 1809.09600)",
-        Source("hotpotqa/hotpot_qa", "distractor", split="validation", local=_TWO_HOPS),
-        "CC BY-SA 4.0",
-        readers.hotpot,
-        keep=("source", "hotpotqa"),
-    ),
-    _short(
-        "2wiki",
-        "questions that join Wikipedia pages by a rule (arXiv 2011.01060)",
-        # A parquet copy of the released JSON; its id and split are not confirmed.
-        Source("framolfese/2WikiMultihopQA", split="validation", local=_TWO_HOPS),
-        "Apache-2.0",
-        readers.hotpot,
-        keep=("source", "2wikimultihopqa"),
-    ),
-    _short(
-        "musique",
-        "two- to four-hop questions (arXiv 2108.00573)",
-        # A copy of the released JSON lines; its id is not confirmed.
-        Source("dgslibisey/MuSiQue", split="validation", local="musique_100/train.jsonl"),
-        "CC BY 4.0",
-        readers.musique,
-    ),
-    _short(
-        "crag",
-        "questions with web pages, some on a false premise (arXiv 2406.04744)",
-        # As TruthRL released it; how a retrieved chunk holds its text is not confirmed.
-        Source("weizhepei/TruthRL-CRAG", local="crag_sample/dev.jsonl"),
-        "CC BY-NC 4.0",
-        readers.crag,
-        prompt=prompts.PREMISE,
-    ),
-    _short(
-        "selfaware",
-        "questions half of which nobody can answer (arXiv 2305.18153)",
-        Source(local="selfaware/test.jsonl"),  # released as one JSON file on GitHub
-        "CC BY-SA 4.0",
-        readers.self_aware,
-        prompt=prompts.PREMISE,
-    ),
-    _short(
-        "freshqa",
-        "questions whose answers change, some on a false premise (arXiv 2310.03214)",
-        Source(local="freshqa_2023/all.jsonl"),  # released as a sheet that is renewed every week
-        "Apache-2.0",
-        readers.fresh_qa,
-        prompt=prompts.PREMISE,
-    ),
-    _choice(
-        "truthfulqa_mc1",
-        "which answer to a question with a common misconception is true, of one (arXiv 2109.07958)",
-        Source(_TRUTHFUL, "multiple_choice", "validation", "truthfulqa/test.jsonl"),
-        "Apache-2.0",
-        readers.truthful_qa_choice("mc1"),
-        readers.plain_choice("mc1"),
-    ),
-    _choice(
-        "truthfulqa_mc2",
-        "how much probability the true answers get, of several (arXiv 2109.07958)",
-        Source(_TRUTHFUL, "multiple_choice", "validation", "truthfulqa/test.jsonl"),
-        "Apache-2.0",
-        readers.truthful_qa_choice("mc2"),
-        readers.plain_choice("mc2"),
-        several=True,
-    ),
-    _short(
-        "truthfulqa_generation",
-        "answers to questions with a common misconception (arXiv 2109.07958)",
-        Source(_TRUTHFUL, "generation", "validation", "truthfulqa/test.jsonl"),
-        "Apache-2.0",
-        readers.truthful_qa,
-        prompt=prompts.SENTENCE,
-        max_tokens=64,
-    ),
-    _discrimination(
-        "halueval",
-        "which of two answers is not hallucinated (arXiv 2305.11747; asked as FSPO does, arXiv 2505.24630)",
-        Source("pminervini/HaluEval", "qa", "data", "halueval_qa/all.jsonl.gz"),
-        "MIT; questions CC BY-SA 4.0",
-        readers.halu_eval,
-        readers.plain_pair,
-    ),
-    _choice(
-        "halluqa_mc1",
-        "which Chinese answer is true (arXiv 2310.03368)",
-        Source(local="halluqa/test.jsonl"),  # released as JSON on GitHub
-        "Apache-2.0",
-        readers.hallu_qa_choice,
-        readers.plain_choice("mc1"),
-    ),
-    _short(
-        "halluqa_generation",
-        "answers to Chinese questions that mislead (arXiv 2310.03368)",
-        Source(local="halluqa/test.jsonl"),
-        "Apache-2.0",
-        readers.hallu_qa,
-        prompt=prompts.SENTENCE_ZH,
-        max_tokens=96,
-    ),
-    _reasoning(
-        "gsm8k",
-        "grade-school arithmetic (arXiv 2110.14168)",
-        Source("openai/gsm8k", "main", local="gsm8k_test/test.jsonl"),
-        "MIT",
-        readers.gsm8k,
-        max_tokens=256,
-    ),
-    _reasoning(
-        "math500",
-        "500 problems of MATH (arXiv 2103.03874)",
-        Source("HuggingFaceH4/MATH-500", local="math500/test.jsonl"),
-        "MIT",
-        columns(question="problem", answers="answer", id="unique_id"),
-    ),
-    _reasoning(
-        "aime24",
-        "the American Invitational Mathematics Examination of 2024",
-        Source("HuggingFaceH4/aime_2024", split="train"),
-        "the problems are the MAA's",
-        columns(question="problem", answers="answer"),
-        max_tokens=2048,
-    ),
-    _reasoning(
-        "aime25",
-        "the American Invitational Mathematics Examination of 2025",
-        Source("math-ai/aime25"),  # the split is not confirmed
-        "the problems are the MAA's",
-        columns(question="problem", answers="answer"),
-        max_tokens=2048,
-    ),
-    _reasoning(
-        "olympiadbench",
-        "open-ended olympiad problems in English (arXiv 2402.14008)",
-        Source(
-            "Hothan/OlympiadBench",
-            "OE_TO_maths_en_COMP",
-            split="train",
-            local="olympiadbench_oe_maths_en/test.jsonl",
-        ),
-        "Apache-2.0",
-        readers.olympiad,
-    ),
-    _long(
-        "factscore",
-        "lives of people (arXiv 2305.14251)",
-        Source(local="factscore_entities/unlabelled.jsonl"),  # released outside the hub
-        "MIT",
-        max_tokens=512,
-    ),
-    _long(
-        "longfact",
-        "what there is to say about an object (arXiv 2403.18802)",
-        Source(local="longfact/objects.jsonl"),  # released on GitHub; KLCF's K of F1@K is 64
-        "CC BY 4.0",
-        recall_at=64,
-    ),
-    _long(
-        "longwiki",
-        "articles about a title, held against Wikipedia's own (after HalluLens, arXiv 2504.17550)",
-        Source("euirim/goodwiki", split="train"),
-        "CC BY-SA 3.0",
-        readers.article,
-        prompt=prompts.ARTICLE,
-    ),
-    _long(
-        "expertqa",
-        "questions of experts (arXiv 2309.07852)",
-        Source(local="expertqa_questions/prompts.jsonl"),  # the hub's copy has other columns
-        "MIT",
-        recall_at=64,
-    ),
-]
+def template(name: str) -> str:
+    """One of the prompts of the table."""
+    return _table()["prompts"][name]
 
-BENCHMARKS: Mapping[str, Benchmark] = {row.name: row for row in _ROWS}
-"""Every benchmark by name."""
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "truthfulqa": ("truthfulqa_mc1", "truthfulqa_mc2", "truthfulqa_generation"),
-    "halluqa": ("halluqa_mc1", "halluqa_generation"),
-    "aime": ("aime24", "aime25"),
-}
-"""One name for several benchmarks."""
+def groups() -> Mapping[str, Sequence[str]]:
+    """One name for several benchmarks."""
+    return _table()["groups"]
+
+
+@cache
+def benchmarks() -> Mapping[str, Benchmark]:
+    """Every benchmark by name."""
+    found = {}
+    for name, row in _table()["benchmarks"].items():
+        told = {**_table()["kinds"][row["kind"]], **row}
+        found[name] = Benchmark(name, **{**told, "prompt": template(told["prompt"])})
+    return found
 
 
 def own_file(path: str, data: DataSettings, *, long: bool = False) -> Benchmark:
@@ -325,9 +93,11 @@ def own_file(path: str, data: DataSettings, *, long: bool = False) -> Benchmark:
         data: says which split and columns.
         long: its questions ask for long answers.
     """
-    source = Source(split=data.eval_split, subset=data.subset, path=path, columns=data.columns)
+    kind: Kind = "long" if long else "short"
     about = f"{'requests' if long else 'questions'} of {path}"
-    return Benchmark("long" if long else "short", Path(path).stem, about, source, "", prompt=prompts.BARE)
+    where = {"subset": data.subset, "split": data.eval_split, "path": path, "columns": data.columns}
+    tokens = _table()["kinds"][kind]["max_tokens"]
+    return Benchmark(Path(path).stem, kind, about, "", template("bare"), tokens, **where)
 
 
 def find(names: Iterable[str]) -> list[Benchmark]:
@@ -338,12 +108,253 @@ def find(names: Iterable[str]) -> list[Benchmark]:
     """
     found: dict[str, Benchmark] = {}
     for name in names:
-        if name not in BENCHMARKS and name not in GROUPS:
-            known = [*BENCHMARKS, *GROUPS]
+        if name not in benchmarks() and name not in groups():
+            known = [*benchmarks(), *groups()]
             raise ConfigError(
                 f"no benchmark is called {name!r}{nearest(name, known)}; there are: {', '.join(known)}; "
                 "or give a file of answers"
             )
-        for one in GROUPS.get(name, (name,)):
-            found[one] = BENCHMARKS[one]
+        for one in groups().get(name, (name,)):
+            found[one] = benchmarks()[one]
     return list(found.values())
+
+
+# -- Questions ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a benchmark asks.
+
+    Attributes:
+        examples: the questions, each with an id of its own.
+        source: where the questions are from: a path under `FACTRL_DATA`, or a hub dataset.
+    """
+
+    examples: Sequence[Example]
+    source: str
+
+
+def load_questions(benchmark: Benchmark, *, limit: int | None = None, evidence: bool = False) -> Questions:
+    """The questions of a benchmark, in its order.
+
+    Args:
+        limit: only the first so many.
+        evidence: the questions must have documents; those few that have none are told so.
+
+    Raises:
+        DataError: the questions are not there, or cannot be read.
+        ConfigError: evidence that the benchmark does not have.
+    """
+    if source := benchmark.path:
+        given = {"split": benchmark.split, "subset": benchmark.subset, "columns": benchmark.columns}
+        rows = load_examples(source, limit=limit, require_answers=False, **given)
+        if benchmark.kind == "short":
+            check_gradable([example for example in rows if not is_hopeless(example)], source)
+    else:
+        rows, source = _read(benchmark)
+        rows = rows[:limit]
+    if evidence:
+        if not any(example.evidence for example in rows):
+            raise ConfigError(
+                f"the questions of {benchmark.name} come without documents; leave --evidence out"
+            )
+        shown = (documents(example.evidence) or "(none was found)" for example in rows)
+        rows = [_with_meta(example, evidence=text) for example, text in zip(rows, shown, strict=True)]
+    return Questions([_lettered(benchmark, example) for example in rows], source)
+
+
+def is_hopeless(example: Example) -> bool:
+    """Whether nobody can answer it."""
+    return example.meta.get("answerable") is False
+
+
+def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
+    """Refuse questions without an accepted answer, unless they are known to rest on a false premise.
+
+    Raises:
+        DataError: how many there are, and the first of them.
+    """
+    bare = [example for example in examples if not example.answers and not example.false_premise]
+    if bare:
+        raise DataError(
+            f"{source}: {len(bare)} of {len(examples)} rows have no accepted answer, first "
+            f"example {bare[0].id!r} ({bare[0].question[:80]!r}); fill them or leave the rows out"
+        )
+
+
+def local_path(benchmark: Benchmark) -> Path | None:
+    """Its file under `FACTRL_DATA`, None when it is not there."""
+    folder = os.environ.get(VARIABLE)
+    path = Path(folder) / benchmark.local if folder and benchmark.local else None
+    return path if path is not None and path.is_file() else None
+
+
+def _read(benchmark: Benchmark) -> tuple[list[Example], str]:
+    path = local_path(benchmark)
+    if path is not None:
+        named = f"{VARIABLE}/{benchmark.local}"
+        chosen = [_plain(row) for row in read_rows(str(path))]
+        if benchmark.keep is not None:
+            column, value = benchmark.keep
+            chosen = [(row, example) for row, example in chosen if example.meta.get(column) == value]
+    elif benchmark.hub:
+        named = ", ".join(filter(None, (benchmark.hub, benchmark.subset, benchmark.split)))
+        change = _UPSTREAM.get(benchmark.read, dict)
+        upstream = map(change, read_rows(benchmark.hub, benchmark.split, benchmark.subset))
+        chosen = [(row, to_example(row, benchmark.columns)) for row in upstream]
+    else:
+        raise DataError(
+            f"{benchmark.name} has no dataset on the hub; put its questions into {benchmark.local} under the "
+            f"folder that the variable {VARIABLE} names, with the columns id, question and answers"
+        )
+    examples = list(_with_ids(_with_choices(benchmark.options, row, example) for row, example in chosen))
+    if not examples:
+        raise DataError(f"{benchmark.name}: {named} has no questions")
+    return examples, named
+
+
+def _plain(row: Row) -> tuple[Row, Example]:
+    """A row of the plain schema; a `prompt` stands for the question where there is one."""
+    nested = row.get("meta")
+    return row, _with_meta(to_example(row), **(nested if isinstance(nested, Mapping) else {}))
+
+
+def _with_ids(examples: Iterator[Example]) -> Iterator[Example]:
+    """Ids from the content where rows have none, so that they stay when rows are added or removed."""
+    seen: set[str] = set()
+    for example in examples:
+        told = json.dumps([example.question, example.answers, example.meta.get("choices")])
+        wanted = example.id or hashlib.sha256(told.encode()).hexdigest()[:16]
+        copies = (f"{wanted}-{copy}" for copy in itertools.count(2))
+        name = next(name for name in itertools.chain([wanted], copies) if name not in seen)
+        seen.add(name)
+        yield dataclasses.replace(example, id=name)
+
+
+def _with_choices(options: str, row: Row, example: Example) -> Example:
+    """The example with the options of its row; the true ones are accepted where no answer is.
+
+    Raises:
+        DataError: fewer than two options, an empty one, or none that is right.
+    """
+    if not options:
+        return example
+    if options == "pair":
+        choices, labels = [example.answers[0], str(row.get("hallucinated_answer") or "")], [1, 0]
+    else:
+        part = row.get(options)
+        if not isinstance(part, Mapping):
+            raise DataError(f"row {row.get('id')!r} has no column {options!r} with choices and labels")
+        choices, labels = list(part["choices"]), part.get("labels")
+        labels = labels or [number == part.get("label") for number in range(len(choices))]
+    right = [int(bool(label)) for label in labels]
+    if len(choices) < 2 or len(choices) != len(right) or not any(right) or not all(map(str.strip, choices)):
+        raise DataError(f"{example.question[:80]!r} needs at least two options, one of them right")
+    true = tuple(text for text, one in zip(choices, right, strict=True) if one)
+    example = dataclasses.replace(example, answers=example.answers or true)
+    return _with_meta(example, choices=choices, right=right)
+
+
+def _lettered(benchmark: Benchmark, example: Example) -> Example:
+    """Options in an order that the question's id fixes, as lines with letters."""
+    if "choices" not in example.meta:
+        return example
+    pairs = list(zip(example.meta["choices"], example.meta["right"], strict=True))
+    random.Random(f"{benchmark.name} {example.id}").shuffle(pairs)
+    choices, right = map(list, zip(*pairs, strict=True))
+    if len(choices) > len(string.ascii_uppercase):
+        raise DataError(f"{benchmark.name}: question {example.id!r} has {len(choices)} options, more than 26")
+    lines = (f"{letter}. {text}" for letter, text in zip(string.ascii_uppercase, choices, strict=False))
+    gold = string.ascii_uppercase[right.index(1)]
+    return _with_meta(example, choices=choices, right=right, options="\n".join(lines), gold_letter=gold)
+
+
+def _with_meta(example: Example, **more: Any) -> Example:
+    return dataclasses.replace(example, meta={**example.meta, **more})
+
+
+# -- Completions beside questions ---------------------------------------------------------------------
+
+
+def completions_of(path: str | Path, examples: Sequence[Example], column: str = "") -> list[str | None]:
+    """The completion of each row of a file, None where there is none.
+
+    Args:
+        examples: the file's rows, as `load_examples` reads them.
+        column: of the completions; by default `completion`, `response`, `prediction` or `output`.
+
+    Raises:
+        DataError: the column is missing, or holds something else than text.
+    """
+    chosen = completions_column(path, column, [name for example in examples for name in example.meta])
+    texts = [example.meta.get(chosen) for example in examples]
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, (str, NoneType)):
+            raise DataError(f"{path}, row {number}: {chosen} is a {type(text).__name__}, not text or null")
+    return texts
+
+
+def completions_column(path: str | Path, column: str, columns: Iterable[str]) -> str:
+    """Which column of a file holds the completions; `column` where it is given."""
+    present = dict.fromkeys(columns)
+    chosen = column or next((name for name in COLUMNS if name in present), "")
+    if chosen not in present:
+        told = "its rows hold only questions and what is known about them; add a column `completion`"
+        if present:
+            told = f"columns beside the question: {', '.join(present)}; name the right one with --column NAME"
+        raise DataError(
+            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {told}"
+        )
+    return chosen
+
+
+# -- Upstream rows as rows with the usual columns ------------------------------------------------------
+
+
+def _hotpotqa(row: Row) -> Row:
+    """HotpotQA and 2WikiMultiHopQA: paragraphs as `{title, sentences}` lists or as `[title, sentences]`."""
+    context = row.get("context") or {}
+    if isinstance(context, Mapping):
+        bodies = context.get("sentences") or context.get("content") or []
+        context = zip(context.get("title") or [], bodies, strict=True)
+    evidence = [{"title": title, "text": "".join(body)} for title, body in context]
+    name = row.get("id") or row.get("_id")
+    return {"question": row["question"], "answers": row["answer"], "id": name, "evidence": evidence}
+
+
+def _musique(row: Row) -> Row:
+    """Aliases are accepted; in the full set some questions cannot be answered."""
+    told = {name: row.get(name) for name in ("id", "question", "answerable")}
+    answers = [row["answer"], *(row.get("answer_aliases") or [])]
+    paragraphs = row.get("paragraphs") or []
+    evidence = [{"title": part["title"], "text": part["paragraph_text"]} for part in paragraphs]
+    return {**told, "answers": [] if told["answerable"] is False else answers, "evidence": evidence}
+
+
+_UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
+    "triviaqa": lambda row: {
+        "question": row["question"],
+        "answers": [row["answer"]["value"], *row["answer"]["aliases"]],
+        "id": row["question_id"],
+    },
+    "hotpotqa": _hotpotqa,
+    "musique": _musique,
+    "crag": lambda row: {**row, "false_premise": row.get("question_type") == "false_premise"},
+    "truthfulqa": lambda row: {
+        "question": row["question"],
+        "answers": [row["best_answer"], *row["correct_answers"]],
+    },
+    "truthfulqa_mc": lambda row: {
+        "question": row["question"],
+        "mc1": row["mc1_targets"],
+        "mc2": row["mc2_targets"],
+    },
+    # The number stands after #### at the end of the worked answer.
+    "gsm8k": lambda row: {**row, "answer": row["answer"].rpartition("####")[2]},
+    "longwiki": lambda row: {
+        "question": row["title"],
+        "id": row["pageid"],
+        "evidence": [{"title": row["title"], "text": row["markdown"]}],
+    },
+}

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from factrl.types import Grade, Label
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 """Maps column means `(R, d)`, one row per resample, to one number per resample `(R,)`."""
+Better = Literal["higher", "lower", "neither"]
 
 LABELS: tuple[Label, ...] = ("correct", "abstained", "incorrect")
 RESAMPLES = 10_000
@@ -58,42 +59,52 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Number(Interval):
+    """An estimate of a benchmark; a share from 0 to 1 unless `about` says otherwise.
+
+    Attributes:
+        n: questions behind it.
+        about: what it is, in a few words.
+        better: which direction is good.
+        percent: shown in points, as shares are.
+    """
+
+    n: int
+    about: str = ""
+    better: Better = "neither"
+    percent: bool = True
+
+    def __str__(self) -> str:
+        if self.percent:
+            return Interval.__str__(self)
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+@dataclass(frozen=True, slots=True)
 class ShortForm:
     """What became of a set of questions.
 
     Attributes:
         correct, abstained, incorrect: graded questions by label.
         masked: questions that could not be graded; in no other number.
-        accuracy, abstention, hallucination: shares of the graded questions, summing to 1.
-        truthfulness: accuracy minus hallucination (TruthRL).
-        correct_given_attempted: correct / (correct + incorrect).
-        f_score: harmonic mean of accuracy and correct-given-attempted.
+        metrics: those of `OUTCOME_STATISTICS` by name; None where one is undefined.
     """
 
     correct: int
     abstained: int
     incorrect: int
     masked: int
-    accuracy: Interval | None
-    abstention: Interval | None
-    hallucination: Interval | None
-    truthfulness: Interval | None
-    correct_given_attempted: Interval | None
-    f_score: Interval | None
+    metrics: Mapping[str, Interval | None]
 
     @property
     def n(self) -> int:
         """Graded questions, the denominator of the rates."""
         return self.correct + self.abstained + self.incorrect
 
-    @property
-    def metrics(self) -> Mapping[str, Interval | None]:
-        """Every number by name, in reading order; None where it is undefined."""
-        return {name: getattr(self, name) for name in OUTCOME_STATISTICS}
-
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`: counts and intervals as fractions, null where undefined."""
-        return {"n": self.n, **asdict(self)}
+        counts = {name: getattr(self, name) for name in ("n", *LABELS, "masked")}
+        return counts | {name: one and asdict(one) for name, one in self.metrics.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +157,6 @@ def _resampled_means(rows: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def summed(keys: Sequence[str], rows: Floats) -> tuple[list[str], Floats]:
-    """The rows of each key added up, in the order in which keys first occur: `(N, d)` to `(keys, d)`."""
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    sums = np.zeros((len(numbers), rows.shape[1]))
-    np.add.at(sums, [numbers[key] for key in keys], rows)
-    return list(numbers), sums
-
-
 def bootstraps(
     values: ArrayLike,
     statistics: Mapping[str, Statistic],
@@ -166,20 +169,15 @@ def bootstraps(
     without width: it says nothing about questions unlike those seen.
 
     Args:
-        values: `(N,)` or `(N, d)`, one finite row per question.
+        values: `(N,)` or `(N, d)`, one finite row per question, N at least 1.
         before: the same questions earlier, row by row: intervals are of `statistic(values)` minus
             `statistic(before)`.
 
     Returns:
         The interval of every statistic, None when it is undefined (NaN).
     """
-    rows = _table(values)
-    width = rows.shape[1]
-    if before is not None:
-        first = _table(before)
-        if first.shape != rows.shape:
-            raise ValueError(f"paired records need the same questions, not {first.shape} and {rows.shape}")
-        rows = np.hstack([first, rows])
+    sides = [np.asarray(side, dtype=np.float64) for side in (values, before) if side is not None]
+    rows, width = np.column_stack(sides[::-1]), sides[0][0].size
     means, draws = rows.mean(axis=0, keepdims=True), _resampled_means(rows)
     intervals: dict[str, Interval | None] = {}
     for name, statistic in statistics.items():
@@ -196,74 +194,55 @@ def bootstraps(
 
 
 def bootstrap(
-    values: ArrayLike, statistic: Statistic | None = None, *, before: ArrayLike | None = None
+    values: ArrayLike,
+    statistic: Statistic = lambda means: means[:, 0],
+    *,
+    before: ArrayLike | None = None,
 ) -> Interval | None:
     """`bootstraps` of one statistic, by default the mean of the one column."""
-    return bootstraps(values, {"": statistic or _only_column}, before=before)[""]
+    return bootstraps(values, {"": statistic}, before=before)[""]
 
 
 def short_form(grades: Sequence[Grade | None]) -> ShortForm:
     """All short-form numbers of one record; everything is None when no question was graded."""
-    labels = [_label(grade) for grade in grades if grade is not None]
-    count = {label: labels.count(label) for label in LABELS}
-    n, attempted = len(labels), count["correct"] + count["incorrect"]
-
-    def rate(k: int, of: int) -> Interval | None:
-        return wilson(k, of) if of else None
-
-    drawn = {name: OUTCOME_STATISTICS[name] for name in ("truthfulness", "f_score")}
-    resampled = bootstraps(_one_hot(labels), drawn) if n else {}
-    return ShortForm(
-        **count,
-        masked=len(grades) - n,
-        accuracy=rate(count["correct"], n),
-        abstention=rate(count["abstained"], n),
-        hallucination=rate(count["incorrect"], n),
-        correct_given_attempted=rate(count["correct"], attempted),
-        truthfulness=resampled.get("truthfulness"),
-        f_score=resampled.get("f_score"),
-    )
+    labels = [grade.label for grade in grades if grade is not None]
+    right, declined, wrong = (labels.count(label) for label in LABELS)
+    n, attempted = len(labels), right + wrong
+    metrics: dict[str, Interval | None] = dict.fromkeys(OUTCOME_STATISTICS)
+    if n:
+        drawn = {name: OUTCOME_STATISTICS[name] for name in ("truthfulness", "f_score")}
+        metrics |= bootstraps(_one_hot(labels), drawn)
+        counts = {"accuracy": right, "abstention": declined, "hallucination": wrong}
+        metrics |= {name: wilson(count, n) for name, count in counts.items()}
+    if attempted:
+        metrics["correct_given_attempted"] = wilson(right, attempted)
+    return ShortForm(right, declined, wrong, len(grades) - n, metrics)
 
 
 def compare(before: Sequence[Grade | None], after: Sequence[Grade | None]) -> Comparison:
     """Paired differences, after minus before; position i of both records is the same question."""
-    if len(before) != len(after):
-        raise ValueError(f"compare() needs the same questions, not {len(before)} and {len(after)}")
-    both = [(_label(a), _label(b)) for a, b in zip(before, after, strict=True) if a and b]
+    both = [(a.label, b.label) for a, b in zip(before, after, strict=True) if a and b]
     left_out = len(before) - len(both)
     if not both:
         return Comparison(0, left_out, dict.fromkeys(OUTCOME_STATISTICS))
-    first, second = _one_hot([a for a, _ in both]), _one_hot([b for _, b in both])
-    differences = bootstraps(second, OUTCOME_STATISTICS, before=first)
-    return Comparison(len(both), left_out, differences)
+    first, second = (_one_hot(side) for side in zip(*both, strict=True))
+    return Comparison(len(both), left_out, bootstraps(second, OUTCOME_STATISTICS, before=first))
 
 
-def known_mask(samples: Sequence[Sequence[Grade | None]], k: int, m: int) -> list[bool | None]:
-    """Which questions a model knows: right in at least k of m samples.
+def known_mask(samples: Sequence[Sequence[Grade | None]], k: int) -> list[bool | None]:
+    """Which questions a model knows: right in at least k of the samples.
 
     Args:
-        samples: for each question the grades of its m samples.
-        k: how many must be correct, 1 <= k <= m.
+        samples: for each question the grades of its samples.
 
     Returns:
         Per question True, False, or None when masked samples could tip it either way.
     """
-    if not 1 <= k <= m:
-        raise ValueError(f"known_mask() needs 1 <= k <= m, not k={k}, m={m}")
     known: list[bool | None] = []
-    for index, grades in enumerate(samples):
-        if len(grades) != m:
-            raise ValueError(f"question {index} has {len(grades)} samples, not m={m}")
+    for grades in samples:
         right = sum(grade is not None and grade.label == "correct" for grade in grades)
-        open_ = sum(grade is None for grade in grades)
-        known.append(True if right >= k else None if right + open_ >= k else False)
+        known.append(True if right >= k else None if right + [*grades].count(None) >= k else False)
     return known
-
-
-def _label(grade: Grade) -> Label:
-    if grade.label not in LABELS:
-        raise ValueError(f"a grade is one of {', '.join(LABELS)}, not {grade.label!r}")
-    return grade.label
 
 
 def ratio(over: Floats, under: Floats) -> Floats:
@@ -287,22 +266,8 @@ OUTCOME_STATISTICS: Mapping[str, Statistic] = {
 """Every metric as a function of the mean one-hot labels `(R, 3)`, in reading order."""
 
 
-def _only_column(means: Floats) -> Floats:
-    if means.shape[1] != 1:
-        raise ValueError(f"values have {means.shape[1]} columns; say with `statistic` what to make of them")
-    return means[:, 0]
-
-
 def _one_hot(labels: Sequence[str]) -> Floats:
     return np.array([[label == known for known in LABELS] for label in labels], dtype=np.float64)
-
-
-def _table(values: ArrayLike) -> Floats:
-    rows = np.asarray(values, dtype=np.float64)
-    rows = rows[:, None] if rows.ndim == 1 else rows
-    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
-        raise ValueError(f"bootstrap needs at least one row of finite numbers, got shape {rows.shape}")
-    return rows
 
 
 def _points(share: float, sign: str = "") -> str:

@@ -7,82 +7,47 @@ interval comes from a bootstrap over questions, as samples of one question are n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from factrl.errors import DataError, nearest
+from factrl.evals.catalogue import is_hopeless
 from factrl.evals.metrics import (
     LABELS,
     OUTCOME_STATISTICS,
+    Better,
     Floats,
     Interval,
+    Number,
     bootstrap,
     bootstraps,
     short_form,
     wilson,
 )
-from factrl.evals.samples import Row, by_question, is_hopeless
+from factrl.evals.samples import Row, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.types import Example, Label
 
-Better = Literal["higher", "lower", "neither"]
-ABOUT_OUTCOMES: Mapping[str, tuple[str, Better]] = {
+Numbers = dict[str, Number]
+_ABOUT: Mapping[str, tuple[str, Better]] = {
     "accuracy": ("right answers / graded", "higher"),
     "abstention": ("declined / graded", "neither"),
     "hallucination": ("wrong answers / graded", "lower"),
     "truthfulness": ("accuracy − hallucination", "higher"),
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
-}
-
-
-_VALUES: Mapping[str, tuple[str, Better]] = {
     "mc2": ("probability of the true options, normalised", "higher"),
     "chose_first": ("chose option A, of the replies that name one", "neither"),
+    "invalid": ("no answer to read in the text; among the wrong ones", "lower"),
+    "cut_off": ("ran into the length limit", "lower"),
+    "abstention_recall": ("declined / questions that nobody can answer", "higher"),
+    "abstention_precision": ("questions that nobody can answer / declined", "higher"),
+    "confidence_stated": ("answers that state a confidence / answers given", "neither"),
+    "brier": ("mean of (confidence − right)²", "lower"),
+    "ece": ("mean gap between confidence and accuracy, over ten bins", "lower"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """An estimate with its 95 % limits; shares from 0 to 1 unless `about` says otherwise.
-
-    Attributes:
-        n: questions behind it.
-        about: what it is, in a few words.
-        better: which direction is good.
-        percent: shown in points, as shares are.
-    """
-
-    value: float
-    low: float
-    high: float
-    n: int
-    about: str = ""
-    better: Better = "neither"
-    percent: bool = True
-
-    @classmethod
-    def of(
-        cls, interval: Interval, n: int, about: str = "", better: Better = "neither", *, percent: bool = True
-    ) -> Number:
-        """An interval with what is known of it."""
-        return cls(interval.value, interval.low, interval.high, n, about, better, percent)
-
-    @property
-    def interval(self) -> Interval:
-        """The estimate alone."""
-        return Interval(self.value, self.low, self.high)
-
-    def __str__(self) -> str:
-        if self.percent:
-            return str(self.interval)
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
-
-
-Numbers = dict[str, Number]
 
 
 def numbers_of(kind: str, samples: Sequence[Row]) -> Numbers:
@@ -93,25 +58,28 @@ def numbers_of(kind: str, samples: Sequence[Row]) -> Numbers:
         samples: its graded answers.
     """
     usual = [one for one in samples if usual_question(one)]
+    weighed = all(one.grade is not None and one.grade.how == "likelihood" for one in usual)
     numbers: Numbers = {}
     if kind in ("choice", "discrimination"):
         chance = [one.chance for one in samples if one.chance is not None]
         told = f"the right option; by chance {100 * sum(chance) / len(chance):.1f}" if chance else ""
-        named = {"accuracy": told} | ({} if _weighed(usual) else {"abstention": ""})
-        numbers |= _labels(usual, named)
+        numbers |= _labels(usual, {"accuracy": told} | ({} if weighed else {"abstention": ""}))
     elif kind == "reasoning":
         numbers |= _labels(usual, {"accuracy": ""})
     elif kind == "short":
-        numbers |= _labels(usual, None)
-    if not _weighed(usual):
-        told = "no answer to read in the text; among the wrong ones"
-        numbers |= _share(usual, lambda one: one.floored is not None, "invalid", told, "lower")
+        numbers |= _labels(usual)
+    if not weighed:
+        numbers |= _share("invalid", usual, lambda one: one.floored is not None)
     written = [one for one in samples if one.completion is not None]
-    cut: Callable[[Row], bool] = lambda one: getattr(one.completion, "truncated", False)  # noqa: E731
-    numbers |= _share(written, cut, "cut_off", "ran into the length limit", "lower")
-    numbers |= _values(samples)
+    numbers |= _share("cut_off", written, lambda one: getattr(one.completion, "truncated", False))
+    for name in values_in(samples):
+        every = (mean_value(group, name) for group in by_question(samples).values())
+        numbers |= _mean(name, [mean for mean in every if mean is not None])
     numbers |= _several(usual)
-    numbers |= _declining(samples)
+    if hopeless := [one for one in samples if one.label and is_hopeless(one.example)]:
+        declined = [one for one in samples if one.label == "abstained"]
+        numbers |= _share("abstention_recall", hopeless, lambda one: one.label == "abstained")
+        numbers |= _share("abstention_precision", declined, lambda one: is_hopeless(one.example))
     odd = [one for one in samples if one.example.false_premise]
     for name, number in _labels(odd, {"accuracy": "", "hallucination": ""}).items():
         numbers[f"false_premise_{name}"] = number
@@ -124,7 +92,7 @@ def numbers_by(samples: Sequence[Row], column: str) -> dict[str, Numbers]:
     for one in samples:
         if value := _part(one.example, column):
             parts.setdefault(value, []).append(one)
-    return {value: _labels(part, None) for value, part in sorted(parts.items())}
+    return {value: _labels(part) for value, part in sorted(parts.items())}
 
 
 def check_parts(examples: Sequence[Example], column: str) -> None:
@@ -157,46 +125,9 @@ def shares(groups: Sequence[Sequence[Row]]) -> Floats:
     ).reshape(-1, 3)
 
 
-def _labels(samples: Sequence[Row], only: Mapping[str, str] | None) -> Numbers:
-    """The metrics of `metrics.short_form`; `only` names some, with another description."""
-    groups = list(by_question(samples).values())
-    means = shares(groups)
-    n = len(means)
-    if not n:
-        return {}
-    single = all(len(group) == 1 for group in groups)
-    if single:
-        metrics = short_form([one.grade for one in samples]).metrics
-    else:
-        metrics = bootstraps(means, OUTCOME_STATISTICS)
-    attempted = int((means[:, 1] < 1).sum())
-    numbers: Numbers = {}
-    for name, interval in metrics.items():
-        if interval is not None and (only is None or name in only):
-            about, better = ABOUT_OUTCOMES[name]
-            count = attempted if name == "correct_given_attempted" else n
-            numbers[name] = Number.of(interval, count, (only or {}).get(name) or about, better)
-    return numbers
-
-
-def _share(
-    samples: Sequence[Row], test: Callable[[Row], bool], name: str, about: str, better: Better
-) -> Numbers:
-    """How many of the graded samples pass a test, by question."""
-    graded = [one for one in samples if one.label is not None]
-    rows = [[float(test(one)) for one in group] for group in by_question(graded).values()]
-    return _mean(name, [sum(row) / len(row) for row in rows], about, better)
-
-
-def _values(samples: Sequence[Row]) -> Numbers:
-    """Means over questions of the numbers that single answers have."""
-    numbers: Numbers = {}
-    for name in dict.fromkeys(name for one in samples for name in one.values):
-        if name != "mc1":  # the accuracy, under the name that tables have
-            every = (mean_value(group, name) for group in by_question(samples).values())
-            about, better = _VALUES.get(name, ("", "higher"))
-            numbers |= _mean(name, [mean for mean in every if mean is not None], about, better)
-    return numbers
+def values_in(samples: Iterable[Row]) -> list[str]:
+    """The numbers that single answers have; `mc1` is the accuracy, under the name that tables have."""
+    return [name for name in dict.fromkeys(name for one in samples for name in one.values) if name != "mc1"]
 
 
 def mean_value(group: Sequence[Row], name: str) -> float | None:
@@ -205,13 +136,50 @@ def mean_value(group: Sequence[Row], name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _mean(name: str, values: Sequence[float], about: str, better: Better) -> Numbers:
+def _labels(samples: Sequence[Row], only: Mapping[str, str] | None = None) -> Numbers:
+    """The metrics of `metrics.short_form`; `only` names some, with another description."""
+    groups = list(by_question(samples).values())
+    means = shares(groups)
+    n, attempted = len(means), int((means[:, 1] < 1).sum())
+    if not n:
+        return {}
+    if all(len(group) == 1 for group in groups):
+        metrics = short_form([one.grade for one in samples]).metrics
+    else:
+        metrics = bootstraps(means, OUTCOME_STATISTICS)
+    numbers: Numbers = {}
+    for name, interval in metrics.items():
+        if only is None or name in only:
+            count = attempted if name == "correct_given_attempted" else n
+            numbers |= _number(name, interval, count, (only or {}).get(name, ""))
+    return numbers
+
+
+def _share(name: str, samples: Sequence[Row], test: Callable[[Row], bool]) -> Numbers:
+    """How many of the graded samples pass a test, by question."""
+    groups = by_question(one for one in samples if one.label is not None).values()
+    return _mean(name, [sum(map(test, group)) / len(group) for group in groups])
+
+
+def _mean(name: str, values: Sequence[float], about: str = "") -> Numbers:
     """Of one value per question: as a rate where each is 0 or 1."""
     if not values:
         return {}
     rate = set(values) <= {0.0, 1.0}
     interval = wilson(int(sum(values)), len(values)) if rate else bootstrap(values)
-    return {name: Number.of(interval, len(values), about, better)} if interval else {}
+    return _number(name, interval, len(values), about)
+
+
+def _number(name: str, interval: Interval | None, n: int, about: str = "") -> Numbers:
+    told, better = _ABOUT.get(name, ("", "higher"))
+    return (
+        {}
+        if interval is None
+        else {name: Number(**asdict(interval), n=n, about=about or told, better=better)}
+    )
+
+
+# -- Several answers to a question -------------------------------------------------------------------
 
 
 def _several(samples: Sequence[Row]) -> Numbers:
@@ -221,11 +189,11 @@ def _several(samples: Sequence[Row]) -> Numbers:
     if k < 2:
         return {}
     numbers, means = {}, shares(list(groups.values()))
-    if (average := bootstrap(means[:, 0]) if len(means) else None) is not None:
-        numbers[f"avg@{k}"] = Number.of(average, len(means), "right answers, mean over samples", "higher")
+    if len(means):
+        average = bootstrap(means[:, 0])
+        numbers |= _number(f"avg@{k}", average, len(means), "right answers, mean over samples")
     won = [vote for vote in map(majority, groups.values()) if vote is not None]
-    told = "the most frequent answer of a question's samples is right"
-    return numbers | _mean(f"majority@{k}", won, told, "higher")
+    return numbers | _mean(f"majority@{k}", won, "the most frequent answer of a question's samples is right")
 
 
 def majority(group: Sequence[Row]) -> float | None:
@@ -262,24 +230,7 @@ def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
     return [numbers[answer] for answer in named]
 
 
-def _declining(samples: Sequence[Row]) -> Numbers:
-    """Precision and recall of declining, where some questions have no answer."""
-    graded = [one for one in samples if one.label is not None]
-    hopeless = [one for one in graded if is_hopeless(one.example)]
-    declined = [one for one in graded if one.label == "abstained"]
-    if not hopeless:
-        return {}
-    told = "declined / questions that nobody can answer"
-    recall = _share(hopeless, lambda one: one.label == "abstained", "abstention_recall", told, "higher")
-    told = "questions that nobody can answer / declined"
-    return recall | _share(
-        declined, lambda one: is_hopeless(one.example), "abstention_precision", told, "higher"
-    )
-
-
-def _weighed(samples: Sequence[Row]) -> bool:
-    """Whether options were weighed rather than chosen in words."""
-    return all(one.grade is not None and one.grade.how == "likelihood" for one in samples)
+# -- Stated confidence -------------------------------------------------------------------------------
 
 
 BINS = 10
@@ -314,19 +265,14 @@ def confidence_bins(samples: Sequence[Row]) -> list[Bin]:
     declined = [one.confidence for one in samples if one.label == "abstained" and one.confidence is not None]
     bins = []
     for number in range(BINS):
-        inside = {
-            name: [(sure, right) for sure, right in group if _bin(sure) == number]
-            for name, group in pairs.items()
-        }
-        every = [pair for group in inside.values() for pair in group]
-        share = _rate([[float(right) for _, right in group] for group in inside.values()])
-        abstained = sum(_bin(sure) == number for sure in declined)
-        if share is None and not abstained:
-            continue
-        told = (number / BINS, (number + 1) / BINS, len(every), abstained)
-        stated = sum(sure for sure, _ in every) / len(every) if every else None
-        right = (share.value, share.low, share.high) if share else (None, None, None)
-        bins.append(Bin(*told, stated, *right))
+        inside = [[pair for pair in group if _bin(pair[0]) == number] for group in pairs]
+        every = [sure for group in inside for sure, _ in group]
+        share = _rate([[float(right) for _, right in group] for group in inside])
+        abstained = [_bin(sure) for sure in declined].count(number)
+        if share is not None or abstained:
+            stated = sum(every) / len(every) if every else None
+            right = (share.value, share.low, share.high) if share else (None, None, None)
+            bins.append(Bin(number / BINS, (number + 1) / BINS, len(every), abstained, stated, *right))
     return bins
 
 
@@ -336,16 +282,11 @@ def confidence_numbers(samples: Sequence[Row]) -> Numbers:
     Means over answers; intervals by resampling questions, as answers to one question are not independent.
     """
     given = by_question(one for one in samples if one.label in ("correct", "incorrect"))
-    pairs = list(_pairs(samples).values())
+    pairs = _pairs(samples)
     stated = _rate([[float(one.confidence is not None) for one in group] for group in given.values()])
     if stated is None or not pairs:
         return {}
-    told = "answers that state a confidence / answers given"
-    numbers = {"confidence_stated": Number.of(stated, len(given), told)}
     brier = _over_questions([[(sure - right) ** 2 for sure, right in group] for group in pairs])
-    if brier is not None:
-        told = "mean of (confidence − right)²"
-        numbers["brier"] = Number.of(brier, len(pairs), told, "lower")
     # Per question: in column b, confidence minus right summed over the answers in bin b, and last how many
     # answers there are; the error is the sum of the absolute values of the columns, per answer.
     gaps = np.zeros((len(pairs), BINS + 1))
@@ -354,10 +295,11 @@ def confidence_numbers(samples: Sequence[Row]) -> Numbers:
             gaps[row, _bin(sure)] += sure - right
             gaps[row, BINS] += 1
     error = bootstrap(gaps, lambda means: np.abs(means[:, :BINS]).sum(axis=1) / means[:, BINS])
-    if error is not None:
-        told = "mean gap between confidence and accuracy, over ten bins"
-        numbers["ece"] = Number.of(error, len(pairs), told, "lower")
-    return numbers
+    return {
+        **_number("confidence_stated", stated, len(given)),
+        **_number("brier", brier, len(pairs)),
+        **_number("ece", error, len(pairs)),
+    }
 
 
 def _rate(groups: Sequence[Sequence[float]]) -> Interval | None:
@@ -374,13 +316,13 @@ def _over_questions(groups: Sequence[Sequence[float]]) -> Interval | None:
     return bootstrap(rows, lambda means: means[:, 0] / means[:, 1]) if rows else None
 
 
-def _pairs(samples: Sequence[Row]) -> dict[str, list[tuple[float, bool]]]:
+def _pairs(samples: Sequence[Row]) -> list[list[tuple[float, bool]]]:
     """By question, how sure each of its answers is and whether it is right."""
     having = [one for one in samples if one.confidence is not None and one.label in ("correct", "incorrect")]
-    return {
-        name: [(one.confidence or 0.0, one.label == "correct") for one in group]
-        for name, group in by_question(having).items()
-    }
+    return [
+        [(one.confidence or 0.0, one.label == "correct") for one in group]
+        for group in by_question(having).values()
+    ]
 
 
 def _bin(sure: float) -> int:

@@ -1,9 +1,6 @@
-"""Two evaluations of the same questions side by side: what changed, and whether that is more than chance.
+"""Two evaluations: paired differences, what changed, and which answers a judge prefers.
 
-Only questions that were graded in both count; the same ones carry every difference (paired bootstrap), and
-McNemar's exact test says how likely the changes between right and not right are if neither side is better.
-
-Whose answers a judge prefers is asked in both orders, as a judge favours a place as much as an answer: a win
+What a judge prefers is asked in both orders, as a judge favours a place as much as an answer: a win
 is one in both.  When the orders disagree the pair is a tie, and how often the judge stuck to the first place
 and how often to the second is reported: a win rate over many such pairs says little.  The rate is the mean
 score of the second system, 1 for a win and 0.5 for a tie, with an interval by resampling prompts.  Tie counts
@@ -23,15 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from factrl.errors import DataError, Unscored
-from factrl.evals.longform import compare_long, rows_of
+from factrl.evals.longform import compare_long
 from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, bootstraps
-from factrl.evals.numbers import mean_value, shares, usual_question
-from factrl.evals.prompts import final_part
-from factrl.evals.samples import Row, by_question
-from factrl.evals.suite import Output
+from factrl.evals.numbers import mean_value, shares, usual_question, values_in
+from factrl.evals.samples import Output, Row, by_question
+from factrl.evals.shortqa import final_part
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store, kept, readable
@@ -50,6 +44,13 @@ _ORDER: Sequence[tuple[Label, Label]] = (
     ("incorrect", "abstained"),
     ("abstained", "correct"),
 )
+_NOTES = {
+    "prompt_hash": "they were asked with different prompts",
+    "asked_for": "one chose by likelihood, the other by letter",
+    "source": "their questions are from different sources",
+    "judge": "they were graded by different judges",
+}
+Groups = Sequence[Sequence[Row]]
 
 
 @dataclass(frozen=True)
@@ -61,32 +62,28 @@ class Paired:
             or that nobody can answer.
         left_out: other such questions, that are in one only, or could not be graded in one.
         differences: by metric; None where it is undefined.
+        notes: what makes the two hard to compare.
         fixed, broken: questions whose first answer was not right and is, and the other way round.
         p: McNemar's exact two-sided p-value of these two; None without single labelled answers.
         changed: pairs of answers to any question with another label, in the order of `_ORDER`.
-        notes: what makes the two hard to compare.
     """
 
     name: str
     n: int
     left_out: int
     differences: Mapping[str, Interval | None]
-    fixed: int
-    broken: int
-    p: float | None
-    changed: Sequence[tuple[Row, Row]]
     notes: Sequence[str]
+    fixed: int = 0
+    broken: int = 0
+    p: float | None = None
+    changed: Sequence[tuple[Row, Row]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json.dumps`."""
-        found = {
-            name: None if one is None else {"value": one.value, "low": one.low, "high": one.high}
-            for name, one in self.differences.items()
-        }
         return {
             "n": self.n,
             "left_out": self.left_out,
-            "differences": found,
+            "differences": {name: one and asdict(one) for name, one in self.differences.items()},
             "fixed": self.fixed,
             "broken": self.broken,
             "mcnemar_p": self.p,
@@ -118,6 +115,39 @@ def compare_outputs(before: Output, after: Output) -> list[Paired]:
     return pairs
 
 
+def _paired(name: str, before: Output, after: Output) -> Paired:
+    told = [side.benchmarks[name] for side in (before, after)]
+    notes = [about for key, about in _NOTES.items() if told[0].get(key) != told[1].get(key)]
+    if before.about.get("sampling") != after.about.get("sampling"):
+        notes.append("they were sampled differently")
+    samples = [side.samples.get(name, ()) for side in (before, after)]
+    if any(one.claims for side in samples for one in side):
+        k = next((int(key[3:]) for key in told[0]["numbers"] if key.startswith("f1@") and "/" not in key), 32)
+        long = compare_long(samples[0], samples[1], k)
+        return Paired(name, long.n, long.left_out, long.differences, notes)
+    sides = [by_question(side) for side in samples]
+    odd = {key for side in sides for key, group in side.items() if not all(map(usual_question, group))}
+    graded = [
+        key for key in sides[0] if key in sides[1] and all(any(s.label for s in side[key]) for side in sides)
+    ]
+    both = [key for key in graded if key not in odd]
+    first, second = ([side[key] for key in both] for side in sides)
+    differences: dict[str, Interval | None] = {}
+    if both:
+        shown = {*before.numbers(name), *after.numbers(name)}
+        statistics = {metric: one for metric, one in OUTCOME_STATISTICS.items() if metric in shown}
+        differences = bootstraps(shares(second), statistics, before=shares(first))
+    firsts, seconds = ([side[key] for key in graded] for side in sides)
+    differences |= _values(firsts, seconds)
+    single = bool(both) and all(len(group) == 1 for group in (*first, *second))
+    right = [[group[0].label == "correct" for group in side] for side in (first, second)]
+    moves = list(zip(*right, strict=True)) if single else []
+    fixed, broken = moves.count((False, True)), moves.count((True, False))
+    p = mcnemar(fixed, broken) if single else None
+    left_out = len({*sides[0], *sides[1]} - odd) - len(both)
+    return Paired(name, len(both), left_out, differences, notes, fixed, broken, p, _changed(firsts, seconds))
+
+
 def mcnemar(fixed: int, broken: int) -> float:
     """The exact two-sided p-value of so many changes each way, if both ways are equally likely."""
     n, few = fixed + broken, min(fixed, broken)
@@ -125,86 +155,22 @@ def mcnemar(fixed: int, broken: int) -> float:
     return min(1.0, 2 * tail / 2**n)
 
 
-def _paired(name: str, before: Output, after: Output) -> Paired:
-    sides = [by_question(side.samples.get(name, ())) for side in (before, after)]
-    if any(one.claims for side in sides for group in side.values() for one in group):
-        return _long(name, before, after)
-    graded = [
-        key for key in sides[0] if key in sides[1] and all(any(s.label for s in side[key]) for side in sides)
-    ]
-    odd = {key for side in sides for key, group in side.items() if not all(map(usual_question, group))}
-    every = [key for key in {**sides[0], **sides[1]} if key not in odd]
-    both = [key for key in graded if key not in odd]
-    first, second = ([side[key] for key in both] for side in sides)
-    firsts, seconds = ([side[key] for key in graded] for side in sides)
-    differences: dict[str, Interval | None] = {}
-    if both:
-        shown = {*before.numbers(name), *after.numbers(name)}
-        statistics = {metric: one for metric, one in OUTCOME_STATISTICS.items() if metric in shown}
-        differences = bootstraps(shares(second), statistics, before=shares(first))
-    differences |= _values(firsts, seconds)
-    single = bool(both) and all(len(group) == 1 for group in (*first, *second))
-    right = [[group[0].label == "correct" for group in side] for side in (first, second)]
-    moves = list(zip(*right, strict=True)) if single else []
-    fixed, broken = moves.count((False, True)), moves.count((True, False))
-    return Paired(
-        name,
-        len(both),
-        len(every) - len(both),
-        differences,
-        fixed,
-        broken,
-        mcnemar(fixed, broken) if single else None,
-        _changed(firsts, seconds),
-        _notes(name, before, after),
-    )
-
-
-def _long(name: str, before: Output, after: Output) -> Paired:
-    numbers = before.numbers(name)
-    ks = [int(key.removeprefix("f1@")) for key in numbers if key.startswith("f1@") and "/" not in key]
-    found = compare_long(rows_of(before.samples[name]), rows_of(after.samples[name]), ks[0] if ks else 32)
-    notes = _notes(name, before, after)
-    return Paired(name, found.n, found.left_out, found.differences, 0, 0, None, (), notes)
-
-
-def _values(first: Sequence[Sequence[Row]], second: Sequence[Sequence[Row]]) -> dict[str, Any]:
+def _values(first: Groups, second: Groups) -> dict[str, Interval | None]:
     """Differences of the numbers that single answers have, on the questions where both have them."""
     found: dict[str, Interval | None] = {}
-    every = (one for groups in (first, second) for group in groups for one in group)
-    for metric in dict.fromkeys(name for one in every for name in one.values if name != "mc1"):
-        means = [
-            (mean_value(one, metric), mean_value(other, metric))
-            for one, other in zip(first, second, strict=True)
-        ]
-        known = np.array([pair for pair in means if None not in pair], dtype=float).reshape(-1, 2)
-        found[metric] = bootstrap(known[:, 1], before=known[:, 0]) if len(known) else None
+    for metric in values_in(one for groups in (first, second) for group in groups for one in group):
+        means = [[mean_value(one, metric) for one in pair] for pair in zip(first, second, strict=True)]
+        known = [pair for pair in means if None not in pair]
+        before, after = ([pair[side] for pair in known] for side in (0, 1))
+        found[metric] = bootstrap(after, before=before) if known else None  # type: ignore[arg-type]
     return found
 
 
-def _changed(first: Sequence[Sequence[Row]], second: Sequence[Sequence[Row]]) -> list[tuple[Row, Row]]:
+def _changed(first: Groups, second: Groups) -> list[tuple[Row, Row]]:
     pairs = [(one[0], other[0]) for one, other in zip(first, second, strict=True)]
-    rank: Callable[[tuple[Row, Row]], int] = lambda pair: _ORDER.index(_move(pair))  # noqa: E731
-    return sorted((pair for pair in pairs if _move(pair) in _ORDER), key=rank)
-
-
-def _move(pair: tuple[Row, Row]) -> Any:
-    return pair[0].label, pair[1].label
-
-
-def _notes(name: str, before: Output, after: Output) -> list[str]:
-    """What differs between the two beside the model."""
-    told = {
-        "prompt_hash": "they were asked with different prompts",
-        "asked_for": "one chose by likelihood, the other by letter",
-        "source": "their questions are from different sources",
-        "judge": "they were graded by different judges",
-    }
-    first, second = before.benchmarks[name], after.benchmarks[name]
-    notes = [about for key, about in told.items() if first.get(key) != second.get(key)]
-    if before.about.get("sampling") != after.about.get("sampling"):
-        notes.append("they were sampled differently")
-    return notes
+    moves: list[Any] = [(one.label, other.label) for one, other in pairs]
+    ranked = [(_ORDER.index(move), pair) for move, pair in zip(moves, pairs, strict=True) if move in _ORDER]
+    return [pair for _, pair in sorted(ranked, key=lambda one: one[0])]
 
 
 # -- Preference -------------------------------------------------------------------------------------
@@ -216,7 +182,6 @@ Raises `Unscored` when there is no verdict.  Called from several threads.
 """
 
 _WORDS = {"second": 1.0, "first": 0.0}
-_FIRST, _SECOND = "first", "second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +222,8 @@ class WinRate:
     masked: Mapping[str, int]
     rate: Interval | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
-        return {**asdict(self), "masked": dict(self.masked)}
 
-
-def llm_preference(llm: LLM, *, max_tokens: int = 512, store: Store | None = None) -> Prefer:
+def llm_preference(llm: LLM, *, store: Store | None = None) -> Prefer:
     """A language model as the judge of two answers, told to leave facts and length out of it.
 
     It says "first" when neither is better, so an even pair disagrees with itself when it is turned round, and
@@ -282,15 +243,13 @@ def llm_preference(llm: LLM, *, max_tokens: int = 512, store: Store | None = Non
 
     def prefer(question: str, first: str, second: str) -> float:
         data = {"request": question, "first_answer": first, "second_answer": second}
-        return read(asked.complete(quoted_message(PAIR_PROMPT, data), temperature=0.0, max_tokens=max_tokens))
+        return read(asked.complete(quoted_message(PAIR_PROMPT, data), temperature=0.0, max_tokens=512))
 
     return prefer
 
 
 def win_rate(
-    examples: Sequence[Example],
-    first: Sequence[str],
-    second: Sequence[str],
+    pairs: Sequence[tuple[Example, str, str]],
     prefer: Prefer,
     *,
     workers: int = 16,
@@ -299,8 +258,7 @@ def win_rate(
     """Compare two systems' answers to the same prompts.
 
     Args:
-        examples: the prompts, each once.
-        first, second: an answer of each system to each prompt, as many as prompts.
+        pairs: the prompts, each once, with an answer of each system.
         prefer: compares two answers.
         workers: how many pairs are compared at the same time.
         on_done: called with 1 after each pair, in this thread.
@@ -308,7 +266,7 @@ def win_rate(
     pool = ThreadPoolExecutor(max(workers, 1))
     try:
         duels = []
-        for one in pool.map(duel, examples, first, second, [prefer] * len(examples)):
+        for one in pool.map(lambda pair: duel(pair[0], pair[1], pair[2], prefer), pairs):
             duels.append(one)
             on_done(1)
     finally:
@@ -320,8 +278,8 @@ def win_rate(
         wins=sum(score > 0.5 for score in scores),
         ties=scores.count(0.5),
         losses=sum(score < 0.5 for score in scores),
-        first_place=stuck[_FIRST],
-        second_place=stuck[_SECOND],
+        first_place=stuck["first"],
+        second_place=stuck["second"],
         masked=dict(Counter(one.cause or "" for one in duels if one.score is None).most_common()),
         rate=bootstrap(scores) if scores else None,
     )
@@ -335,7 +293,7 @@ def duel(example: Example, first: str, second: str, prefer: Prefer) -> Duel:
         turned = 1.0 - _place(prefer, example.question, second, first)
     except Unscored as error:
         return Duel(name, None, None, error.cause, error.detail)
-    favoured = None if abs(given - turned) < 1.0 else _SECOND if given else _FIRST
+    favoured = None if abs(given - turned) < 1.0 else "second" if given else "first"
     return Duel(name, (given + turned) / 2.0, favoured)
 
 
@@ -352,18 +310,15 @@ def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Exam
 
 def _place(prefer: Prefer, question: str, first: str, second: str) -> float:
     """1 when the second answer wins in this order, 0 when the first does, 0.5 when neither does."""
-    empty = tuple(_unreadable(text) for text in (first, second))
+    empty = [
+        len(text.encode("utf-8", "replace")) > MAX_PAYLOAD or is_contentless(text) for text in (first, second)
+    ]
     if any(empty):
         return 0.5 if all(empty) else float(empty[0])
-    forged = tuple(forges(text) for text in (first, second))
-    if all(forged):
+    if forges(first) and forges(second):
         return 0.5
-    if forged[0]:
+    if forges(first):
         value = 1.0 - guarded(lambda q, text: 1.0 - prefer(q, text, second), question, first)
     else:
         value = guarded(lambda q, text: prefer(q, first, text), question, second)
     return 0.5 if value == 0.5 else float(value > 0.5)
-
-
-def _unreadable(text: str) -> bool:
-    return len(text.encode("utf-8", "replace")) > MAX_PAYLOAD or is_contentless(text)

@@ -1,24 +1,26 @@
-"""The pages of evaluations: every number with its interval, answers to read, what changed."""
+"""What is shown of evaluations: tables, and pages with every number, answers to read and what changed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
 from factrl.evals.longform import COUNTED
-from factrl.evals.metrics import Interval
-from factrl.evals.numbers import Better, Bin, Number
+from factrl.evals.metrics import Better, Interval, Number
 from factrl.evals.paired import Paired, WinRate
 from factrl.evals.plots import OUTCOMES, Curves, path_chart, steps_chart
-from factrl.evals.samples import Row
-from factrl.evals.suite import PAGE, Output
+from factrl.evals.samples import PAGE, Output, Row
+from factrl.text.escape import one_line
 from factrl.text.html import fragment, page, write_page
 from factrl.types import Label
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Badge(NamedTuple):
@@ -35,51 +37,44 @@ BADGES: Mapping[Label | None, Badge] = {
     "incorrect": Badge("W", "wrong", "w"),
     None: Badge("–", "not graded", "m"),
 }
-GRADED = [badge for label, badge in BADGES.items() if label]
-_SHARES = ("accuracy", "abstention", "hallucination")  # of the badges' labels
-_SHORT_FACT = 48
+GRADED = {label: badge for label, badge in BADGES.items() if label}
 _SHOWN: Mapping[Label | None, int] = {"incorrect": 4, "abstained": 2, "correct": 2, None: 2}
 _CHANGED = 12  # changed answers of a benchmark
 _ACCEPTED = 6  # accepted answers of a question
 
 
+def output_table(output: Output) -> Table:
+    """For a terminal: every number of every benchmark with its interval, and what was left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    # Names, causes and values of columns are others' words: as Text they cannot carry console markup.
+    table = Table("benchmark", "metric", "value", "95 % interval", "questions")
+    for name, row in output.benchmarks.items():
+        lines: list[tuple[Any, ...]] = []
+        for metric, number in output.numbers(name).items():
+            lines.append(("", metric.replace("_", " "), *str(number).split(" ", 1), str(number.n)))
+        for causes in ("masked", "floored"):
+            if row[causes]:
+                told = ", ".join(f"{one_line(cause)} {count}" for cause, count in row[causes].items())
+                lines.append(("", causes, "", Text(told), str(sum(row[causes].values()))))
+        for value, numbers in row.get("by", {}).items():
+            for metric in OUTCOMES:
+                if metric in numbers:
+                    number = Number(**numbers[metric])
+                    first = Text(one_line(value))
+                    lines.append((first, metric, *str(number).split(" ", 1), str(number.n)))
+        for index, (first, *rest) in enumerate(lines):
+            table.add_row(first or (Text(one_line(name)) if index == 0 else ""), *rest)
+        table.add_section()
+    return table
+
+
 def curves_section(curves: Curves) -> Markup:
     """Held-out questions while a run went on: all arms, the last one by step, and the numbers behind."""
     main = list(curves)[-1]
-    return fragment(
-        "evals/curves.html",
-        charts=(path_chart(curves), steps_chart(main, curves[main])),
-        names=OUTCOMES,
-        curves=curves,
-    )
-
-
-def verdict(change: Interval | None, better: Better) -> tuple[str, str]:
-    """Tone and words for a change: `good`, `bad` or `none`, and e.g. `▼ better`."""
-    if change is None:
-        return "none", ""
-    if not change.excludes_zero:
-        return "none", "no clear change"
-    up = change.value > 0
-    if better == "neither":
-        return "none", "▲ more" if up else "▼ less"
-    good = up == (better == "higher")
-    return ("good" if good else "bad"), f"{'▲' if up else '▼'} {'better' if good else 'worse'}"
-
-
-def reach_of(changes: Iterable[Interval | None]) -> float:
-    """How far to both sides of zero the changes are drawn: to a whole ten points."""
-    ends = [end for change in changes if change for end in (-change.low, change.high)]
-    return math.ceil(10 * max([0.1, *ends])) / 10
-
-
-def places(one: Interval, low: float, high: float) -> tuple[float, float, float]:
-    """Low end, estimate and high end as shares of the way from `low` to `high`."""
-    ends = ((end - low) / (high - low) for end in (one.low, one.value, one.high))
-    return tuple(min(max(end, 0.0), 1.0) for end in ends)  # type: ignore[return-value]
-
-
-# -- Evaluations ------------------------------------------------------------------------------------
+    charts = (path_chart(curves), steps_chart(main, curves[main]))
+    return fragment("evals/curves.html", charts=charts, names=OUTCOMES, curves=curves)
 
 
 def write_eval_page(output: Output) -> Path:
@@ -88,16 +83,89 @@ def write_eval_page(output: Output) -> Path:
     Raises:
         ConfigError: it cannot be written.
     """
-    names = list(output.benchmarks)
-    on = names[0] if len(names) == 1 else f"{len(names)} benchmarks"
+    names, about = list(output.benchmarks), output.about
+    sampling = about.get("sampling") or {}
+    facts = {
+        "judge": about.get("judge"),
+        "samples per question": sampling.get("num_samples"),
+        "temperature": sampling.get("temperature"),
+        "seed": about.get("seed"),
+        "documents shown": "yes" if about.get("evidence") else None,
+        "first questions only": about.get("limit"),
+        "factrl": about.get("factrl"),
+    }
     html = page(
         "evals/evaluation.html",
-        title=f"{output.about.get('model')} on {on}",
-        facts=_facts(output),
-        badges=GRADED,
+        title=f"{about.get('model')} on {names[0] if len(names) == 1 else f'{len(names)} benchmarks'}",
+        facts={name: str(value) for name, value in facts.items() if value is not None},
+        badges=list(GRADED.values()),
         benchmarks=[_benchmark(output, name) for name in names],
     )
     return write_page(output.folder / PAGE, html)
+
+
+def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
+    row, samples, numbers = output.benchmarks[name], output.samples.get(name, ()), output.numbers(name)
+    facts = {
+        "questions": str(row["questions"]),
+        "answers": str(row["answers"]),
+        "from": str(row["source"]),
+        "asked for": str(row["asked_for"]),
+        "graded by": str(row["judge"]),
+        "licence": str(row["licence"]),
+    }
+    if row["answers"] == row["questions"]:
+        del facts["answers"]
+    labels = [one.label for one in samples if one.label is not None]
+    examples: list[Row] = []
+    for label, count in _SHOWN.items():
+        examples += [one for one in samples if one.label == label][:count]
+    reasons = (("masked", "not graded, in no number"), ("floored", "wrong for their form"))
+    return {
+        "name": name,
+        "row": row,
+        "facts": facts,
+        "shares": [(badge, labels.count(label) / len(labels)) for label, badge in GRADED.items() if labels],
+        "main": main_number(numbers),
+        # A share is drawn between 0 and 1, or between -1 and 1 as truthfulness is.
+        "numbers": [
+            (name, one, places(one, -1 if one.low < 0 else 0, 1) if one.percent else None)
+            for name, one in numbers.items()
+        ],
+        "bins": row["confidence_bins"],
+        "causes": [(about, row[key].items()) for key, about in reasons if row[key]],
+        "examples": [_example(one, ("", one)) for one in examples],
+    }
+
+
+def main_number(numbers: Mapping[str, Number]) -> str | None:
+    """The number that a benchmark is quoted by."""
+    at_k = [name for name in numbers if name.startswith("f1@") and "/" not in name]
+    return next(
+        (name for name in ("mc2", *at_k, "factscore", "truthfulness", "accuracy") if name in numbers), None
+    )
+
+
+def _example(question: Row, *answers: tuple[str, Row], moved: str = "") -> Mapping[str, Any]:
+    """A question and its answers by who gave them: what was written, its grade, and why that is the grade."""
+    shown = []
+    for who, one in answers:
+        badge = BADGES[one.label]
+        if one.label is None and one.cause is None:
+            badge = badge._replace(word=one.answer)
+        why = one.floored or one.cause or (one.grade.how if one.grade else "claims")
+        shown.append((who, one.answer if one.completion is None else one.completion, badge, why))
+    accepted = question.example.answers
+    return {
+        "question": question.example.question,
+        "moved": moved,
+        "accepted": accepted[:_ACCEPTED],
+        "more": max(0, len(accepted) - _ACCEPTED),
+        "answers": shown,
+    }
+
+
+# -- Two evaluations ---------------------------------------------------------------------------------
 
 
 def write_paired_page(
@@ -132,113 +200,49 @@ def side_names(before: Output, after: Output) -> tuple[str, str]:
     return models[0], models[1]
 
 
-def main_number(numbers: Mapping[str, Number]) -> str | None:
-    """The number that a benchmark is quoted by."""
-    usual = ("mc2", "factscore", "truthfulness", "accuracy")
-    at_k = [name for name in numbers if name.startswith("f1@") and "/" not in name]
-    return next((name for name in (*usual[:1], *at_k, *usual[1:]) if name in numbers), None)
-
-
-def _facts(output: Output) -> dict[str, str]:
-    about = output.about
-    sampling = about.get("sampling") or {}
-    facts = {
-        "judge": about.get("judge"),
-        "samples per question": sampling.get("num_samples"),
-        "temperature": sampling.get("temperature"),
-        "seed": about.get("seed"),
-        "documents shown": "yes" if about.get("evidence") else None,
-        "first questions only": about.get("limit"),
-        "factrl": about.get("factrl"),
-    }
-    return {name: str(value) for name, value in facts.items() if value is not None}
-
-
-def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
-    row, samples = output.benchmarks[name], output.samples.get(name, ())
-    facts = {
-        "questions": str(row["questions"]),
-        "answers": str(row["answers"]),
-        "from": str(row["source"]),
-        "asked for": str(row["asked_for"]),
-        "graded by": str(row["judge"]),
-        "licence": str(row["licence"]),
-    }
-    if row["answers"] == row["questions"]:
-        del facts["answers"]
-    numbers = output.numbers(name)
-    labels = [one.label for one in samples if one.label is not None]
-    shares = [
-        (badge, labels.count(label) / len(labels)) for label, badge in BADGES.items() if label and labels
-    ]
-    examples: list[Row] = []
-    for label, count in _SHOWN.items():
-        examples += [one for one in samples if one.label == label][:count]
-    reasons = (("masked", "not graded, in no number"), ("floored", "wrong for their form"))
-    return {
-        "name": name,
-        "row": row,
-        "facts": facts,
-        "shares": shares,
-        "main": main_number(numbers),
-        "numbers": [(name, number, _drawn(number)) for name, number in numbers.items()],
-        "bins": [Bin(**one) for one in row["confidence_bins"]],
-        "causes": [(about, row[key].items()) for key, about in reasons if row[key]],
-        "examples": [_example(one, ("", one)) for one in examples],
-    }
-
-
-def _drawn(number: Number) -> tuple[float, float, float] | None:
-    """A share between 0 and 1, or between -1 and 1 as truthfulness is."""
-    return places(number.interval, 0 if number.low >= 0 else -1, 1) if number.percent else None
-
-
-def _example(question: Row, *answers: tuple[str, Row], moved: str = "") -> Mapping[str, Any]:
-    """A question and its answers by who gave them."""
-    return {
-        "question": question.example.question,
-        "moved": moved,
-        "accepted": question.example.answers[:_ACCEPTED],
-        "more": max(0, len(question.example.answers) - _ACCEPTED),
-        "answers": [(who, *_answer(sample)) for who, sample in answers],
-    }
-
-
-def _answer(sample: Row) -> tuple[str, Badge, str]:
-    """What was written, its grade, and why that is the grade."""
-    text = sample.completion if sample.completion is not None else sample.answer
-    badge = BADGES[sample.label]
-    if sample.label is None and sample.cause is None:
-        badge = badge._replace(word=sample.answer)
-    return text, badge, sample.floored or sample.cause or (sample.grade.how if sample.grade else "claims")
-
-
 def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> Mapping[str, Any]:
     first, second = before.numbers(pair.name), after.numbers(pair.name)
     changes = {name: one for name, one in pair.differences.items() if one and name not in COUNTED}
-    reach = reach_of(changes.values())
-
-    def line(name: str, change: Interval) -> Mapping[str, Any]:
+    # How far to both sides of zero the changes are drawn: to a whole ten points.
+    ends = [end for change in changes.values() for end in (-change.low, change.high)]
+    reach = math.ceil(10 * max([0.1, *ends])) / 10
+    lines = []
+    for name, change in changes.items():
         number = second.get(name) or first.get(name)
         tone, words = verdict(change, number.better if number else "neither")
-        ends = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
+        sides = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
         told = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
-        return {"name": name, "ends": ends, "change": change.signed(), **told}
-
+        lines.append({"name": name, "ends": sides, "change": change.signed(), **told})
+    changed = [
+        (old, new, f"{BADGES[old.label].word} → {BADGES[new.label].word}; ")
+        for old, new in pair.changed[:_CHANGED]
+    ]
     return {
         "pair": pair,
         "p": None if pair.p is None else "below 0.001" if pair.p < 0.001 else f"{pair.p:.3f}",
         "rate": rate if rate and rate.rate is not None else None,
         "reach": reach,
         "main": main_number(second),
-        "lines": [line(name, change) for name, change in changes.items()],
+        "lines": lines,
         "changed": [
-            _example(new, ("before", old), ("after", new), moved=_moved(old, new))
-            for old, new in pair.changed[:_CHANGED]
+            _example(new, ("before", old), ("after", new), moved=moved) for old, new, moved in changed
         ],
         "more": max(0, len(pair.changed) - _CHANGED),
     }
 
 
-def _moved(before: Row, after: Row) -> str:
-    return f"{BADGES[before.label].word} → {BADGES[after.label].word}; "
+def verdict(change: Interval, better: Better) -> tuple[str, str]:
+    """Tone and words for a change: `good`, `bad` or `none`, and e.g. `▼ better`."""
+    if not change.excludes_zero:
+        return "none", "no clear change"
+    up = change.value > 0
+    if better == "neither":
+        return "none", "▲ more" if up else "▼ less"
+    good = up == (better == "higher")
+    return ("good" if good else "bad"), f"{'▲' if up else '▼'} {'better' if good else 'worse'}"
+
+
+def places(one: Interval, low: float, high: float) -> tuple[float, float, float]:
+    """Low end, estimate and high end as shares of the way from `low` to `high`."""
+    ends = ((end - low) / (high - low) for end in (one.low, one.value, one.high))
+    return tuple(min(max(end, 0.0), 1.0) for end in ends)  # type: ignore[return-value]

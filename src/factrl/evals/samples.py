@@ -1,36 +1,33 @@
-"""One graded answer: what every evaluation makes of a completion, and a line of `samples.jsonl`."""
+"""One graded answer, a line of `samples.jsonl`; and a finished evaluation as it is on disk."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from factrl.errors import DataError, Unscored
+from factrl.errors import ConfigError, DataError
+from factrl.evals.catalogue import is_hopeless
+from factrl.evals.metrics import Number
 from factrl.types import Completion, Example, Grade, Label
 
-Outcome = tuple[Grade, Mapping[str, float]]
-"""What became of a text, and other numbers of it."""
+RESULTS, SAMPLES, PAGE = "results.json", "samples.jsonl", "report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class LongRow:
-    """One answer and what was found of it.
+class Claims:
+    """What was found of a long answer.
 
     Attributes:
-        id: of the example; several answers to one prompt have the same.
         supported, refuted, unknown, unjudged: claims by verdict.
         skipped: claims that do not count, such as repeats.
         abstained: the answer declines.
         floored: why the answer was not read, such as `oversize`; it is 0 everywhere.
-        cause, detail: why it is masked; None when it is not.
-        judge: identity of the judge; empty when nothing was judged.
         claims: text and verdict, or `skipped`, of each claim.
     """
 
-    id: str
     supported: int = 0
     refuted: int = 0
     unknown: int = 0
@@ -38,9 +35,6 @@ class LongRow:
     skipped: int = 0
     abstained: bool = False
     floored: str | None = None
-    cause: str | None = None
-    detail: str = ""
-    judge: str = ""
     claims: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -60,7 +54,7 @@ class Row:
         number: which of the question's samples this is, from 0.
         confidence: how sure the model said it is, 0 to 1; None when it was not asked or did not say.
         values: other numbers of this answer, such as `mc2`.
-        claims: what was found of a long answer.
+        claims: what was found of a long answer; None where its claims are not known.
     """
 
     example: Example
@@ -72,7 +66,7 @@ class Row:
     number: int = 0
     confidence: float | None = None
     values: Mapping[str, float] = field(default_factory=dict, hash=False)
-    claims: LongRow | None = None
+    claims: Claims | None = None
 
     @property
     def label(self) -> Label | None:
@@ -131,87 +125,26 @@ class Row:
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Row:
         """What `to_json` gave."""
-        marks = line.get("marks", {})
-        known = {name: marks[name] for name in ("answerable", "chance") if name in marks}
+        marks, text, claims = line.get("marks", {}), line.get("completion"), None
+        if "claims" in marks:
+            told = {one.name: marks["claims"][one.name] for one in fields(Claims)}
+            claims = Claims(**{**told, "claims": tuple((text, verdict) for text, verdict in told["claims"])})
+        meta = {name: marks[name] for name in ("answerable", "chance") if name in marks}
+        premise = marks.get("false_premise")
+        written = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}
+        told = (line.get("answer", ""), line.get("how", ""), line.get("floored"), line.get("why", ""))
         return cls(
-            Example(
-                line["question"],
-                tuple(line["answers"]),
-                line["id"],
-                false_premise=marks.get("false_premise"),
-                meta=known,
-            ),
-            _completion(line, marks.get("prefill", "")),
-            grade_of(line) if line.get("label") else None,
+            Example(line["question"], tuple(line["answers"]), line["id"], false_premise=premise, meta=meta),
+            None if text is None else Completion(text, tokens=line.get("tokens"), **written),
+            Grade(line["label"], *told) if line.get("label") else None,
             line.get("cause"),
             line.get("detail", ""),
             line["benchmark"],
             line["number"],
             line.get("confidence"),
             line.get("values", {}),
-            _claims(marks["claims"]) if "claims" in marks else None,
+            claims,
         )
-
-
-def _claims(document: Mapping[str, Any]) -> LongRow:
-    told = {one.name: document[one.name] for one in fields(LongRow)}
-    return LongRow(**{**told, "claims": tuple((text, verdict) for text, verdict in document["claims"])})
-
-
-def graded(example: Example, text: str, score: Callable[[], Outcome], **about: Any) -> Row:
-    """The row of a text; the one place of an evaluation where `Unscored` is caught.
-
-    Args:
-        about: other fields of the row.
-    """
-    try:
-        grade, values = score()
-    except Unscored as error:
-        return masked(example, error, text, **about)
-    return Row(example, text, grade, values=values, **about)
-
-
-def masked(example: Example, why: Unscored, text: str | None = None, **about: Any) -> Row:
-    """The row of what could not be graded: counted by cause and shown, and in no number."""
-    return Row(example, text, None, why.cause, why.detail, **about)
-
-
-def grade_of(document: Mapping[str, Any]) -> Grade:
-    """A grade from a line that holds its fields."""
-    label, answer, how = (document[name] for name in ("label", "answer", "how"))
-    return Grade(label, answer, how, document.get("floored"), document.get("why", ""))
-
-
-def is_hopeless(example: Example) -> bool:
-    """Whether nobody can answer it."""
-    return example.meta.get("answerable") is False
-
-
-def write_samples(path: Path, samples: Iterable[Row]) -> None:
-    """One JSON object per line; half a character, which UTF-8 cannot say, as JSON's escape of it."""
-    lines = (json.dumps(sample.to_json(), ensure_ascii=False, allow_nan=False) for sample in samples)
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", errors="backslashreplace")
-
-
-def read_samples(path: Path) -> list[Row]:
-    """The rows that `write_samples` wrote.
-
-    Raises:
-        DataError: the file is missing, or a line of it is not such a row.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-    samples = []
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        try:
-            samples.append(Row.from_json(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not a graded answer: {error}") from error
-    return samples
 
 
 def by_question(samples: Iterable[Row]) -> dict[str, list[Row]]:
@@ -222,10 +155,86 @@ def by_question(samples: Iterable[Row]) -> dict[str, list[Row]]:
     return {name: sorted(group, key=lambda one: one.number) for name, group in groups.items()}
 
 
-def _completion(line: Mapping[str, Any], prefill: str) -> Completion | None:
-    text = line.get("completion")
-    if text is None:
-        return None
-    return Completion(
-        text, prefill=prefill, truncated=line.get("truncated", False), tokens=line.get("tokens")
-    )
+# -- On disk -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Output:
+    """A finished evaluation.
+
+    Attributes:
+        folder: where it is.
+        about: what was evaluated and how: model, judge, seed, sampling, version.
+        benchmarks: by name, what `Result.to_json` gives.
+        samples: by benchmark, its graded answers.
+    """
+
+    folder: Path
+    about: Mapping[str, Any]
+    benchmarks: Mapping[str, Mapping[str, Any]]
+    samples: Mapping[str, Sequence[Row]]
+
+    def numbers(self, name: str) -> dict[str, Number]:
+        """The numbers of one benchmark."""
+        return {key: Number(**value) for key, value in self.benchmarks[name]["numbers"].items()}
+
+    def document(self) -> str:
+        """`results.json`."""
+        whole = {**self.about, "benchmarks": self.benchmarks}
+        return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def write(self) -> None:
+        """Write it to its folder: the same bytes for the same outcome.
+
+        Half a character, which UTF-8 cannot say, becomes JSON's escape of it.
+
+        Raises:
+            ConfigError: the folder cannot be written.
+        """
+        rows = (sample.to_json() for samples in self.samples.values() for sample in samples)
+        lines = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name, text in ((RESULTS, self.document()), (SAMPLES, lines)):
+                (self.folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise ConfigError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+
+def read_output(folder: str | Path) -> Output:
+    """An evaluation that was written.
+
+    Raises:
+        DataError: the folder holds none, or it cannot be read.
+    """
+    path, answers = Path(folder) / RESULTS, Path(folder) / SAMPLES
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        benchmarks = document.pop("benchmarks")
+        for row in benchmarks.values():
+            for number in row["numbers"].values():
+                Number(**number)
+    except OSError as error:
+        raise DataError(
+            f"{folder} holds no evaluation (no {RESULTS}); give a folder of factrl eval"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path} is not a result of factrl eval: {error}") from error
+    try:
+        lines = answers.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{answers} cannot be read: {error}") from error
+    samples: dict[str, list[Row]] = {name: [] for name in benchmarks}
+    for number, line in enumerate(lines, start=1):
+        try:
+            sample = Row.from_json(json.loads(line)) if line else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{answers}, line {number} is not a graded answer: {error}") from error
+        if sample is not None:
+            samples.setdefault(sample.benchmark, []).append(sample)
+    return Output(Path(folder), document, benchmarks, samples)
+
+
+def is_output(folder: str | Path) -> bool:
+    """Whether a folder holds an evaluation."""
+    return (Path(folder) / RESULTS).is_file()

@@ -20,17 +20,14 @@ from __future__ import annotations
 import math
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
-from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, Unscored, nearest
-from factrl.evals.catalogue import Benchmark
-from factrl.evals.prompts import final_part, stated_confidence
-from factrl.evals.samples import Outcome, Row, graded, is_hopeless, masked
+from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
+from factrl.evals.catalogue import Benchmark, is_hopeless
+from factrl.evals.samples import Row
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import Mathematician
 from factrl.text import Slice, boxed, tag
@@ -39,22 +36,10 @@ from factrl.text.answers import normalize_answer
 from factrl.types import Completion, Example, Grade
 
 Extract = Literal["text", "boxed", "answer"]
-Pair = TypeVar("Pair", bound="tuple[Example, Any]")
-
-
-def _said(text: str) -> Slice | None:
-    """All of a text but its reasoning; None when that does not end."""
-    said = final_part(text)
-    return None if said is None else Slice(said, 0, len(said))
-
-
-# What finds the answer in a completion, and what the completion is floored with when it holds none.
-_FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
-    "text": (_said, "no_answer"),
-    "boxed": (boxed, "no_box"),
-    "answer": (lambda text: tag(text, "answer"), "no_answer"),
-}
-COLUMNS = ("completion", "response", "prediction", "output")
+Outcome = tuple[Grade, Mapping[str, float]]
+"""What became of a text, and other numbers of it."""
+Texts = dict[tuple[str, int], Written]
+"""Answers by id of the question and number of the sample."""
 NOTHING_STORED = Unscored("no_completion", "the file has no completion here")
 
 
@@ -68,130 +53,67 @@ class GradeAnswer(Protocol):
         ...
 
 
-class Scorer(Protocol):
-    """Anything that says how likely continuations are."""
-
-    @property
-    def identity(self) -> str:
-        """Which model, asked in which way."""
-        ...
-
-    def score(
-        self,
-        examples: Sequence[Example],
-        continuations: Sequence[Sequence[str]],
-        on_done: Callable[[], None] = lambda: None,
-    ) -> list[list[float]]:
-        """The log-probability of every continuation after its example's prompt, in nats."""
-        ...
+# -- What of a text is the answer ----------------------------------------------------------------------
 
 
-# -- Short answers -----------------------------------------------------------------------------------
+_NEXT = r"\n(?:(?:Question|Problem|问题)\s*[:：]|Write an article about )"
+_SURE = re.compile(
+    r"(?:confidence|置信度|信心)[*_\s]{0,4}[:：][*_\s]{0,4}(\d{1,3})(\.\d{1,4})?(?:\s{0,2}%|\s{0,2}/\s{0,2}(100|10|1)\b)?",
+    re.I,
+)
 
 
-def completions_of(path: str | Path, examples: Sequence[Example], column: str = "") -> list[str | None]:
-    """The completion of each row of a file, None where there is none.
+def continued(text: str, *, long: bool = False) -> str:
+    """What a model that only continues text answers before it goes on with questions of its own.
 
     Args:
-        examples: the file's rows, as `load_examples` reads them.
-        column: of the completions; by default `completion`, `response`, `prediction` or `output`.
-
-    Raises:
-        DataError: the column is missing, or holds something else than text.
+        long: the answer may have several paragraphs; a short one ends with its own.
     """
-    chosen = completions_column(path, column, [name for example in examples for name in example.meta])
-    texts = [example.meta.get(chosen) for example in examples]
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, (str, NoneType)):
-            raise DataError(f"{path}, row {number}: {chosen} is a {type(text).__name__}, not text or null")
-    return texts
+    ends = _NEXT if long else rf"\n\s*\n|{_NEXT}"
+    return re.split(ends, text.lstrip("\n"), maxsplit=1)[0].strip()
 
 
-def completions_column(path: str | Path, column: str, columns: Iterable[str]) -> str:
-    """Which column of a file holds the completions; `column` where it is given.
+def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | None:
+    """What a text says after its reasoning, None when the reasoning does not end.
 
     Args:
-        columns: of all rows, without the questions.
-
-    Raises:
-        DataError: there is none.
+        text: a `Completion` whose prefill may have begun the reasoning, or a plain text.
+        chat: false for a model that only continued the text.
+        long: as in `continued`.
     """
-    present = dict.fromkeys(columns)
-    chosen = column or next((name for name in COLUMNS if name in present), "")
-    if chosen not in present:
-        told = "its rows hold only questions and what is known about them; add a column `completion`"
-        if present:
-            told = f"columns beside the question: {', '.join(present)}; name the right one with --column NAME"
-        raise DataError(
-            f"{path} has no column {column or 'for the completions'}{nearest(column, present)}; {told}"
-        )
-    return chosen
+    _, closed, said = text.rpartition("</think>")
+    prefill = text.prefill if isinstance(text, Completion) and not closed else ""
+    if "<think>" in said or "<think>" in prefill.rpartition("</think>")[2]:
+        return None
+    return said if chat else continued(said, long=long)
 
 
-def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
-    """Refuse questions without an accepted answer, unless they are known to rest on a false premise.
+def stated_confidence(text: str) -> tuple[str, float | None]:
+    """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
 
-    Raises:
-        DataError: how many there are, and the first of them.
+    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already.
     """
-    bare = [example for example in examples if not example.answers and not example.false_premise]
-    if bare:
-        raise DataError(
-            f"{source}: {len(bare)} of {len(examples)} rows have no accepted answer, first "
-            f"{_named(bare[0])}; fill them or leave the rows out"
-        )
+    found = list(_SURE.finditer(text))
+    if not found:
+        return text, None
+    last = found[-1]
+    number = float(last[1] + (last[2] or ""))
+    share = last[2] is not None and number <= 1 and last[0].endswith(last[2])
+    sure = number / (1 if share else float(last[3] or 100))
+    return ((text[: last.start()] + text[last.end() :]).strip(), sure) if sure <= 1 else (text, None)
 
 
-def grade_completions(
-    completions: Sequence[tuple[Example, str | None]],
-    grader: GradeAnswer,
-    extract: Extract = "text",
-    workers: int = 16,
-    on_row: Callable[[], None] = lambda: None,
-) -> list[Row]:
-    r"""Grade completions side by side; the rows come back in their order.
-
-    Args:
-        completions: examples with what was written for them, None when nothing was.
-        grader: grades one answer; called from several threads.
-        extract: `text` the completion without its reasoning, `boxed` the last `\boxed{…}`, `answer` the last
-            `<answer>` tag.  Without the box, the tag or the end of its reasoning a completion is wrong.
-        workers: how many answers are graded at the same time.
-        on_row: called after each row, in this thread.
-
-    Raises:
-        RewardBug: the grader raised something other than `Unscored`, or returned no grade.
-    """
-    if extract not in _FINDERS:
-        raise ConfigError(
-            f"extract {extract!r} is not one of {', '.join(_FINDERS)}{nearest(extract, _FINDERS)}"
-        )
-    if workers < 1:
-        raise ConfigError(f"workers must be at least 1, not {workers}")
-
-    def grade(pair: tuple[Example, str | None]) -> Row:
-        example, text = pair
-        if text is None:
-            return masked(example, NOTHING_STORED)
-        return graded(example, text, lambda: (short_answer(example, text, grader, extract), {}))
-
-    return _side_by_side(completions, grade, workers, on_row)
+def _said(text: str) -> Slice | None:
+    said = final_part(text)
+    return None if said is None else Slice(said, 0, len(said))
 
 
-def _side_by_side(
-    pairs: Sequence[Pair], grade: Callable[[Pair], Row], workers: int, on_row: Callable[[], None]
-) -> list[Row]:
-    """A row for every pair, in order; what has not begun is left when a grader fails."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(grade, pair) for pair in pairs]
-        rows = []
-        for future, (example, _) in zip(futures, pairs, strict=True):
-            rows.append(_row(future, example))
-            on_row()
-        return rows
-    finally:
-        pool.shutdown(cancel_futures=True)
+# What finds the answer in a completion, and what the completion is floored with when it holds none.
+_FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
+    "text": (_said, "no_answer"),
+    "boxed": (boxed, "no_box"),
+    "answer": (lambda text: tag(text, "answer"), "no_answer"),
+}
 
 
 def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
@@ -199,32 +121,6 @@ def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
     find, missing = _FINDERS[extract]
     found = find(completion)
     return (None if found is None else found.text), missing
-
-
-def short_answer(example: Example, said: str, grader: GradeAnswer, extract: Extract) -> Grade:
-    """The grade of the answer in a text; a text without one is floored.
-
-    Raises:
-        Unscored: it could not be graded.
-    """
-    answer, missing = find_answer(said, extract)
-    if answer is None:
-        return Grade("incorrect", "", how="gate", floored=missing)
-    grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
-    if not isinstance(grade, Grade):
-        raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
-    return grade
-
-
-def _row(future: Future[Row], example: Example) -> Row:
-    error = future.exception()
-    if isinstance(error, Exception) and not isinstance(error, FactrlError):
-        raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
-    return future.result()
-
-
-def _named(example: Example) -> str:
-    return f"example {example.id!r} ({example.question[:80]!r})"
 
 
 # -- Options -----------------------------------------------------------------------------------------
@@ -237,19 +133,16 @@ _SAID = re.compile(
 _ALONE = re.compile(r"\W*([A-Za-z])\W*")
 # A letter with a sign, an end of line, "or", "and" or "is" after it; "A person" has an article.
 _AFTER = r"\s*$|\s*\n|[).:,;!?/、。，；：\]*]|\s+(?:or|and|is)\b|[或和]"
+_WHOLE = r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9])"
 _STANDS = re.compile(rf"(?<![A-Za-z0-9_'’])(?<!not )([A-Z])(?={_AFTER}){_NOT}")
 
 
-def by_likelihood(example: Example, sums: Sequence[float], several: bool) -> tuple[Grade, dict[str, float]]:
-    """What the log-probabilities of the options come to.
+def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> Outcome:
+    """Whether the most likely option is a true one, and the question's `mc1`, or with `several` its `mc2`.
 
     Args:
         example: its `meta` has `choices` and `right`.
-        sums: one number per option, in the same order.
-        several: MC2, else MC1.
-
-    Returns:
-        Whether the most likely option is a true one, and the numbers of this question: `mc1` or `mc2`.
+        sums: the log-probability of each option.
     """
     choices, right = example.meta["choices"], example.meta["right"]
     best = max(range(len(choices)), key=lambda number: sums[number])
@@ -261,7 +154,7 @@ def by_likelihood(example: Example, sums: Sequence[float], several: bool) -> tup
     return grade, {"mc2": math.fsum(w for w, true in zip(weights, right, strict=True) if true) / sum(weights)}
 
 
-def by_letter(example: Example, text: str) -> tuple[Grade, Mapping[str, float]]:
+def by_letter(example: Example, text: str) -> Outcome:
     """The option that a reply names; a reply that names none, or two, is wrong and counted as invalid."""
     choices, right = example.meta["choices"], example.meta["right"]
     number = chosen(text, choices)
@@ -296,16 +189,11 @@ def chosen(text: str, choices: Sequence[str]) -> int | None:
     if named:
         found = {letters.index(letter) for letter in named if letter in letters}
         return found.pop() if len(found) == 1 == len(named) else None
-    inside = [n for n, option in enumerate(said) if option and _holds(words, option)]
+    inside = [n for n, option in enumerate(said) if option and re.search(_WHOLE % re.escape(option), words)]
     return inside[0] if len(inside) == 1 else None
 
 
-def _holds(text: str, words: str) -> bool:
-    """Whether words stand in a text, and not only as parts of longer ones."""
-    return re.search(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])", text) is not None
-
-
-# -- Benchmarks --------------------------------------------------------------------------------------
+# -- Grading -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -329,6 +217,66 @@ class Tools:
     workers: int = 16
 
 
+def grade_completions(
+    completions: Sequence[tuple[Example, str | None]],
+    grader: GradeAnswer,
+    extract: Extract = "text",
+    workers: int = 16,
+) -> list[Row]:
+    r"""Grade completions side by side; the rows come back in their order.
+
+    Args:
+        completions: examples with what was written for them, None when nothing was.
+        grader: grades one answer; called from several threads.
+        extract: `text` the completion without its reasoning, `boxed` the last `\boxed{…}`, `answer` the last
+            `<answer>` tag.  Without the box, the tag or the end of its reasoning a completion is wrong.
+        workers: how many answers are graded at the same time.
+
+    Raises:
+        RewardBug: the grader raised something other than `Unscored`, or returned no grade.
+    """
+    if extract not in _FINDERS:
+        raise ConfigError(
+            f"extract {extract!r} is not one of {', '.join(_FINDERS)}{nearest(extract, _FINDERS)}"
+        )
+    pairs = [(example, NOTHING_STORED if text is None else text) for example, text in completions]
+    return _side_by_side(pairs, lambda one, text: (short_answer(one, text, grader, extract), {}), workers)
+
+
+def grade_texts(
+    benchmark: Benchmark,
+    examples: Sequence[Example],
+    texts: Texts,
+    tools: Tools,
+    on_done: Callable[[int], None] = lambda count: None,
+) -> list[Row]:
+    """A row for every text, in the order of the questions and of their samples."""
+    keys = [(example, number) for example in examples for number in numbers_in(texts)]
+    keys = [(example, number) for example, number in keys if (example.id, number) in texts]
+
+    def score(example: Example, text: str) -> Outcome:
+        prefill = text.prefill if isinstance(text, Completion) else ""
+        plain = stated_confidence(text)[0] if tools.confidence else text
+        return score_text(benchmark, example, Completion(plain, prefill=prefill), tools)
+
+    pairs = [(example, texts[example.id, number]) for example, number in keys]
+    rows = _side_by_side(pairs, score, tools.workers, on_done)
+    return [
+        replace(
+            row,
+            benchmark=benchmark.name,
+            number=number,
+            confidence=stated_confidence(row.completion)[1] if tools.confidence and row.completion else None,
+        )
+        for row, (_, number) in zip(rows, keys, strict=True)
+    ]
+
+
+def numbers_in(texts: Texts) -> list[int]:
+    """The numbers of the samples that some question has."""
+    return sorted({number for _, number in texts})
+
+
 def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> Outcome:
     """What became of a text; reasoning before `</think>` is not looked at, and a text without an end of it is
     floored.
@@ -346,42 +294,65 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
     return short_answer(example, said, _decline if is_hopeless(example) else tools.grader, tools.extract), {}
 
 
+def short_answer(example: Example, said: str, grader: GradeAnswer, extract: Extract) -> Grade:
+    """The grade of the answer in a text; a text without one is floored.
+
+    Raises:
+        Unscored: it could not be graded.
+    """
+    answer, missing = find_answer(said, extract)
+    if answer is None:
+        return Grade("incorrect", "", how="gate", floored=missing)
+    grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
+    if not isinstance(grade, Grade):
+        raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
+    return grade
+
+
 def _decline(question: str, prediction: str, answers: Sequence[str], **_: object) -> Grade:
     """The grader of questions that nobody can answer."""
     declined = abstains(prediction, question) or says_invalid_question(prediction)
     return Grade("abstained" if declined else "incorrect", prediction.strip()[:200], how="rules")
 
 
-def grade_texts(
-    benchmark: Benchmark,
-    examples: Sequence[Example],
-    texts: Mapping[tuple[str, int], Written],
-    tools: Tools,
+def _side_by_side(
+    pairs: Sequence[tuple[Example, str | Unscored]],
+    score: Callable[[Example, str], Outcome],
+    workers: int,
     on_done: Callable[[int], None] = lambda count: None,
 ) -> list[Row]:
-    """A row for every text, in the order of the questions and of their samples."""
-    numbers = sorted({number for _, number in texts})
-    pairs = [(example, number) for example in examples for number in numbers if (example.id, number) in texts]
+    """A row for every text, in order; what has not begun is left when a grader fails.
 
-    def grade(pair: tuple[Example, int]) -> Row:
-        example, number = pair
-        text = texts[example.id, number]
+    The one place of an evaluation where `Unscored` is caught: the row is masked, and in no number.
+    """
+
+    def grade(example: Example, text: str | Unscored) -> Row:
         if isinstance(text, Unscored):
-            return masked(example, text, benchmark=benchmark.name, number=number)
-        plain, sure = stated_confidence(text) if tools.confidence else (text, None)
-        said = Completion(plain, prefill=text.prefill)
-        about = {"benchmark": benchmark.name, "number": number, "confidence": sure}
-        return graded(example, text, lambda: score_text(benchmark, example, said, tools), **about)
+            return Row(example, None, None, text.cause, text.detail)
+        try:
+            grade, values = score(example, text)
+        except Unscored as error:
+            return Row(example, text, None, error.cause, error.detail)
+        return Row(example, text, grade, values=values)
 
-    return _side_by_side(pairs, grade, tools.workers, lambda: on_done(1))
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = [pool.submit(grade, *pair) for pair in pairs]
+        rows = []
+        for future, (example, _) in zip(futures, pairs, strict=True):
+            rows.append(_row(future, example))
+            on_done(1)
+        return rows
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def grade_likelihoods(
-    benchmark: Benchmark, examples: Sequence[Example], sums: Mapping[str, Sequence[float]]
-) -> list[Row]:
-    """A row for every question whose options were weighed."""
-    rows = []
-    for example in examples:
-        grade, values = by_likelihood(example, sums[example.id], benchmark.several)
-        rows.append(Row(example, None, grade, benchmark=benchmark.name, values=values))
-    return rows
+def _row(future: Future[Row], example: Example) -> Row:
+    error = future.exception()
+    if isinstance(error, Exception) and not isinstance(error, FactrlError):
+        raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
+    return future.result()
+
+
+def _named(example: Example) -> str:
+    return f"example {example.id!r} ({example.question[:80]!r})"

@@ -85,7 +85,7 @@ def _head_logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:
 
 
 class PolicyScorer:
-    """The `Scorer` of `factrl.evals.shortqa` with a model of transformers, asked as in training.
+    """How likely continuations are under a model of transformers, asked as in training.
 
     A prompt goes through the model once, its continuations after it side by side.  Log-probabilities are
     taken in float32 from the model's own logits, without a temperature, and summed over the tokens of the

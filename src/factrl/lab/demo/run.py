@@ -279,7 +279,7 @@ class _Stage:
             size = told.base_samples
             samples = [grades[i : i + size] for i in range(0, len(grades), size)]
             progress.advance()
-        return arm, known_mask(samples, told.base_correct, size)
+        return arm, known_mask(samples, told.base_correct)
 
     def arm(self, name: str, steps: int, before: Arm) -> Arm:
         """Train with one reward from the warm-started weights, which answered as `before`, and evaluate."""

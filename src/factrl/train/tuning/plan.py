@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError
-from factrl.evals.shortqa import check_gradable
+from factrl.evals.catalogue import check_gradable
 from factrl.llm import LLM
 from factrl.papers import load_reward
 from factrl.rewards import Reward
