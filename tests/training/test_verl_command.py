@@ -142,8 +142,17 @@ REFUSED = {
     "train.bf16=false": "train.bf16 = False",
     "model.freeze_embeddings=true": "model.freeze_embeddings = True",
     "model.revision=abc": "model.revision = 'abc'",
+    "train.num_generations=1008": "verifier.share = True",
     "verifier.share=true": "verifier.share = True",
 }
+
+
+def test_one_worker_is_handed_the_groups_of_a_shared_verifier(questions: Path) -> None:
+    told = settings(questions, "truthrl", "verifier.share=true", "train.num_generations=4")
+    of = "+reward.custom_reward_function.reward_kwargs.group"
+    assert (command(told)[of], command(told)["reward.num_workers"]) == (4, 1)
+    alone = settings(questions, "truthrl")
+    assert (of in command(alone), command(alone)["reward.num_workers"]) == (False, 8)
 
 
 def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:

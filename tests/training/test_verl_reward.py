@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from factrl.bridges import verl
 from factrl.bridges.verl import as_verl, compute_score, from_verl
 from factrl.errors import ConfigError, RewardBug
 from factrl.types import Result, Span
@@ -121,6 +122,45 @@ def test_samples_are_scored_side_by_side(own: Path) -> None:
         return await asyncio.gather(*calls)
 
     assert [one["score"] for one in asyncio.run(many())] == [1.0] * 64
+
+
+SHARED = """
+from factrl import reward
+
+class Groups:
+    def __call__(self, completion):
+        return 1
+
+    def answer_together(self, calls):
+        return [len(calls)] * len(calls)
+
+@reward
+def size(example, completion, *, groups):
+    return {"size": groups(completion)}
+
+size = size.with_(groups=Groups())
+"""
+
+
+def test_completions_of_a_question_are_graded_as_one_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when they come one by one; a held-out answer and one whose group stays small are not kept."""
+    monkeypatch.setattr("factrl.bridges.verl.PATIENCE", 5.0)
+    (tmp_path / "own.py").write_text(SHARED, encoding="utf-8")
+
+    async def late(seconds: float, index: int, split: str = "train") -> float:
+        await asyncio.sleep(seconds)
+        extra = {**QUESTION, "index": index, "split": split}
+        told = await compute_score("set", "x", "", extra, paper=f"{tmp_path}/own.py:size", group=3)
+        return told["score"]
+
+    async def many() -> list[float]:
+        whole = [late(0.0, 1), late(0.2, 1), late(0.4, 1)]
+        return await asyncio.gather(*whole, late(0.0, 2), late(0.1, 2), late(0.0, 3, "test"))
+
+    assert asyncio.run(many()) == [3.0, 3.0, 3.0, 2.0, 2.0, 1.0]
+    assert not verl._WAITING
 
 
 def test_there_and_back() -> None:

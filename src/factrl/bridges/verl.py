@@ -11,6 +11,9 @@ as `factrl prepare convert --to verl` writes it, and else from the ground truth.
 
 verl has no word for a completion that could not be graded.  Its score is NaN here, and `state` says why.  The
 advantage estimators of `factrl.bridges.verl_plugin` leave it out; verl's own `grpo` would lose its group.
+
+verl asks for one completion at a time, each when it is written.  A verifier with `share` wants those of one
+question at once: with `group`, they wait for each other in the one reward worker that there must be then.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ import math
 import os
 import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from factrl.errors import ConfigError, FactrlError
 from factrl.papers import gold_of
@@ -39,7 +42,10 @@ from .trl import words_of_environment
 
 WRITTEN = "factrl_written"  # what our agent loop knows about a completion, among its extra fields
 BUG = "bug"  # why there is no score at all, for our trainer, which ends the run by it
+ONCE = "test"  # the split of held-out questions, which are answered once
+PATIENCE = 300.0  # seconds that a completion waits for the others; verl gives up some without a word
 _OURS = get_args(ColumnName)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ async def compute_score(
     recipe: str = "",
     paper: str = "",
     settings: str = "",
+    group: int = 1,
     **_: Any,
 ) -> dict[str, Any]:
     """The score of one completion, as verl's reward managers ask for it.
@@ -71,6 +78,8 @@ async def compute_score(
         ground_truth: the accepted answers, or TruthRL's mapping with `problem` and `target`.
         extra_info: the example's columns.
         recipe, paper, settings: which reward; see above.
+        group: completions of one question, told apart by `extra_info["index"]`, that are graded as one batch;
+            those that are not there after `PATIENCE` are graded without the others.
 
     Returns:
         The same keys for every sample: `score`, NaN when masked; `state`; `cause`; `term/NAME` for the terms
@@ -81,25 +90,56 @@ async def compute_score(
         ConfigError: no such reward, or it cannot be supplied.
         RewardBug: the reward is broken.
     """
-    loop = asyncio.get_running_loop()
-    # Rewards block a thread each; verl awaits as many samples as it has completions under way.
-    work = partial(_score, recipe, paper, settings, solution_str, ground_truth, dict(extra_info or {}))
-    return await loop.run_in_executor(_threads(), contextvars.copy_context().run, work)
-
-
-def _score(
-    recipe: str, paper: str, settings: str, text: str, ground_truth: Any, extra: dict[str, Any]
-) -> dict[str, Any]:
+    extra = dict(extra_info or {})
     told = extra.pop(WRITTEN, None)
     try:
-        supplied = _supplied(recipe, paper, settings, tuple(words_of_environment()))
-        completion = Completion(text, **{"prefill": supplied.prefill, **(told or {})})
-        result = supplied.reward(_example(extra, ground_truth, supplied.columns), completion)
+        usual = tuple(words_of_environment())
+        supplied = await _on_a_thread(_supplied, recipe, paper, settings, usual)
+        example = _example(extra, ground_truth, supplied.columns)
+        completion = Completion(solution_str, **{"prefill": supplied.prefill, **(told or {})})
+        if group > 1 and extra.get("split") != ONCE:
+            which = (id(supplied), str(extra.get("index")), example.question)
+            result = await _together(supplied.reward, which, group, example, completion)
+        else:
+            result = await _on_a_thread(supplied.reward, example, completion)
     except FactrlError as error:
         if told is None:
             raise
         return {**as_verl(Result("masked", None, cause=BUG)), BUG: f"{type(error).__name__}: {error}"}
     return as_verl(result, supplied.terms)
+
+
+async def _on_a_thread(work: Callable[..., T], *args: Any) -> T:
+    """Rewards block a thread each; verl awaits as many samples as it has completions under way."""
+    call = partial(contextvars.copy_context().run, work, *args)
+    return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+
+
+async def _together(
+    reward: Reward, which: _Group, size: int, example: Example, completion: Completion
+) -> Result:
+    """The result of one of `size` completions, which are graded as one batch when the last is there."""
+    waiting = _WAITING.setdefault(which, [])
+    result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    waiting.append((example, completion, result))
+    if len(waiting) < size:
+        await asyncio.wait([result], timeout=PATIENCE)
+    if _WAITING.get(which) is waiting:  # complete, or the first of them has waited long enough
+        del _WAITING[which]
+        await _grade(reward, waiting)
+    return await result
+
+
+async def _grade(reward: Reward, waiting: Sequence[_Waiting]) -> None:
+    examples, completions, results = zip(*waiting, strict=True)
+    try:
+        graded = await _on_a_thread(reward.batch, examples, completions)
+    except FactrlError as error:
+        for result in results:
+            result.set_exception(error)
+        return
+    for result, one in zip(results, graded, strict=True):
+        result.set_result(one)
 
 
 def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -156,6 +196,9 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
+_Group = tuple[int, str, str]  # a reward, and a question by its index and its words
+_Waiting = tuple[Example, Completion, "asyncio.Future[Result]"]
+_WAITING: dict[_Group, list[_Waiting]] = {}
 _MADE: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
 _MAKING = threading.RLock()
 _THREADS: dict[int, ThreadPoolExecutor] = {}

@@ -27,11 +27,11 @@ from factrl.errors import ConfigError
 from factrl.papers import split_spec
 from factrl.runs.settings import ModelSettings, RunSettings, TrainSettings
 
-REWARD_WORKERS = 8  # verl's default
 TRAIN, HELD_OUT = "train.parquet", "eval.parquet"  # of the run folder, which all nodes see: questions
 AGENT, RECIPE = "agent.yaml", "reward.toml"  # which agent loop samples; the settings of a reward worker
 PLUGIN = "factrl.bridges.verl_plugin"
 MODULES = "VERL_USE_EXTERNAL_MODULES"
+_CALLS = 1_000  # calls that Ray runs in an actor at a time: those of incomplete groups wait inside
 _NO_DUAL_CLIP = 1e6
 _TOKENS = 16_384  # that a GPU computes on at a time: verl's default
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./:@+-]*")
@@ -66,8 +66,11 @@ def refusals(settings: RunSettings) -> list[str]:
         "train.mask_truncated_completions": (told.mask_truncated_completions, "verl counts them"),
         "train.bf16": (told.bf16 is False, "verl computes in bfloat16"),
         "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
-        "verifier.share": (settings.verifier.share, "verl hands completions to the reward one by one"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
+        "verifier.share": (
+            settings.verifier.share and told.prompts_per_step * told.num_generations > _CALLS,
+            f"of more than {_CALLS:,} completions a step those that complete a group would not be heard",
+        ),
     }
     values = {key: getattr(getattr(settings, key.split(".")[0]), key.split(".")[1]) for key in no}
     return [
@@ -110,11 +113,7 @@ def overrides(
             "trust_remote_code": settings.model.trust_remote_code,
         },
         **_policy(settings, run, (told.max_prompt_length or longest_prompt) + told.max_completion_length),
-        "reward": {
-            "num_workers": REWARD_WORKERS,
-            "custom_reward_function.path": "pkg://factrl.bridges.verl",
-            "custom_reward_function.name": "compute_score",
-        },
+        **_reward(settings, run),
         "algorithm": {
             "adv_estimator": "factrl_reinforce_pp" if told.loss_type == "reinforce++" else "factrl_grpo",
             "use_kl_in_reward": False,
@@ -145,9 +144,21 @@ def overrides(
     }
     return {
         **{f"{section}.{name}": value for section, of in sections.items() for name, value in of.items()},
-        "+reward.custom_reward_function.reward_kwargs.recipe": str(run / RECIPE),
         "hydra.run.dir": str(run / "hydra"),  # else `outputs` where the command was given
         f"+ray_kwargs.ray_init.runtime_env.env_vars.{MODULES}": modules(),
+    }
+
+
+def _reward(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
+    """What grades; with `verifier.share` the completions of a question at once."""
+    group = {"group": settings.train.num_generations} if settings.verifier.share else {}
+    return {
+        "reward": {
+            "num_workers": reward_workers(settings),
+            "custom_reward_function.path": "pkg://factrl.bridges.verl",
+            "custom_reward_function.name": "compute_score",
+        },
+        "+reward.custom_reward_function.reward_kwargs": {"recipe": str(run / RECIPE), **group},
     }
 
 
@@ -215,6 +226,11 @@ def _lora(told: ModelSettings) -> dict[str, Any]:
     }
 
 
+def reward_workers(settings: RunSettings) -> int:
+    """Processes that grade: 8 as usual, or one in which the completions of a question wait for each other."""
+    return 1 if settings.verifier.share else 8
+
+
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
     """What goes into `AGENT`, as JSON, which is YAML."""
     loop = {"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop"}
@@ -225,7 +241,7 @@ def recipe_of_workers(settings: RunSettings) -> RunSettings:
     """The settings of one reward worker: one of several that ask the judge, in a folder of its own."""
     judge, verifier = settings.judge, settings.verifier
     told = {
-        "max_concurrency": max(1, judge.max_concurrency // REWARD_WORKERS),
+        "max_concurrency": max(1, judge.max_concurrency // reward_workers(settings)),
         "reward_model": _absolute(judge.reward_model),
         "truthfulness_model": _absolute(judge.truthfulness_model),
     }

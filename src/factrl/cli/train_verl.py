@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from factrl.bridges.verl import ONCE
 from factrl.bridges.verl_overrides import (
     AGENT,
     HELD_OUT,
@@ -130,10 +131,10 @@ def write_files(plan: Plan, run: Path) -> None:
     run.mkdir(parents=True, exist_ok=True, mode=0o700)
     (run / "rollouts").mkdir(exist_ok=True)
     # The agent loop begins the assistant's turn, and leaves out the chat template where it is not wanted.
-    asked = settings.data.model_copy(update={"prefill": "", "chat": True})
+    asked = settings.data.model_copy(update={"prefill": "", "chat": True, "split": "train"})
     convert(plan.examples, "verl", asked, run / TRAIN)
     if plan.held_out:
-        convert(plan.held_out, "verl", asked, run / HELD_OUT)
+        convert(plan.held_out, "verl", asked.model_copy(update={"split": ONCE}), run / HELD_OUT)
     (run / AGENT).write_text(json.dumps(agent_loops(settings)), encoding="utf-8")
     (run / RECIPE).write_text(dump_toml(recipe_of_workers(settings)), encoding="utf-8")
     kept = settings.model_copy(update={"run": settings.run.model_copy(update={"resume": None})})
