@@ -38,7 +38,7 @@ from factrl.llm import LLM
 from factrl.llm.local.llama import LlamaModel
 from factrl.llm.quoting import broken
 from factrl.rewards.grading import Grader
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.text.answers import is_contentless
 from factrl.types import Passage
 from factrl.verifier import Verifier, open_verifier

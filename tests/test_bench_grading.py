@@ -24,7 +24,7 @@ from factrl.evals.shortqa import Tools, continued, score_text, stated_confidence
 from factrl.evals.suite import ask, stored_texts
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.types import Completion, Example, Grade
 
 SIMPLE, MATH = benchmarks()["simpleqa"], benchmarks()["gsm8k"]

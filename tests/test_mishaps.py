@@ -23,7 +23,7 @@ from factrl.cli.terminal import mishap
 from factrl.errors import ConfigError, RewardBug
 from factrl.papers import load_reward
 from factrl.runs.config import load_settings, settable
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.settings import AskSettings, RunSettings
 from fault_server import FaultServer, says
 

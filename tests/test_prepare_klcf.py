@@ -18,7 +18,7 @@ from factrl.prepare.importance import Choice, Importance, read_choices
 from factrl.prepare.klcf import Parts, Preparation, Prepared
 from factrl.rewards.checklist import item_ids
 from factrl.runs.data import load_examples
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Claim, Completion, Example, Passage, Verdict
 from factrl.verifier import Verifier

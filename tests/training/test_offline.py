@@ -346,13 +346,13 @@ def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -
 
 KILLED = """
 import os, sys
-from factrl.runs import folder as run, journal
+from factrl.runs import disk, folder as run
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import tune_settings
 
 where, after, *words = sys.argv[1:]
-kind, method = (journal.Journal, "add") if where == "sampling" else (run.Run, "log")
+kind, method = (disk.Journal, "add") if where == "sampling" else (run.Run, "log")
 left, plain = int(after), getattr(kind, method)
 
 def dying(self, *args):

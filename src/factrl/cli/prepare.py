@@ -165,7 +165,7 @@ def _klcf(args: argparse.Namespace) -> int:
     from factrl.prepare import asking
     from factrl.prepare.dataset import JOURNAL, write_dataset
     from factrl.prepare.klcf import Preparation, about_of, head_of, open_parts
-    from factrl.runs.journal import Journal
+    from factrl.runs.disk import Journal
 
     shown = asking.read_demonstrations(args.demonstrations) if args.demonstrations else []
     template = asking.FEW_SHOT if shown else asking.ZERO_SHOT

@@ -17,7 +17,7 @@ from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_prob
 from factrl.evals.shortqa import Extract
 from factrl.llm.writers import open_writer
 from factrl.runs.data import load_training
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line

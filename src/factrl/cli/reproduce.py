@@ -24,8 +24,7 @@ import tomli_w
 from factrl.errors import ConfigError, MissingExtra, SetupError, nearest
 from factrl.lab.tables import BASE
 from factrl.papers import SMALL_HELD_OUT, Pipeline, Stage, Study, declared, paper_names, split_spec
-from factrl.runs.journal import Journal
-from factrl.runs.whole_file import write_whole
+from factrl.runs.disk import Journal, write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one
 from .prepare_questions import write_questions

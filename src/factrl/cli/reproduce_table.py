@@ -14,8 +14,8 @@ from factrl.evals.metrics import LABELS
 from factrl.evals.samples import read_output
 from factrl.lab.tables import BASE, METHODS, direction_of, find_table
 from factrl.papers import Pipeline, Study
+from factrl.runs.disk import write_whole
 from factrl.runs.progress import clock
-from factrl.runs.whole_file import write_whole
 from factrl.text.html import fragment, page, write_page
 
 if TYPE_CHECKING:

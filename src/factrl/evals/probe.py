@@ -26,11 +26,10 @@ from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.llm import LLM
 from factrl.llm.writers import Writer, Written, digest_of, is_ours
 from factrl.rewards.grading import graded_by
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal, whole_file
 from factrl.runs.progress import Progress
 from factrl.runs.rows import Row
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
-from factrl.runs.whole_file import whole_file
 from factrl.types import Completion, Example, Label
 
 AT_ONCE = 512  # samples between two writes to the journal: what a killed probe repeats at most

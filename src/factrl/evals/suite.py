@@ -21,7 +21,7 @@ from factrl.evals.numbers import Bin, Numbers, confidence_bins, confidence_numbe
 from factrl.evals.samples import Output, Row
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
 from factrl.llm.writers import Writer, digest_of, open_writer
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import AskSettings

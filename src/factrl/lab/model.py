@@ -19,7 +19,7 @@ from torch import nn
 from transformers import Cache, LlamaConfig, LlamaForCausalLM
 
 from factrl.llm.models import cache_folder
-from factrl.runs.whole_file import whole_file
+from factrl.runs.disk import whole_file
 
 from . import World
 

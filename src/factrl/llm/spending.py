@@ -204,7 +204,7 @@ class Spending:
 
     def save(self, run: Path) -> None:
         """Write the account into the run folder."""
-        from factrl.runs.whole_file import write_whole
+        from factrl.runs.disk import write_whole
 
         told = {"total": asdict(self.account.total), "dearest_step": asdict(self.account.dearest)}
         write_whole(run / FILE, json.dumps(told).encode())

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 
 from factrl.errors import ConfigError, DataError
 from factrl.runs.data import ColumnName, render_prompt
+from factrl.runs.disk import whole_file
 from factrl.runs.settings import DataSettings
-from factrl.runs.whole_file import whole_file
 from factrl.types import Example
 
 from .dataset import write_rows

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.llm.writers import digest_of
-from factrl.runs.whole_file import write_whole
+from factrl.runs.disk import write_whole
 from factrl.verifier.claims import normalised
 
 from .klcf import Prepared

@@ -34,7 +34,7 @@ from factrl.llm import preflight
 from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import render_prompt
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import LOCAL, AskSettings, VerifierSettings
 from factrl.train.plan import open_judge

@@ -22,7 +22,7 @@ from typing import Any
 from factrl.errors import DataError, TooManyMasked, Unscored
 from factrl.llm.quoting import broken
 from factrl.llm.writers import Writer, Written, digest_of, is_ours, seed_of
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
 from factrl.types import Example

@@ -111,11 +111,6 @@ def json_lines(content: bytes) -> list[Any]:
     return [json.loads(line) for line in content.split(b"\n") if line.strip()]
 
 
-def whole_lines(path: Path) -> list[bytes]:
-    """The lines of a file that is appended to, without a last one that a crash left torn."""
-    return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
-
-
 def _read_lines(path: Path) -> Iterator[Any]:
     with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
         for number, line in enumerate(lines_of(file, path), start=1):  # pyright: ignore[reportArgumentType]

@@ -24,9 +24,9 @@ from factrl.llm import models
 from factrl.llm.spending import read_account
 from factrl.llm.writers import digest_of
 from factrl.papers import load_paper, split_spec
+from factrl.runs.disk import write_whole
 from factrl.runs.folder import count_states, read_metrics, redact
 from factrl.runs.settings import LOCAL, RunSettings
-from factrl.runs.whole_file import write_whole
 from factrl.text.escape import markdown
 from factrl.train.plan import Plan
 from factrl.train.tuning.outcome import Outcome

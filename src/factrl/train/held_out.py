@@ -21,7 +21,7 @@ from factrl.evals.samples import Row
 from factrl.evals.shortqa import Extract, grade_completions
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
-from factrl.runs.whole_file import write_whole
+from factrl.runs.disk import write_whole
 from factrl.text.escape import one_line
 from factrl.types import Completion, Example, Result
 

@@ -26,10 +26,10 @@ from typing import Any
 from factrl.errors import ConfigError, DataError
 from factrl.llm import preflight
 from factrl.runs.config import dump_toml
+from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
 from factrl.runs.settings import DataSettings, ModelSettings
-from factrl.runs.whole_file import write_whole
 from factrl.train.card import write_tuning_card
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.pairs import Limits, Sample, rule_of

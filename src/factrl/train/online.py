@@ -119,7 +119,8 @@ def optimise(
         eval_steps=settings.train.eval_steps,
         spending=spending,
         must_stop=lambda: (
-            trainer.steps_over_limit >= STEPS_OVER_LIMIT or (spending is not None and bool(spending.why_over()))
+            trainer.steps_over_limit >= STEPS_OVER_LIMIT
+            or (spending is not None and bool(spending.why_over()))
         ),
     )
     stopped = beside.train(trainer, checkpoint, f"train {reward.name}")
@@ -141,9 +142,7 @@ def _why_it_stopped(
             f"mend the judge, then: {resume}"
         )
     if spending is not None and (why := spending.why_over()):
-        return OverBudget(
-            f"step {step}: {why}; a checkpoint was saved; to go on: {resume} --max-cost MORE"
-        )
+        return OverBudget(f"step {step}: {why}; a checkpoint was saved; to go on: {resume} --max-cost MORE")
     return Interrupted("train", run.path, step)
 
 

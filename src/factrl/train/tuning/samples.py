@@ -17,7 +17,7 @@ from factrl.evals.shortqa import grade_completions
 from factrl.llm.writers import Writer, digest_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
-from factrl.runs.journal import Journal
+from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.text import Slice, tag
 from factrl.train.tuning.pairs import Sample

@@ -26,8 +26,8 @@ import tantivy
 from tantivy import Occur, Query
 
 from factrl.errors import ConfigError, DataError, SetupError
+from factrl.runs.disk import whole_file
 from factrl.runs.progress import Progress
-from factrl.runs.whole_file import whole_file
 from factrl.types import Passage
 from factrl.verifier.search.given import title_key, title_keys, words
 from factrl.verifier.search.sources import documents, find_sources, fingerprint, passages_of

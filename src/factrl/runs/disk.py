@@ -1,0 +1,252 @@
+"""Files that no kill, crash or second process spoils: written whole, or row by row, by one writer.
+
+The lock is the system's (`flock`), on a file that says whose it is.  It ends when its holder ends, however
+that happens, so a file that was left behind stops nobody.  On a network file system it holds across machines
+where the mount says so: NFS with Linux on both ends does, Lustre with `flock` does and with `localflock` does
+not.  Where the system has no such lock, as on Windows, that is said and the run goes on; then nothing keeps
+two processes from writing to the same place.
+
+A journal is a JSON Lines file of a long job's rows, each on disk as soon as it exists, so that nothing is
+paid for twice.  Its first line says what the job is; every other line is one finished unit of it under a key.
+A job that was killed opens the same file again, leaves out what is there and goes on.  A last line that a
+crash tore is dropped; a journal of another job is refused, never mixed with this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import socket
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from factrl.errors import ConfigError, DataError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_LOG = logging.getLogger("factrl")
+_KEY = "key"
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """An empty file to write to: beside the place that it takes when the block ends without an error.
+
+    Nobody else has its name: two writers of one file do not meet, and no link that waits there is followed.
+    """
+    unfinished = path.with_name(f"{secrets.token_hex(8)}.tmp")
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
+    try:
+        yield unfinished
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part."""
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(content)
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file that is appended to, without a last one that a crash left torn."""
+    return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+
+
+class FileLock:
+    """A lock that one holder at a time has, until it is released or its process ends.
+
+    Args:
+        path: the lock file; removed when the lock is released.
+        what: what it guards, for the errors.
+
+    Raises:
+        ConfigError: somebody else has it, or the file cannot be made.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError as error:
+            raise ConfigError(f"{what} cannot be written: {path}: {error.strerror}") from error
+        # Its holder may remove it between our opening and our locking it: then it is no lock any more.
+        if not _takes(descriptor) or not _is_at(descriptor, path):
+            os.close(descriptor)
+            remedy = f"wait for it, or delete {path} if it is gone"
+            raise ConfigError(f"{what} is being written by {_holder(path)}; {remedy}")
+        self._descriptor = descriptor
+        owner = {"host": socket.gethostname(), "pid": os.getpid()}
+        with contextlib.suppress(OSError):  # on a full disk the lock holds, and says nothing of its holder
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps(owner).encode())
+        _HELD.add(self)
+
+    def release(self) -> None:
+        """Let others have it; a second call, or one in a fork of the holder, does nothing."""
+        if self._descriptor is None:
+            return
+        if _is_at(self._descriptor, self._path):  # unless somebody removed it, and another has it now
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
+_HELD: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """In a forked child: it must not keep a lock that its parent has let go of."""
+    for lock in _HELD:
+        if lock._descriptor is not None:
+            os.close(lock._descriptor)
+            lock._descriptor = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _takes(descriptor: int) -> bool:
+    try:
+        if fcntl is None:
+            raise OSError(0, "no fcntl")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        _LOG.warning(
+            "this disk gives no locks (%s): let no other process write to the same place", error.strerror
+        )
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _holder(path: Path) -> str:
+    """Who holds a lock, as its file says; that can be anything."""
+    try:
+        owner = json.loads(path.read_bytes())
+        return f"process {int(owner['pid'])} on {str(owner['host'])[:100]}"
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return "another process"
+
+
+class Journal(Mapping[str, Mapping[str, Any]]):
+    """Rows by key, in the order in which they were added; use as a context manager.
+
+    Args:
+        path: the file; made, with its folder, when it is not there.
+        about: everything that decides what the rows are: model, prompts, settings, seed.  JSON values.
+
+    Attributes:
+        found: how many rows an earlier process left.
+
+    Raises:
+        ConfigError: the file is that of another job, or another process is writing it.
+        DataError: a line that is not the last cannot be read.
+    """
+
+    def __init__(self, path: Path | str, about: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        about = json.loads(json.dumps(about))  # as it will be read back: tuples as lists
+        self._rows: dict[str, Mapping[str, Any]] = {}
+        if self.path.exists() and not self.path.is_file():
+            raise ConfigError(f"{self.path} is no file that can be read back; name another one")
+        with contextlib.ExitStack() as undo:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                lock = self.path.with_name(f"{self.path.name}.lock")
+                undo.callback(FileLock(lock, f"{self.path}").release)
+                whole = self._read(about)
+                self._file = undo.enter_context(self.path.open("r+b" if whole else "wb", buffering=0))
+                self._file.truncate(whole)
+                self._file.seek(whole)
+                if not whole:
+                    self._write(about)
+            except OSError as error:
+                raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
+            self._open = undo.pop_all()
+        self.found = len(self._rows)
+
+    def add(self, key: str, row: Mapping[str, Any]) -> None:
+        """Keep a finished row; one with the same key replaces what a reader sees of the earlier one."""
+        row = json.loads(json.dumps(row, allow_nan=False))
+        self._write({_KEY: key, **row})
+        self._rows[key] = row
+
+    def close(self) -> None:
+        """Let other processes write to the file; a second call does nothing."""
+        self._open.close()
+
+    def __getitem__(self, key: str) -> Mapping[str, Any]:
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        line = memoryview(json.dumps(document, allow_nan=False).encode() + b"\n")
+        start = self._file.tell()
+        try:
+            while line:  # unbuffered: a killed process loses nothing that the system has
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a torn line may be the last one only
+                self._file.truncate(start)
+                self._file.seek(start)
+            raise ConfigError(
+                f"{self.path} cannot be written: {error.strerror}; what it holds is kept: make room, then "
+                "give the same command again"
+            ) from error
+
+    def _read(self, about: Mapping[str, Any]) -> int:
+        """Take the rows of the same job; returns how many bytes of the file are whole lines."""
+        lines = whole_lines(self.path)
+        for number, line in enumerate(lines, start=1):
+            try:
+                document = json.loads(line)
+            except (ValueError, RecursionError):
+                document = None
+            if not isinstance(document, dict) or (number > 1 and _KEY not in document):
+                raise DataError(f"{self.path}, line {number} cannot be read; remove that line")
+            if number > 1:
+                self._rows[document.pop(_KEY)] = document
+            elif document != about:
+                self._refuse(document, about)
+        return sum(map(len, lines))
+
+    def _refuse(self, held: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        name = next(name for name in (*wanted, *held) if held.get(name) != wanted.get(name))
+        was, now = (json.dumps(about.get(name)) for about in (held, wanted))
+        raise ConfigError(
+            f"{self.path} holds another job: its {name} is {was[:80]}, not {now[:80]}; go on with the same "
+            "settings, or name another file"
+        )
