@@ -505,8 +505,9 @@ PIPELINE = Pipeline(
     long=True,
     notes=(
         "At the small scale claims are sentences, compared by rules (`verifier.judge = weak`) with the facts "
-        "of the entity.  The checklist and the general quality are the embedded model's to judge: three steps "
-        "of that show that the chain holds, not what it teaches, and truth-only goes without the quality.",
+        "of the entity.  The checklist and the general quality are the embedded model's to judge: three "
+        "steps of that show that the chain holds, not what it teaches, and truth-only goes without the "
+        "quality.",
         "GRPO with FActScore is the precision of `factreason:fact-only`; in the paper it starts from SFT, as "
         "KLCF does there (FActScore 57.6 against 55.7, recall 0.472 against 0.663 on LongWiki).",
     ),
