@@ -262,6 +262,23 @@ def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
     assert "factrl: " not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("paper", "rows"),
+    [
+        (
+            "fspo",
+            {"outcome": "", "fspo": "", "reinforce++": "reinforce++", "fspo-reinforce++": "reinforce++"},
+        ),
+        ("factreason", dict.fromkeys(("sft", "dpo", "paper", "fact-only", "fact+detail-0.01"), "")),
+        ("truthrl", dict.fromkeys(("em", "reasoning-additive", "knowledge-ternary", "iterative-dpo"), "")),
+    ],
+)
+def test_the_rows_of_a_papers_table_are_there(paper: str, rows: dict[str, str]) -> None:
+    steps = {step.row: step for step in declared(paper, "PIPELINE").steps if step.full is not None}
+    for row, estimator in rows.items():
+        assert estimator in steps[row].words, row
+
+
 def test_a_paper_without_one_says_which_have(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "robust", "--output", "out"]) == 2
     assert "'robust' declares no PIPELINE (there are: " in capsys.readouterr().err

@@ -200,16 +200,24 @@ def cold_start(steps: int, full: str | None = None) -> Stage:
 
 
 def rewarded(
-    paper: str, variant: str, *, model: str = "base", data: str = "train", more: str = "", small: str = ""
+    paper: str,
+    variant: str,
+    *,
+    row: str = "",
+    model: str = "base",
+    data: str = "train",
+    more: str = "",
+    small: str | None = "",
 ) -> Stage:
     """The row of a variant: the model of a step, trained with its reward.
 
     Args:
+        row: its name, by default the variant's.
         model, data: names of steps, or `train` for the questions.
-        more, small: further words, at both scales and at the small one.
+        more, small: further words, at both scales and at the small one, which None leaves out.
     """
     words = f"train --config {{recipe}} --model {{{model}}} --data {{{data}}} paper={paper}:{variant} {more}"
-    return Stage(variant, words.rstrip(), row=variant, small=small)
+    return Stage(row or variant, words.rstrip(), row=row or variant, small=small)
 
 
 def paper_names() -> tuple[str, ...]:

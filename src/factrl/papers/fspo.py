@@ -438,6 +438,10 @@ PIPELINE = Pipeline(
     steps=(
         cold_start(30),
         *(rewarded("fspo", arm) for arm in ("outcome", "outcome+fact", "signs", "fspo")),
+        *(
+            rewarded("fspo", arm, row=row, more="train.loss_type=reinforce++")
+            for arm, row in (("outcome", "reinforce++"), ("fspo", "fspo-reinforce++"))
+        ),
     ),
     small={"verifier": {"preset": "fspo", "judge": "weak"}},
     model="Qwen/Qwen2.5-7B",
@@ -446,6 +450,8 @@ PIPELINE = Pipeline(
         "held_out": "GSM8K, a file with question and answers",
     },
     notes=(
+        "`outcome` is GRPO, `fspo` GRPO with FSPO's reward and credit; `reinforce++` and `fspo-reinforce++` "
+        "are the same two under REINFORCE++.",
         "At the small scale sentences are compared by rules (`verifier.judge = weak`) with the passage of "
         "the question, where the paper asks HHEM-2.1.",
         "The paper's benchmarks of hallucination (HaluEval, HaluQA, TruthfulQA) are `factrl eval halueval "

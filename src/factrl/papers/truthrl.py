@@ -485,6 +485,11 @@ PIPELINE = Pipeline(
         rewarded("truthrl", "knowledge-binary", data="probe"),
         rewarded("truthrl", "knowledge-ternary", data="probe"),
         rewarded("truthrl", "ternary"),
+        # They need a judge that rates a reasoning, or is the judge left out; rules grade the small scale.
+        *(
+            rewarded("truthrl", arm, small=None)
+            for arm in ("em", "reasoning-multiplicative", "reasoning-additive", "reasoning-conditional")
+        ),
     ),
     small={
         "reward": {"answer": "text"},
