@@ -45,6 +45,7 @@ VERBS = [
         "reproduce",
         "report",
         "eval",
+        "label",
         "stress",
         "serve",
         "show",

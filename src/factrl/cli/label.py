@@ -1,0 +1,93 @@
+"""`factrl label`: what an evaluation's wrong answers do wrong, or what its reasoning does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from factrl.errors import ConfigError, DataError, TooManyMasked
+from factrl.evals.categories import CATEGORIES, KINDS, Sorted, own_categories, shares, sort_rows
+from factrl.evals.suite import read_output
+from factrl.llm import preflight
+from factrl.prepare.dataset import write_rows
+from factrl.runs.progress import Progress
+from factrl.runs.settings import LOCAL, JudgeSettings
+from factrl.train.plan import open_judge
+
+from .options import Verbs, add_options, add_verb
+from .terminal import say, show_table, tell
+
+_LACKS = {"causes": "wrong answer", "strategies": "well-formed <think> block"}
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verb to the command line."""
+    parser = add_verb(
+        verbs,
+        "label",
+        _label,
+        about="sort an evaluation's wrong answers by cause, or its reasoning by strategy, with a judge",
+        example=(
+            "examples:\n"
+            "  factrl label out --of causes --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl label out --of strategies --categories mine.json --judge URL --output rows.jsonl\n"
+            "FSPO has a table of causes and factreason one of strategies; the categories here are ours, as\n"
+            'theirs were not to be had. A file of yours holds {"name": "what it is"}.'
+        ),
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="evaluation that factrl eval wrote")
+    parser.add_argument("--of", required=True, choices=KINDS, help="what is sorted")
+    parser.add_argument("--categories", metavar="FILE.json", help="categories of yours in place of ours")
+    parser.add_argument("--output", metavar="FILE.jsonl", help="write the category of each answer, and why")
+    add_options(parser, "judge", "limit", "json")
+
+
+def _label(args: argparse.Namespace) -> int:
+    categories = own_categories(args.categories) if args.categories else CATEGORIES[args.of]
+    rows = [row for rows in read_output(args.folder).samples.values() for row in rows][: args.limit]
+    judge = open_judge(JudgeSettings(url=args.judge))
+    if judge is None:
+        raise ConfigError("factrl label needs --judge: http://localhost:8000/v1#model or local")
+    preflight(judge)
+    with Progress("label", len(rows)) as progress:
+        workers = 1 if args.judge == LOCAL else 16
+        found = sort_rows(args.of, rows, categories, judge, workers=workers, on_done=progress.advance)
+    if not found:
+        raise DataError(f"{args.folder}: none of {len(rows)} answers has a {_LACKS[args.of]}")
+    if args.output:
+        write_rows(Path(args.output), [_row(one) for one in found])
+    left_out = Counter(one.why for one in found if one.category is None)
+    _show(args, categories, found, left_out)
+    if left_out.total() == len(found):
+        raise TooManyMasked(f"none of {len(found)} answers got a category ({dict(left_out)})")
+    return 0
+
+
+def _row(one: Sorted) -> dict[str, object]:
+    about = {"benchmark": one.row.benchmark, "id": one.row.example.id, "number": one.row.number}
+    return {**about, "category": one.category, "why": one.why}
+
+
+def _show(
+    args: argparse.Namespace, categories: Mapping[str, str], found: Sequence[Sorted], left_out: Counter[str]
+) -> None:
+    counted = shares(found, categories)
+    if args.json:
+        about = {"of": args.of, "ours": args.categories is None, "answers": len(found)}
+        numbers = {name: {"answers": count, "share": share} for name, (count, share) in counted.items()}
+        say(json.dumps({**about, "categories": numbers, "left_out": dict(left_out)}, indent=2))
+        return
+    from rich.table import Table
+
+    table = Table(args.of, "answers", "share, 95 % interval", "what it is", box=None)
+    for name, (count, share) in counted.items():
+        table.add_row(name, str(count), share, categories.get(name, "none of these"))
+    show_table(table)
+    if not args.categories:
+        tell("The categories are ours, not the paper's; --categories FILE.json gives others.")
+    if left_out:
+        causes = ", ".join(f"{count} {why}" for why, count in left_out.items())
+        tell(f"{left_out.total()} of {len(found)} answers have no category ({causes})")
