@@ -68,7 +68,7 @@ def test_correctness_says_why_there_is_no_pair(labels: list[Label | None], limit
     assert texts("correctness", graded(*labels), limits) == why
 
 
-@pytest.mark.parametrize("rule", ["max-min", "klc"])
+@pytest.mark.parametrize("rule", ["max-min", "factscore-ends", "klc"])
 def test_the_highest_value_over_the_lowest(rule: str) -> None:
     assert texts(rule, valued(0.5, -1.0, None, 2.0, 2.0, -1.0)) == [("3", "1")]
     assert texts(rule, valued(1.0, 1.0, None)) == "all samples equal"

@@ -270,6 +270,7 @@ def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
             {"outcome": "", "fspo": "", "reinforce++": "reinforce++", "fspo-reinforce++": "reinforce++"},
         ),
         ("factreason", dict.fromkeys(("sft", "dpo", "paper", "fact-only", "fact+detail-0.01"), "")),
+        ("klcf", {"truth-only": "", "table-2-row": "", "dpo-klc": "checklist_model={checker}"}),
         ("truthrl", dict.fromkeys(("em", "reasoning-additive", "knowledge-ternary", "iterative-dpo"), "")),
     ],
 )

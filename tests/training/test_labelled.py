@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, LLMError, Unscored
+from factrl.rewards.resources import Supplier
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
+from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.train.offline import tune
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.plan import plan_tuning
@@ -89,6 +91,21 @@ def test_a_tuned_model_is_read_by_the_rewards_truthfulness(base: Path, rows: Pat
     assert changed["after"]["accuracy"]["value"] > 0.95
     odds = TruthfulnessModel(run / "model")(["zz sings.", "zz rusts."])
     assert odds[0] > 0.5 > odds[1]
+
+
+def test_a_tuned_extractor_finds_the_claims_of_a_reward(base: Path, tmp_path: Path) -> None:
+    file, said = tmp_path / "rows.jsonl", "The museum is in Berlin. It is old!"
+    row = {"question": "Tell me about it.", "response": said, "claims": ["The museum is in Berlin."]}
+    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    few = ("train.steps=60", "train.prompts_per_step=1", "train.micro_batch_size=1")
+    run, _ = tuned("extractor", base, file, tmp_path / "runs", *few)
+    models = JudgeSettings(extractor_model=str(run / "model"), checklist_model=str(run / "model"))
+    source = Supplier(None, models, VerifierSettings(cache=False))
+    assert [claim.text for claim in source.extract()(said, row["question"])] == row["claims"]
+    with pytest.raises(Unscored, match="judge_unreadable"):  # it has learnt other replies
+        source.checklist()(row["question"], said, ["The museum is old."])
+    with pytest.raises(LLMError, match="truncated"):
+        source.checklist().llm.complete([{"role": "user", "content": "?" * 9000}])
 
 
 def test_a_checklist_verifier_learns_the_reply_alone(base: Path, tmp_path: Path) -> None:

@@ -242,8 +242,10 @@ def recipe_of_workers(settings: RunSettings) -> RunSettings:
     judge, verifier = settings.judge, settings.verifier
     told = {
         "max_concurrency": max(1, judge.max_concurrency // reward_workers(settings)),
-        "reward_model": _absolute(judge.reward_model),
-        "truthfulness_model": _absolute(judge.truthfulness_model),
+        **{
+            name: _absolute(getattr(judge, name))
+            for name in ("reward_model", "truthfulness_model", "extractor_model", "checklist_model")
+        },
     }
     found = {"docs": tuple(map(_absolute, verifier.docs)), "index": _absolute(verifier.index)}
     name, part = split_spec(settings.paper)

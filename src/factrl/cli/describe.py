@@ -38,10 +38,10 @@ SUPPLIED_BY = {
     "grade": "rules, and judge.url for what they cannot decide",
     "reason": "judge.url",
     "verify": "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
-    "extract": "verifier.preset",
+    "extract": "judge.extractor_model, else verifier.preset",
     "compare": "judge.url",
     "rate": "judge.reward_model, else judge.url",
-    "checklist": "judge.url, else verifier.judge",
+    "checklist": "judge.checklist_model, else judge.url, else verifier.judge",
     "truthfulness": "judge.truthfulness_model, else the small model in this process",
     "certainty": "the policy, in training alone",
 }

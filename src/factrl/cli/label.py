@@ -10,7 +10,7 @@ from pathlib import Path
 
 from factrl.errors import ConfigError, DataError, TooManyMasked
 from factrl.evals.categories import CATEGORIES, KINDS, Sorted, own_categories, shares, sort_rows
-from factrl.evals.suite import read_output
+from factrl.evals.samples import read_output
 from factrl.llm import preflight
 from factrl.prepare.dataset import write_rows
 from factrl.runs.progress import Progress

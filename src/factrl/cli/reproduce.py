@@ -90,6 +90,8 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--warm", metavar="FILE", help="rows of the cold start")
     parser.add_argument("--train", metavar="FILE", help="questions to train on")
     parser.add_argument("--claims", metavar="FILE", help="claims with labels, where a verifier is trained")
+    parser.add_argument("--extractions", metavar="FILE", help="texts with their claims, for an extractor")
+    parser.add_argument("--checked", metavar="FILE", help="texts with checked lists, for what checks them")
     parser.add_argument("--passages", metavar="FILE", help="passages to search, where the pipeline retrieves")
     parser.add_argument("--held-out", metavar="FILE", help="questions to evaluate on")
     parser.add_argument(
@@ -211,7 +213,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
     questions = folder / "questions"
     kind = "topics-" if pipeline.long else ""
     files = {"warm": f"{kind}warm", "train": f"{kind}train", "held_out": f"{kind}test"}
-    files |= {"claims": "claims", "passages": "passages"}
+    files |= {name: name for name in ("claims", "extractions", "checked", "passages")}
     names = {
         "start": model,
         BASE: model,
@@ -288,9 +290,10 @@ def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> 
     Raises:
         ConfigError: the folder was begun with another one.
     """
-    judge = {"judge": {"url": args.judge}} if args.judge else {}
     scale = pipeline.full if args.full else pipeline.small_settings
-    settings = {"paper": args.paper, **scale, **judge}
+    settings = {"paper": args.paper, **scale}
+    if args.judge:
+        settings["judge"] = {**scale.get("judge", {}), "url": args.judge}
     if args.engine == "verl" and not args.full:
         settings |= {name: {**settings[name], **values} for name, values in _FOR_VERL.items()}
     text = tomli_w.dumps(settings).encode()

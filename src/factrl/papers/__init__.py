@@ -208,16 +208,18 @@ def rewarded(
     data: str = "train",
     more: str = "",
     small: str | None = "",
+    full: str | None = "",
 ) -> Stage:
     """The row of a variant: the model of a step, trained with its reward.
 
     Args:
         row: its name, by default the variant's.
         model, data: names of steps, or `train` for the questions.
-        more, small: further words, at both scales and at the small one, which None leaves out.
+        more: further words.
+        small, full: of `Stage`.
     """
     words = f"train --config {{recipe}} --model {{{model}}} --data {{{data}}} paper={paper}:{variant} {more}"
-    return Stage(row or variant, words.rstrip(), row=row or variant, small=small)
+    return Stage(row or variant, words.rstrip(), row=row or variant, small=small, full=full)
 
 
 def paper_names() -> tuple[str, ...]:

@@ -475,10 +475,9 @@ PIPELINE = Pipeline(
         ),
         Stage(
             "iterative-dpo",
-            "tune iterative-dpo {train} --config {recipe} --model {base} --rule max-min",
+            f"tune iterative-dpo {{train}} {_PROBED} --rule correctness",
             row="iterative-dpo",
-            small=f"{_PAIRS} tune.rounds=1 data.limit=100 sampling.num_samples=8 sampling.temperature=1.0 "
-            "sampling.top_p=1.0",
+            small=f"{_PAIRS} tune.rounds=2 data.limit=100 sampling.num_samples=8",
             full="tune.rounds=3",
         ),
         rewarded("truthrl", "binary"),
@@ -517,7 +516,7 @@ PIPELINE = Pipeline(
         }
     },
     notes=(
-        "Iterative DPO is the paper's third round, its best; the small scale has one round.",
+        "Iterative DPO is the paper's third round, its best; the small scale has two.",
         "The paper's numbers are averages over four question sets with retrieval; here no row retrieves, so "
         "what is unknown stays unknown and accuracy cannot rise (`truthrl:retrieval` retrieves).",
     ),

@@ -63,8 +63,13 @@ class Supplier:
         from factrl.verifier import open_verifier
         from factrl.verifier.judges import WeakJudge
 
-        preset, server = self.verifier.preset, self._server()
-        extract: Any = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
+        if (tuned := self.models.extractor_model) is not None:
+            from factrl.verifier.claims.llm import LLMClaims
+
+            extract: Any = LLMClaims(self._tuned(tuned), "veriscore_response")  # the prompt of its lessons
+        else:
+            preset, server = self.verifier.preset, self._server()
+            extract = open_verifier(preset, llm=server, judge=WeakJudge(), store=self._store()).extract
 
         def claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
             extracted = extract(text, question, topic)
@@ -96,7 +101,8 @@ class Supplier:
         from factrl.rewards.checklist import Checklist, JudgedChecklist
         from factrl.verifier import open_judge
 
-        if (llm := self._server()) is not None:
+        tuned = self.models.checklist_model
+        if (llm := self._server() if tuned is None else self._tuned(tuned)) is not None:
             return Checklist(llm, store=self._store())
         return JudgedChecklist(open_judge(self.verifier.judge or "local"))
 
@@ -114,6 +120,19 @@ class Supplier:
         from factrl.llm.store import kept
 
         return None if judge is None else kept(judge, self._store(), accept)
+
+    def _tuned(self, name: str) -> LLM:
+        """A model of the user's that answers in words, behind a server or loaded here."""
+        if name.startswith(("http://", "https://")):
+            from factrl.llm import connect
+
+            limits = self.models.model_dump(
+                include={"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
+            )
+            return connect(name, **limits)
+        from factrl.llm.local.truthfulness import CausalModel
+
+        return CausalModel(name)
 
     def _store(self) -> Any:
         """Where what was paid for is kept; None where the settings say to keep nothing."""

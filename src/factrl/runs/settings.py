@@ -125,6 +125,12 @@ class JudgeSettings(Section):
     """Scalar reward model, a folder or hub id, that rates answers; by default the judge rates them."""
     truthfulness_model: str | None = None
     """Model that was tuned to say whether a claim is true (KLCF); by default the local one."""
+    extractor_model: str | None = None
+    """Model that `factrl tune extractor` made, a folder, hub id or server, which finds the claims that a
+    truthfulness model reads (KLCF); by default the preset's way."""
+    checklist_model: str | None = None
+    """Model that `factrl tune checklist-verifier` made, likewise, which checks lists (KLCF); by default the
+    judge."""
 
     @field_validator("url")
     @classmethod

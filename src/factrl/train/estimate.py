@@ -40,7 +40,9 @@ def estimate(plan: Plan) -> dict[str, str]:
 def _of_judge(plan: Plan) -> Spent | None:
     """What the judge will be asked at most, but for repeated requests; None where claims decide it."""
     told = plan.settings
-    rewards = set(plan.reward.missing) - set(_LOCAL) - ({"rate"} if told.judge.reward_model else set())
+    own = {"rate": told.judge.reward_model, "checklist": told.judge.checklist_model}
+    own["extract"] = told.judge.extractor_model
+    rewards = set(plan.reward.missing) - set(_LOCAL) - {name for name, model in own.items() if model}
     every = told.train.eval_steps
     rounds = 1 + ((plan.steps - 1) // every if every else 0)
     graded = _bound(plan, "grade", len(plan.held_out) * rounds)

@@ -1,19 +1,21 @@
-"""A causal language model in torch, asked how likely each of a few words is as the next one.
+"""A causal language model in torch, asked how likely each of a few words is as the next one, or for a reply.
 
-It is for models that were tuned to answer with one word, such as KLCF's truthfulness model, in a folder or on
-the hub, and runs many prompts per forward pass.  Quantised models on a CPU are `factrl.llm.local.llama`,
-which has the same method.
+It is for models that were tuned for one task, such as KLCF's truthfulness model, which answers with one word,
+and its extractor and checklist verifier, in a folder or on the hub.  Probabilities are of many prompts per
+forward pass; replies are written one after the other, so a large model that writes belongs behind a server.
+Quantised models on a CPU are `factrl.llm.local.llama`, which has the same methods.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from factrl.errors import ConfigError
-from factrl.llm import models
+from factrl.errors import ConfigError, LLMError
+from factrl.llm import Message, Reply, models
 from factrl.llm.local.nli import batches, libraries, load_network
 
 if TYPE_CHECKING:
@@ -51,6 +53,37 @@ class CausalModel:
         )
         self._network = network.to(self._device).eval()
         self._longest = getattr(network.config, "max_position_embeddings", None) or 1 << 30
+
+    def complete(
+        self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
+    ) -> Reply:
+        """The likeliest reply to a chat, by the model's own template, whatever the temperature.
+
+        Raises:
+            LLMError: `truncated`, where the reply has no end within `max_tokens` or the model's positions.
+        """
+        del temperature, sampling
+        started = time.monotonic()
+        asked = [{**message} for message in messages]
+        with self._lock, self._torch.inference_mode():
+            told = self._tokenizer.apply_chat_template(
+                asked, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            )
+            read = told["input_ids"].shape[1]
+            room = min(max_tokens, self._longest - read)
+            if room > 0:
+                tokens = self._network.generate(
+                    **told.to(self._device), max_new_tokens=room, do_sample=False, use_cache=True
+                )[0, read:].tolist()
+            else:
+                tokens = []
+        ends = self._network.generation_config.eos_token_id
+        ended = bool(tokens) and tokens[-1] in ({*ends} if isinstance(ends, list) else {ends})
+        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        if not ended:
+            raise LLMError("truncated", f"{self.identity} did not end within {room} tokens", text=text)
+        elapsed = time.monotonic() - started
+        return Reply(text, "stop", self.identity, tokens_in=read, tokens_out=len(tokens), elapsed=elapsed)
 
     def letter_logprobs(
         self,

@@ -9,6 +9,7 @@ max-min         TruthRL, its code: the sample with the highest reward over the o
 margin-length   Learning to Reason for Factuality (arXiv:2508.05618): the pair that differs most in
                 precision, of those that differ enough in it and little in length
 factscore       FactTune-FS (arXiv:2311.08401): every two samples of different FActScore
+factscore-ends  KLCF's baseline (arXiv:2509.23765): the highest FActScore over the lowest
 klc             KLCF (arXiv:2509.23765): the highest value of its Eq. 11 over the lowest
 """
 
@@ -172,6 +173,7 @@ RULES: Mapping[str, Rule] = {
     "max-min": Rule("reward", max_min),
     "margin-length": Rule("precision", margin_length),
     "factscore": Rule("precision", every_two),
+    "factscore-ends": Rule("precision", max_min),
     "klc": Rule("klcf", max_min),
 }
 

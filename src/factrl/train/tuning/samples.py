@@ -159,7 +159,8 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
     """
     if plan.settings.measure == "grade":
         return grading(plan)
-    models = plan.settings.judge.model_dump(include={"reward_model", "truthfulness_model"})
+    tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model"}
+    models = plan.settings.judge.model_dump(include=tuned)
     told = digest_of(plan.settings.verifier.model_dump(exclude={"deadline", "cache"}), models)
     about = {"measure": plan.settings.measure, "judge": graded_by(plan.judge), "settings": told}
     if plan.reward is None:

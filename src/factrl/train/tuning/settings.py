@@ -25,7 +25,7 @@ from factrl.train.tuning.pairs import Measure, rule_of
 from factrl.train.tuning.targets import SOURCES
 
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed", Labelled]
-RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "klc"]
+RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "factscore-ends", "klc"]
 PAIRED = ("dpo", "iterative-dpo")
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
 
@@ -214,15 +214,16 @@ _METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dpo": {"train": _DPO},
     "iterative-dpo": {"train": _DPO, "tune": {"rounds": 4}},
 }
-_SMOOTH = {"label_smoothing": 0.1}  # in the code of TruthRL, not in its text
 _RULES: Mapping[str, Mapping[str, Any]] = {
-    "correctness": {"sampling": {"num_samples": 32, **_NUCLEUS}, "tune": _SMOOTH},
-    "max-min": {"paper": "truthrl", "sampling": {"num_samples": 32, **_NUCLEUS}, "tune": _SMOOTH},
+    # TruthRL's code smooths labels by 0.1, which its text does not say: tune.label_smoothing=0.1.
+    "correctness": {"sampling": {"num_samples": 32, **_NUCLEUS}},
+    "max-min": {"paper": "truthrl", "sampling": {"num_samples": 32, **_NUCLEUS}},
     "margin-length": {
         "train": {"learning_rate": 1e-6, "prompts_per_step": 16},  # 1 row on each of 16 processes
         "sampling": {"num_samples": 10, "temperature": 1.0},
     },
     "factscore": {"sampling": {"num_samples": 10, "temperature": 1.0}},  # the temperature is the paper's
+    "factscore-ends": {"sampling": {"num_samples": 8, "temperature": 1.0}},  # 8 is KLCF's
     "klc": {"paper": "klcf", "sampling": {"num_samples": 8, "temperature": 1.0}},  # 8 is the paper's
 }
 
