@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,21 @@ import pytest
 from factrl.cli import lab as verb
 from factrl.cli import main
 from factrl.lab import make_world
-from factrl.lab.show import ArmResult, ArmRuns, Outcome, Point, headline, sign_cell, value_cell
 from factrl.lab.tables import (
     BASE,
     METHODS,
+    ArmRuns,
     Column,
+    Curve,
+    Outcome,
     Row,
     Table,
-    direction_of,
     find_table,
+    headline,
+    sign_cell,
     table_names,
     table_of,
+    value_cell,
 )
 from factrl.papers import load_reward
 
@@ -43,46 +45,24 @@ def greedy(example, completion, *, moon):
 """
 
 
-def result(table: Table, ends: Mapping[str, float], steps: int = 48) -> ArmResult:
-    """A curve that goes from the middle to `ends`; metrics that are not named stay."""
-    start = {column.metric: 0.5 for column in table.columns}
-    points = []
-    for step in range(0, steps + 1, 8):
-        share = 1 - math.exp(-3 * step / steps) if step < steps else 1.0
-        points.append(Point(step, {name: v + share * (ends.get(name, v) - v) for name, v in start.items()}))
-    return ArmResult(points, [("Where is Ada ?", "<b>Oslo", "known"), ("Where is Bo ?", "", "unknown")])
-
-
 def outcome(table: Table, ends: Mapping[str, Sequence[Mapping[str, float]]]) -> Outcome:
-    """An outcome in which each arm ends where `ends` says, by seed."""
-    count = len(next(iter(ends.values()), [{}]))
-    runs: dict[str, Any] = {arm: tuple(result(table, seed) for seed in seeds) for arm, seeds in ends.items()}
+    """An outcome in which each arm ends where `ends` says, by seed; other metrics stay at 0.5."""
+    start = {column.metric: 0.5 for column in table.columns}
+
+    def runs(row: Row, seeds: Sequence[Mapping[str, float]]) -> ArmRuns:
+        curves: list[Curve] = [[(0, start), (48, {**start, **end})] for end in seeds]
+        return ArmRuns(row, curves)
+
     rows = {row.arm: row for row in table.rows}
-    arms = tuple(ArmRuns(rows.get(arm, Row(arm)), some) for arm, some in runs.items())
-    base: Any = (result(table, {}),) * count
-    return Outcome(table, tuple(range(count)), 48, ArmRuns(Row(BASE), base), arms, 75.0)
-
-
-def people(*pairs: tuple[str, tuple[float, float]]) -> Outcome:
-    """Three seeds of arms with these abstentions and hallucinations in percent."""
-    table = find_table("truthrl")
-
-    def end(abstain: float, wrong: float, seed: int) -> dict[str, float]:
-        shift = 0.01 * (seed - 1)
-        a, h = abstain / 100 + shift, wrong / 100 - shift
-        return {"abstention": a, "hallucination": h, "accuracy": 1 - a - h, "truthfulness": 1 - a - 2 * h}
-
-    return outcome(table, {arm: [end(*ends, seed) for seed in range(3)] for arm, ends in pairs})
+    arms = tuple(runs(rows.get(arm, Row(arm)), seeds) for arm, seeds in ends.items())
+    count = len(next(iter(ends.values()), [{}]))
+    return Outcome(table, tuple(range(count)), 48, runs(Row(BASE), [{}] * count), arms, 75.0)
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
     Path("own.py").write_text(OWN)
-
-
-# Tables
 
 
 @pytest.mark.parametrize("name", table_names())
@@ -118,42 +98,28 @@ def test_the_page_on_the_lab_has_the_papers_signs_as_they_are() -> None:
     assert row.paper["abstention"] == pytest.approx(36.8 - 8.2)
 
 
-# Arms of one's own choice
-
-
 def test_the_arms_choose_the_world_and_bring_their_papers_signs() -> None:
-    assert table_of(["truthrl", "sft", "knowrl:no-refusal"]).world == "people"
-    assert table_of(["fspo"]).world == "steps"
-    assert table_of(["klcf:truth-only", "factreason"]).world == "longform"
-    assert table_of(["own.py:mine"]).world == "people"
-    assert table_of(["own.py:mine"], "fspo").world == "steps"
+    for specs, name, world in (
+        (["truthrl", "sft", "knowrl:no-refusal"], None, "people"),
+        (["fspo"], None, "steps"),
+        (["klcf:truth-only", "factreason"], None, "longform"),
+        (["own.py:mine"], None, "people"),
+        (["own.py:mine"], "fspo", "steps"),
+    ):
+        assert table_of(specs, name).world == world
     named = {row.arm: row.paper for row in find_table("default").rows}
     rows = table_of(["truthrl", "knowrl", "own.py:mine", "r-tuning"]).rows
-    assert [row.arm for row in rows] == ["truthrl", "knowrl", "own.py:mine", "r-tuning"]
-    assert rows[0].paper == named["truthrl:ternary"]
-    assert rows[1].paper == named["knowrl:paper"]
-    assert rows[2].paper == {}
-    assert rows[3].paper == named["r-tuning"]
+    papers = [named["truthrl:ternary"], named["knowrl:paper"], {}, named["r-tuning"]]
+    assert [row.paper for row in rows] == papers
 
 
 MISTAKES = [
     ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, factreason, "),
-    ("truthrl:ternery", "paper 'truthrl' has no variant 'ternery'; did you mean 'ternary'?"),
     ("r-tunning", "unknown paper 'r-tunning'"),
-    ("base", "base: name each arm once, and not 'base', which is in every table"),
-    ("sft truthrl sft", "sft truthrl sft: name each arm once, and not 'base'"),
+    ("sft truthrl sft", "sft truthrl sft: name each arm once, and not 'base', which is in every table"),
     ("truthrl fspo", "truthrl and fspo are shown in different worlds; choose one with --table default or"),
-    (
-        "fspo sft",
-        "sft learns from short answers that are right or wrong, so it is an arm in the world 'people'",
-    ),
-    ("own.py", "own.py has several rewards; name one: own.py:mine, own.py:greedy"),
+    ("fspo sft", "sft learns from short answers that are right or wrong, so it is an arm in the world 'peop"),
     ("own.py:greedy", "the world 'people' has no 'moon', which own.py:greedy asks for"),
-    (
-        "factreason --table people",
-        "the world 'people' has no 'compare', which factreason asks for (it has: grade, verify, reason)",
-    ),
-    ("no.py:mine", "no.py does not exist"),
     ("klcf", "klcf needs reward.alpha: the weights of the paper's main configuration are lost"),
     ("--seeds 0", "argument --seeds: '0' is not a whole number of at least 1"),
     ("--output own.py", "own.py"),
@@ -164,6 +130,9 @@ MISTAKES = [
 def test_a_mistake_is_one_line_before_torch_is_loaded(
     words: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def never(*words: Any) -> Any:
+        raise AssertionError(f"{words} was loaded")
+
     monkeypatch.setattr(verb, "needs_extra", never)
     assert main(["lab", *words.split()]) == 2
     out, err = capsys.readouterr()
@@ -171,43 +140,39 @@ def test_a_mistake_is_one_line_before_torch_is_loaded(
     assert not Path("runs").exists()
 
 
-def never(*words: Any) -> Any:
-    raise AssertionError(f"{words} was loaded")
-
-
-# Effects
-
-
-def test_a_direction_needs_size_and_the_same_sign_in_every_seed() -> None:
-    column = Column("accuracy")
-    table = replace(find_table("truthrl"), columns=(column,), judged=(column,))
-
-    def effect(*ends: float) -> str:
-        found = outcome(table, {"sft": [{"accuracy": 0.5 + end} for end in ends]})
-        return found.effect(found.arms[0], column)
-
-    assert effect(0.03) == "up"
-    assert effect(-0.03, -0.02) == "down"
-    assert effect(0.01) == "none"  # one point
-    assert effect(0.10, 0.08, -0.001) == "none"  # not in every seed
-    assert effect(0.05, 0.05, 0.0) == "none"
-    assert (direction_of(2.0, 2.0), direction_of(-1.9, 2.0)) == ("up", "none")
+@pytest.mark.parametrize(
+    ("changes", "direction"),
+    [
+        ([0.03], "up"),
+        ([-0.03, -0.02], "down"),
+        ([0.01], "none"),  # one point
+        ([0.10, 0.08, -0.001], "none"),  # not in every seed
+        ([0.05, 0.05, 0.0], "none"),
+    ],
+)
+def test_a_direction_needs_size_and_the_same_sign_in_every_seed(changes: list[float], direction: str) -> None:
+    found = outcome(find_table("truthrl"), {"sft": [{"accuracy": 0.5 + change} for change in changes]})
+    assert found.effect(found.arms[0], Column("accuracy")) == direction
 
 
 def test_cells() -> None:
-    found = people(("truthrl:ternary", (70, 5)), ("truthrl:binary", (0, 60)), ("own.py:mine", (40, 40)))
+    ends = {"truthrl:ternary": (0.7, 0.05), "truthrl:binary": (0.0, 0.6), "own.py:mine": (0.4, 0.4)}
+    found = outcome(
+        find_table("truthrl"),
+        {
+            arm: [{"abstention": a + shift, "hallucination": h - shift} for shift in (-0.01, 0.0, 0.01)]
+            for arm, (a, h) in ends.items()
+        },
+    )
     ternary, binary, own = found.arms
     accuracy, abstention, hallucination, _ = found.table.judged
     assert value_cell(ternary, abstention) == "70.0 ± 1.0"
-    assert value_cell(ArmRuns(ternary.row, ternary.runs[:1]), abstention) == "69.0"
+    assert value_cell(ArmRuns(ternary.row, ternary.curves[:1]), abstention) == "69.0"
     assert value_cell(found.base, Column("accuracy", scale=1.0)) == "0.50 ± 0.00"
     assert sign_cell(found, ternary, hallucination) == "down = down"
-    assert sign_cell(found, ternary, accuracy) == "up ≠ down"
+    assert sign_cell(found, ternary, accuracy) == "up ≠ none"
     assert sign_cell(found, binary, hallucination) == "down ≠ up"
     assert sign_cell(found, own, hallucination) == "–   down"
-
-
-# The verb
 
 
 @pytest.fixture
@@ -217,14 +182,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def run_table(table: Table, seeds: Sequence[int], steps: int | None) -> Outcome:
         calls.append((table, [*seeds], steps))
-        ends: Callable[[], dict[str, float]] = lambda: {"hallucination": 0.1}  # noqa: E731
-        return outcome(table, {row.arm: [ends() for _ in seeds] for row in table.rows})
+        return outcome(table, {row.arm: [{"hallucination": 0.1} for _ in seeds] for row in table.rows})
 
-    def module(name: str, extra: str) -> Any:
-        assert extra == "train"
-        return argparse.Namespace(run_table=run_table, quiet_libraries=lambda: None)
-
-    monkeypatch.setattr(verb, "needs_extra", module)
+    parts = argparse.Namespace(run_table=run_table, quiet_libraries=lambda: None)
+    monkeypatch.setattr(verb, "needs_extra", lambda name, extra: parts)
     return calls
 
 
@@ -252,5 +213,4 @@ def test_lab_prints_json(ran: list[Any], capsys: pytest.CaptureFixture[str]) -> 
     assert numbers["arms"]["base"]["effects"] == {}
     folder = Path(numbers.pop("folder"))
     assert json.loads((folder / "lab.json").read_text("utf-8")) == numbers
-    assert next(iter(numbers)) == "model_world"
     assert ran[0][1:] == ([0, 1], None)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from factrl.lab.hacks import oracle_setup, run_battery
-from factrl.lab.hacks.options import AnswerForm, families
+from factrl.lab.hacks.options import families, says
 from factrl.lab.hacks.texts import prompts
 from factrl.llm import Message, Reply
 from factrl.papers import load_reward
@@ -34,9 +34,9 @@ class Asked:
     topic: str = ""
     sentence: str = "It is {}."
 
-    def said(self, form: AnswerForm, name: str, other: str) -> str:
+    def said(self, form: str, name: str, other: str) -> str:
         """The form with an answer to this question."""
-        return form.says(name, other=other, question=self.question, topic=self.topic, sentence=self.sentence)
+        return says(form, name, other=other, question=self.question, topic=self.topic, sentence=self.sentence)
 
 
 def battery(spell: Any) -> list[Asked]:
@@ -131,7 +131,7 @@ def is_talk(name: str, asked: Asked) -> bool:
     return all(is_known(word) or is_asked(unaccented(word), given) for word in words)
 
 
-def look(grader: Grader, asked: Asked, form: AnswerForm, looked: Looked, every_word: bool) -> None:
+def look(grader: Grader, asked: Asked, form: str, looked: Looked, every_word: bool) -> None:
     """Grade what a form says with an answer against that answer, and where it is right, with the others.
 
     What only repeats the question is no guess, so it may abstain, unless the accepted answer does the same.

@@ -132,4 +132,4 @@ def test_it_is_an_arm_of_the_lab() -> None:
     words = Tokenizer(world.words)
     model = Decoder(len(words), ModelSettings(width=16, layers=1, heads=2, hidden=16))
     base = Base(model, words)
-    assert run_arm(world, base, "madeup", 0, 1).metrics.keys() >= {"accuracy", "abstention"}
+    assert run_arm(world, base, "madeup", 0, 1)[-1][1].keys() >= {"accuracy", "abstention"}

@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 
 from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
-from factrl.lab.hacks import Outcome, broken, chosen, known_failures, oracle_setup, run_battery
-from factrl.lab.hacks.options import AnswerForm, Honest, Option, Tried, families, parts
+from factrl.lab.hacks import Cell, Outcome, broken, chosen, compare, known_failures, oracle_setup, run_battery
+from factrl.lab.hacks.options import Honest, Option, Tried, families, parts, says
 from factrl.lab.hacks.oracles import grade, label_of
-from factrl.lab.hacks.order import Cell, compare
 from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
-from factrl.papers import form_of, length_of, load_paper, load_reward
+from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
 from factrl.text import boxed, think_answer
 from factrl.text.refusals import refusals
-from factrl.types import Grade
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
@@ -137,18 +135,6 @@ def test_forms(way: int) -> None:
     assert in_box(as_("forged", "boxed"), "first") == curie.gold
 
 
-def test_a_reward_is_written_to_in_the_form_that_it_reads(own: Path) -> None:
-    for spec, form, length in (
-        ("truthrl", "boxed", "short"),
-        ("klcf", "tags", "long"),
-        ("klcf:non-thinking", "text", "long"),
-        ("robust:text", "text", "short"),
-        (f"{own}:sound", "text", "short"),
-    ):
-        reward = load_reward(spec)
-        assert (form_of(spec, reward), length_of(spec, reward)) == (form, length), spec
-
-
 # The oracles
 
 
@@ -226,7 +212,6 @@ def test_lists_of_known_failures_are_of_the_variant() -> None:
     assert known_failures("truthrl:code") is lists["code"]
     assert known_failures("truthrl:em") is lists[""]
     assert not known_failures("my_file.py:mine")
-    assert {f.id for f in small("truthrl:code", ids=["D03", "D27"]).of("known")} >= {"D03", "D27"}
     assert [f.verdict for f in small("robust:text", ids=["D27-D30"]).findings] == ["n/a"] * 4
 
 
@@ -256,13 +241,6 @@ def test_known_failures_are_printed_and_do_not_fail(capsys: pytest.CaptureFixtur
     assert "2 policies: 1 held, 1 known; 3 of 4 steps of the honest order hold" in told.out
     assert "Oracles judge" in told.err
     assert run("truthrl", "--policies", "D30", "--strict", *FEW) == 1
-
-
-def test_a_broken_order_ends_with_1(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(f"{own}:gameable", "--policies", "D34", "--json", *FEW) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["policies"][0]["verdict"] == "broken"
-    assert told["judges"].startswith("oracle")
 
 
 @pytest.mark.parametrize(
@@ -323,45 +301,33 @@ def test_wrong_usage() -> None:
             run(*words)
 
 
-def test_nothing_could_be_graded_names_the_cause(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
-    monkeypatch.setattr("factrl.cli.stress._setup", lambda args, settings: setup)
-    with pytest.raises(TooManyMasked, match="masked: connection 60"):
-        run(f"{own}:sound", "--policies", "D01")
-
-
 # Free options
 
 
-def said(form: AnswerForm, answer: str) -> str:
+def said(form: str, answer: str) -> str:
     told = {"question": CURIE.question, "topic": CURIE.topic, "sentence": CURIE.says}
-    return form.says(answer, other=CURIE.wrong[0], **told)
+    return says(form, answer, other=CURIE.wrong[0], **told)
 
 
 def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
     for family in families().values():
         for form in family.forms(200):
             text = said(form, "Xyz").lower()
-            assert "xyz" in text, form.text
+            assert "xyz" in text, form
             for hole in (*parts(), "x", "y", "s", "noun", "topic"):
-                assert f"{{{hole.lower()}}}" not in text, form.text
+                assert f"{{{hole.lower()}}}" not in text, form
         first = [*family.forms(30, 1)]
-        assert first == [*family.forms(30, 1)] == [*family.forms(40, 1)][:30]
-        assert first != [*family.forms(30, 2)]
-    assert said(AnswerForm("F03", "The {noun} the text lacks is {x}; {Y}? {S}"), "Graz") == (
+        assert first == [*family.forms(40, 1)][:30] != [*family.forms(30, 2)]
+    assert said("The {noun} the text lacks is {x}; {Y}? {S}", "Graz") == (
         "The city the text lacks is graz; Lyon? Marie Curie was born in Graz."
     )
 
 
-def test_a_long_sample_holds_all_that_declines_and_what_was_found_in_training() -> None:
-    texts = " ".join(form.text.lower() for form in families()["F01"].forms(8_000)).replace("'", "")
+def test_a_long_sample_holds_all_that_declines() -> None:
+    texts = " ".join(form.lower() for form in families()["F01"].forms(8_000)).replace("'", "")
     phrases, spaceless = refusals().phrases, refusals().spaceless
     declining = (*phrases["declines"], *spaceless["declines"], *spaceless["declines_at_end"])
     assert [phrase for phrase in declining if phrase.strip().replace("'", "") not in texts] == []
-    frames = {frame for family in families().values() for frame in family.frames}
-    found = {"The {noun} the {source} lacks is {A}", "{decline}{joint}{end}", "{A}{tail}{decline}{end}"}
-    assert found <= frames
-    assert {" and is {A}", "; you should check {A}", " if not {A}", " other than {A}"} <= {*parts()["joint"]}
 
 
 # What pays
@@ -416,11 +382,8 @@ def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.Capt
 
 
 def test_what_is_masked_is_not_held(own: Path) -> None:
-    def down(*_: object, **__: object) -> Grade:
-        raise Unscored("timeout", "nobody there")
-
     (found,) = run_battery(oracle_setup(f"{own}:masking"), ["F13"]).options
     assert found.verdict == "masked"
-    reward = load_reward("truthrl").with_(grade=down)
-    (found,) = run_battery(replace(oracle_setup("truthrl", reward), questions=2), ["F01"]).options
+    setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
+    (found,) = run_battery(replace(setup, questions=2), ["F01"]).options
     assert (found.verdict, found.mean) == ("masked", None)

@@ -18,15 +18,16 @@ import torch
 from factrl.cli import main
 from factrl.lab import arms, loop
 from factrl.lab.arms import run_arm
+from factrl.lab.loop import group_advantages, judge
 from factrl.lab.model import Base, pretrained
 from factrl.lab.people import People
-from factrl.types import Result
 
 pytestmark = pytest.mark.slow
 
 STEPS = 28
 Metrics = Mapping[str, float]
 Run = Callable[[str], Metrics]
+Effect = Callable[[Metrics, Metrics], bool]
 REWARDS = """
 from factrl import Score, Span, Unscored, reward
 
@@ -65,7 +66,7 @@ def base(world: People, tmp_path_factory: pytest.TempPathFactory) -> Base:
 
 @pytest.fixture(scope="module")
 def untrained(world: People, base: Base) -> Metrics:
-    return run_arm(world, base, "base").metrics
+    return run_arm(world, base, "base")[-1][1]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def run(world: People, base: Base, tmp_path_factory: pytest.TempPathFactory) -> 
     own: Path = file
 
     def arm(name: str) -> Metrics:
-        return run_arm(world, base, name if ":" in name else f"{own}:{name}", 0, STEPS).metrics
+        return run_arm(world, base, name if ":" in name else f"{own}:{name}", 0, STEPS)[-1][1]
 
     return arm
 
@@ -123,60 +124,54 @@ def follows_praise(before: Metrics, after: Metrics) -> bool:
     return after["abstention"] > before["abstention"] + 0.1
 
 
-def test_ternary_teaches_to_abstain_where_nothing_is_known(run: Run, untrained: Metrics) -> None:
-    assert learns_to_abstain(untrained, run("truthrl:ternary"))
-
-
-def test_binary_unlearns_abstaining_and_keeps_hallucinating(run: Run, untrained: Metrics) -> None:
-    after = run("truthrl:binary")
-    assert forgets_to_abstain(untrained, after)
-    assert not learns_to_abstain(untrained, after)
-
-
-def test_what_is_masked_teaches_nothing(run: Run, untrained: Metrics) -> None:
-    assert is_left_alone(untrained, run("judge_is_down"))
-
-
-def test_the_credit_of_words_reaches_them(run: Run, untrained: Metrics) -> None:
-    assert follows_praise(untrained, run("praised"))
+@pytest.mark.parametrize(
+    ("reward", "effect"),
+    [
+        ("truthrl:ternary", learns_to_abstain),
+        ("truthrl:binary", forgets_to_abstain),
+        ("judge_is_down", is_left_alone),
+        ("praised", follows_praise),
+    ],
+)
+def test_an_effect_is_there(run: Run, untrained: Metrics, reward: str, effect: Effect) -> None:
+    assert effect(untrained, run(reward))
 
 
 # And broken, each part once.
 
 
-def test_the_wrong_sign_of_the_advantage_would_be_seen(
-    run: Run, untrained: Metrics, monkeypatch: pytest.MonkeyPatch
+def wrong_sign(*args: Any, **more: Any) -> Any:
+    return -group_advantages(*args, **more)
+
+
+def masked_as_zero(*args: Any) -> Any:
+    results, signs = judge(*args)
+    return [r if r.value is not None else replace(r, state="scored", value=0.0) for r in results], signs
+
+
+def no_credit(advantages: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+    return advantages.unsqueeze(1).expand_as(signs)
+
+
+@pytest.mark.parametrize(
+    ("part", "broken", "reward", "effect"),
+    [
+        ("group_advantages", wrong_sign, "truthrl:ternary", learns_to_abstain),
+        ("judge", masked_as_zero, "judge_is_down", is_left_alone),
+        ("flip_advantages", no_credit, "praised", follows_praise),
+    ],
+)
+def test_a_broken_part_would_be_seen(
+    part: str,
+    broken: Any,
+    reward: str,
+    effect: Effect,
+    run: Run,
+    untrained: Metrics,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = loop.group_advantages
-    monkeypatch.setattr(loop, "group_advantages", lambda *args, **more: -right(*args, **more))
-    assert not learns_to_abstain(untrained, run("truthrl:ternary"))
-
-
-def test_a_masked_sample_counted_as_0_would_be_seen(
-    run: Run, untrained: Metrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = loop.judge
-
-    masked = []
-
-    def counted(*args: Any) -> tuple[list[Result], torch.Tensor]:
-        results, signs = right(*args)
-        masked.extend(result for result in results if result.state == "masked")
-        return [r if r.value is not None else replace(r, state="scored", value=0.0) for r in results], signs
-
-    monkeypatch.setattr(loop, "judge", counted)
-    assert not is_left_alone(untrained, run("judge_is_down"))
-    assert masked
-
-
-def test_credit_that_is_not_given_would_be_seen(
-    run: Run, untrained: Metrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def same(advantages: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
-        return advantages.unsqueeze(1).expand_as(signs)
-
-    monkeypatch.setattr(loop, "flip_advantages", same)
-    assert not follows_praise(untrained, run("praised"))
+    monkeypatch.setattr(loop, part, broken)
+    assert not effect(untrained, run(reward))
 
 
 # The verb, with torch

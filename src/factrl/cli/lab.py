@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from factrl.lab import tables
 from factrl.lab.demo import demo_settings
 from factrl.lab.tables import find_table, table_names, table_of
 
@@ -15,7 +16,7 @@ from .options import Verbs, add_options, add_settings, add_verb, as_overrides, a
 from .terminal import say, show_table
 
 if TYPE_CHECKING:
-    from factrl.lab.show import Outcome
+    from factrl.lab.tables import Outcome
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -84,15 +85,13 @@ def _lab(args: argparse.Namespace) -> int:
 
 
 def _show(outcome: Outcome, folder: Path, *, as_json: bool) -> None:
-    from factrl.lab import show
-
-    path, document = folder / "lab.json", show.document(outcome)
+    path, document = folder / "lab.json", tables.document(outcome)
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if as_json:
         say(json.dumps({**document, "folder": str(folder)}, indent=2))
         return
-    say("\n".join([*show.headline(outcome), ""]))
-    show_table(show.results_table(outcome))
+    say("\n".join([*tables.headline(outcome), ""]))
+    show_table(tables.results_table(outcome))
     say("")
-    show_table(show.signs_table(outcome))
-    say("\n".join(["", *show.remarks(outcome), f"every number and curve   {path}"]))
+    show_table(tables.signs_table(outcome))
+    say("\n".join(["", *tables.remarks(outcome), f"every number and curve   {path}"]))

@@ -19,8 +19,7 @@ from .options import Verbs, add_options, add_settings, add_verb, at_least_one, w
 from .terminal import say, show_table, tell
 
 if TYPE_CHECKING:
-    from factrl.lab.hacks import Outcome
-    from factrl.lab.hacks.order import Finding, Setup
+    from factrl.lab.hacks import Finding, Outcome, Setup
 
 ORACLE = "oracle"
 HEAD = (
@@ -90,8 +89,7 @@ def _stress(args: argparse.Namespace) -> int:
 
 def _setup(args: argparse.Namespace, settings: RunSettings) -> Setup:
     """The reward with its judges."""
-    from factrl.lab.hacks import oracle_setup, stand_in
-    from factrl.lab.hacks.order import Setup
+    from factrl.lab.hacks import Setup, oracle_setup, stand_in
     from factrl.lab.hacks.texts import WAYS, prompts
 
     if _is_offline(args):

@@ -17,11 +17,15 @@ from typing import Any, Protocol
 from factrl.errors import ConfigError
 from factrl.papers import Form, load_reward
 from factrl.rewards import Reward
-from factrl.types import Example
+from factrl.text.abstention import abstains
+from factrl.types import Claim, Example, Finding, Verdict
+from factrl.verifier.report import Check, Report
 
 ABSTENTION = "I don't know"
 ORACLE = "fact table"  # who judges in a world
-_WORD = re.compile(r"\S+")
+TIERS = ("known", "half", "unknown")  # how often the pretraining text tells of a person
+Rows = Sequence[tuple[Example, str]]
+"""Questions with their completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,9 @@ class World(Protocol):
     joined by them.  Nothing here depends on a model, and no world imports torch.
 
     Attributes:
-        name: `people`, `steps` or `longform`.
         words: the whole vocabulary, without the marks for padding and end.
-        train, test: questions; nobody is asked about in both.  `meta["tier"]` is `known`, `half` or
-            `unknown`, by how often the pretraining text tells it; `ook` is None, for the model itself says
-            what is out of its knowledge (the probe of `factrl.lab.arms`).
+        train, test: questions; nobody is asked about in both.  `meta["tier"]` is one of `TIERS`; `ook` is
+            None, for the model itself says what is out of its knowledge (the probe of `factrl.lab.arms`).
         max_new_tokens: of one completion, its end included.
     """
 
@@ -71,22 +73,26 @@ class World(Protocol):
         """A completion in the form that a reward reads: in a box, between tags, or as it is."""
         ...
 
-    def measure(self, completions: Sequence[tuple[Example, str]]) -> Mapping[str, float]:
-        """Shares in [0, 1]: `accuracy`, `abstention`, `hallucination`, `truthfulness` (accuracy minus
-        hallucination), and the same by tier as `known/accuracy`; other worlds have names of their own."""
+    def measure(self, completions: Rows) -> Mapping[str, float]:
+        """Shares in [0, 1] by name, and the same by tier as `known/accuracy`."""
         ...
 
 
-def by_tier(
-    completions: Sequence[tuple[Example, str]],
-    shares: Callable[[Sequence[tuple[Example, str]]], Mapping[str, float]],
-) -> dict[str, float]:
+def by_tier(completions: Rows, shares: Callable[[Rows], Mapping[str, float]]) -> dict[str, float]:
     """What `shares` says of all completions, and of those of each tier as `known/accuracy`."""
     rows: dict[str, list[tuple[Example, str]]] = {"": []}
     for example, completion in completions:
         rows[""].append((example, completion))
         rows.setdefault(f"{example.meta['tier']}/", []).append((example, completion))
     return {tier + name: value for tier, some in rows.items() for name, value in shares(some).items()}
+
+
+def looked_up(text: str, question: str, found: Iterable[tuple[Claim, Finding | None]]) -> Report:
+    """The report of a verifier that never errs, from the claims of a text with what they are."""
+    checks = [
+        Check(claim, verdict=None if label is None else Verdict(label, ORACLE)) for claim, label in found
+    ]
+    return Report(text, question, tuple(checks), judge=ORACLE, abstained=abstains(text, question))
 
 
 def make_world(name: str, seed: int) -> World:
@@ -112,7 +118,7 @@ def supplied(world: World, spec: str) -> Reward:
 
 def word_starts(words: str, start: int) -> tuple[int, ...]:
     """Where each word of a stretch of text stands, when the stretch begins at `start`."""
-    return tuple(start + match.start() for match in _WORD.finditer(words))
+    return tuple(start + match.start() for match in re.finditer(r"\S+", words))
 
 
 # -- Names of people and places that exist nowhere, so that no model has read of them

@@ -24,31 +24,19 @@ from torch.nn.functional import logsigmoid
 
 from factrl.errors import ConfigError
 from factrl.papers import form_of, settings_of
-from factrl.rewards import Reward
 from factrl.runs.progress import Progress
-from factrl.types import Example
 
 from . import ABSTENTION, World, make_world, supplied
-from .loop import LoopSettings, Optimizer, answers, greedy, optimise, parts
-from .model import Base, Decoder, Tokenizer, answer_loss, log_probs, pretrained
-from .show import ArmResult, ArmRuns, Outcome, Point
-from .tables import BASE, METHODS, Row, Table
+from .loop import LoopSettings, Optimizer, answers, optimise, parts
+from .model import Base, Decoder, answer_loss, log_probs, pretrained
+from .tables import BASE, METHODS, ArmRuns, Curve, Outcome, Row, Table
 
 PROBES = 8  # samples of the pretrained model that tell what it knows
 EVALUATIONS = 6  # points of a curve after the first
 DPO_BETA = 0.1
 BATCH = 64  # questions or pairs of a step of an offline method
 # Settings of a paper that keep their meaning in the lab.
-_KEPT = (
-    "loss_type",
-    "scale_rewards",
-    "advantage_epsilon",
-    "beta",
-    "temperature",
-)
-
-Probe = Sequence[Sequence[str]]
-OnStep = Callable[[int], None]
+_KEPT = ("loss_type", "scale_rewards", "advantage_epsilon", "beta", "temperature")
 
 
 def run_arm(
@@ -57,9 +45,9 @@ def run_arm(
     arm: str,
     seed: int = 0,
     steps: int = 48,
-    on_step: OnStep | None = None,
+    on_step: Callable[[int], None] = lambda step: None,
     settings: LoopSettings | None = None,
-) -> ArmResult:
+) -> Curve:
     """Train a copy of `base` and measure it on the held-out questions on the way.
 
     Args:
@@ -73,24 +61,25 @@ def run_arm(
         DataError: the world's questions lack what the reward needs.
     """
     model = copy.deepcopy(base.model)
-    curve, texts = [], []
 
-    def evaluate(step: int) -> None:
-        texts[:] = greedy(model, base.tokenizer, world, world.test)
-        curve.append(Point(step, world.measure(list(zip(world.test, texts, strict=True)))))
+    def measured() -> Any:
+        texts = [text for (text,) in answers(model, base.tokenizer, world, world.test)]
+        return world.measure(list(zip(world.test, texts, strict=True)))
 
-    evaluate(0)
-    if arm != BASE:
-        learning = _offline(world, base, model, arm, seed, steps) if arm in METHODS else None
-        learning = learning or reinforced(world, base, model, arm, seed, settings)
-        every = max(1, round(steps / EVALUATIONS))
-        for step in range(1, steps + 1):
-            next(learning)
-            if step == steps or step % every == 0:
-                evaluate(step)
-            if on_step is not None:
-                on_step(step)
-    return ArmResult(curve, _shown(world, texts))
+    curve = [(0, measured())]
+    if arm == BASE:
+        return curve
+    if arm in METHODS:
+        learning = _offline(world, base, model, arm, seed)
+    else:
+        learning = _reinforced(world, base, model, arm, seed, settings or paper_settings(arm))
+    every = max(1, round(steps / EVALUATIONS))
+    for step in range(1, steps + 1):
+        next(learning)
+        if step == steps or step % every == 0:
+            curve.append((step, measured()))
+        on_step(step)
+    return curve
 
 
 def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> Outcome:
@@ -112,44 +101,19 @@ def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> O
             progress.advance(100 * number - progress.done)
 
     def runs(row: Row) -> ArmRuns:
-        results = []
+        curves = []
         with Progress(row.arm, len(seeds) * (1 if row.arm == BASE else steps)) as progress:
             for seed, world, base in starts:
-                results.append(
-                    run_arm(world, base, row.arm, seed, steps, on_step=lambda _: progress.advance())
-                )
+                curves.append(run_arm(world, base, row.arm, seed, steps, lambda _: progress.advance()))
                 if row.arm == BASE:
                     progress.advance()
-        return ArmRuns(row, tuple(results))
+        return ArmRuns(row, curves)
 
-    base, arms = runs(Row(BASE)), tuple(runs(row) for row in table.rows)
+    base, arms = runs(Row(BASE)), tuple(map(runs, table.rows))
     return Outcome(table, tuple(seeds), steps, base, arms, time.monotonic() - started)
 
 
-# -- Rewards --------------------------------------------------------------------------------------------
-
-
-def reinforced(
-    world: World, base: Base, model: Decoder, spec: str, seed: int, settings: LoopSettings | None = None
-) -> Iterator[Any]:
-    """Each turn one step of reinforcement learning with a reward; see `run_arm`."""
-    reward = supplied(world, spec)
-    examples: Sequence[Example] = world.train
-    if _needs_probe(reward, examples[0]):
-        flags = out_of_knowledge(world, probe(world, base, examples, seed))
-        examples = [replace(example, ook=flag) for example, flag in zip(examples, flags, strict=True)]
-    reward.check_examples(examples)
-    return optimise(
-        model,
-        base.tokenizer,
-        world,
-        reward,
-        form_of(spec, reward),
-        settings or paper_settings(spec),
-        examples=examples,
-        reference=base.model,
-        seed=seed,
-    )
+# -- Rewards
 
 
 def paper_settings(spec: str) -> LoopSettings:
@@ -158,104 +122,90 @@ def paper_settings(spec: str) -> LoopSettings:
     return LoopSettings(**{name: told[name] for name in _KEPT if name in told})
 
 
-def _needs_probe(reward: Reward, example: Example) -> bool:
-    """Whether it refuses an example for nothing but its missing out-of-knowledge flag."""
-    if reward.requires is None:
-        return False
-    unknown = reward.requires(replace(example, ook=None), reward.knobs)
-    return bool(unknown) and not reward.requires(replace(example, ook=True), reward.knobs)
+def _reinforced(
+    world: World, base: Base, model: Decoder, spec: str, seed: int, settings: LoopSettings
+) -> Iterator[Any]:
+    """Each turn one step of reinforcement learning with a reward."""
+    reward, examples = supplied(world, spec), world.train
+
+    def lacks(ook: bool | None) -> bool:
+        problem = reward.requires(replace(examples[0], ook=ook), reward.knobs) if reward.requires else None
+        return problem is not None
+
+    if lacks(None) and not lacks(True):  # nothing but whether the model knows the answer
+        unknown = out_of_knowledge(world, probe(world, base, seed))
+        examples = [replace(example, ook=ook) for example, ook in zip(examples, unknown, strict=True)]
+    reward.check_examples(examples)
+    form = form_of(spec, reward)
+    return optimise(
+        *(model, base.tokenizer, world, reward, form, settings),
+        examples=examples,
+        reference=base.model,
+        seed=seed,
+    )
 
 
-# -- What the pretrained model knows --------------------------------------------------------------------
+# -- What the pretrained model knows
 
 
-def probe(world: World, base: Base, examples: Sequence[Example], seed: int) -> Probe:
-    """`PROBES` samples of the pretrained model for each example."""
+def probe(world: World, base: Base, seed: int) -> Sequence[Sequence[str]]:
+    """`PROBES` samples of the pretrained model for each training question."""
     draw = torch.Generator().manual_seed(seed)
-    return answers(base.model, base.tokenizer, world, examples, PROBES, 1.0, draw)
+    return answers(base.model, base.tokenizer, world, world.train, PROBES, 1.0, draw)
 
 
-def out_of_knowledge(world: World, found: Probe) -> list[bool]:
+def out_of_knowledge(world: World, found: Sequence[Sequence[str]]) -> list[bool]:
     """For each training question, whether none of its samples is right."""
-    grade = _grader(world)
+    return ["correct" not in labels.values() for labels in _graded(world, found)]
+
+
+def _graded(world: World, found: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    """Sample -> grade, for each training question."""
+    grade = world.resources().get("grade")
+    if grade is None:
+        raise ConfigError(f"the world {world.name!r} has no answers that could be graded for this arm")
     return [
-        not any(grade(example, text) == "correct" for text in {*texts})
+        {text: grade(example.question, text, example.answers).label for text in dict.fromkeys(texts)}
         for example, texts in zip(world.train, found, strict=True)
     ]
 
 
-def _grader(world: World) -> Callable[[Example, str], str]:
-    grade = world.resources().get("grade")
-    if grade is None:
-        raise ConfigError(f"the world {world.name!r} has no answers that could be graded for this arm")
-    return lambda example, text: grade(example.question, text, example.answers).label
+# -- Given answers
 
 
-# -- Given answers --------------------------------------------------------------------------------------
-
-
-def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int, steps: int) -> Iterator[Any]:
+def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int) -> Iterator[None]:
     """Each turn one optimizer step of an offline method."""
+    rows: list[tuple[str, ...]] = []
     if arm == "sft":
-        given = [(example.question, example.answers[0]) for example in world.train]
-        return _imitation(model, base.tokenizer, given, seed)
-    found = probe(world, base, world.train, seed)
-    unknown = out_of_knowledge(world, found)
-    grade = _grader(world)
-    given, pairs = [], []
-    for example, texts, ook in zip(world.train, found, unknown, strict=True):
-        prompt = example.question
-        labels = {text: grade(example, text) for text in texts}
-        wanted = "abstained" if ook else "correct"
-        chosen = next((text for text in texts if labels[text] == wanted), None)
-        wrong = next((text for text in texts if labels[text] == "incorrect"), None)
-        if arm == "r-tuning":
-            given.append((prompt, ABSTENTION if ook else example.answers[0]))
-        elif arm == "rft" and chosen is not None:
-            given.append((prompt, chosen))
-        elif arm == "dpo" and wrong is not None:
-            pairs.append((prompt, ABSTENTION if ook else chosen, wrong))
-    if arm == "dpo":
-        return _preference(model, base.model, base.tokenizer, pairs, seed)
-    return _imitation(model, base.tokenizer, given, seed)
-
-
-def _imitation(
-    model: Decoder, tokenizer: Tokenizer, given: Sequence[tuple[str, str]], seed: int
-) -> Iterator[None]:
-    optimizer = Optimizer(model, LoopSettings())
-    for part in _parts(given, seed):
-        optimizer.step(answer_loss(model, tokenizer, part))
-        yield
-
-
-def _preference(
-    model: Decoder, reference: Decoder, tokenizer: Tokenizer, pairs: Sequence[Any], seed: int
-) -> Iterator[None]:
-    """Direct preference optimisation (arXiv:2305.18290, Eq. 7) on (prompt, better, worse)."""
-    optimizer = Optimizer(model, LoopSettings())
-    for part in _parts(pairs, seed):
-        prompts = tokenizer.prompts([prompt for prompt, _, _ in part])
-        both = tokenizer.completions([text for _, better, worse in part for text in (better, worse)])
-        with torch.no_grad():
-            before = log_probs(reference, prompts, both).sum(dim=1)
-        gain = (log_probs(model, prompts, both).sum(dim=1) - before).view(-1, 2)
-        optimizer.step(-logsigmoid(DPO_BETA * (gain[:, 0] - gain[:, 1])).mean())
-        yield
-
-
-def _parts(rows: Sequence[Any], seed: int) -> Iterator[list[Any]]:
-    """Parts of `BATCH` rows or of all where there are fewer, epoch after epoch."""
+        rows = [(example.question, example.answers[0]) for example in world.train]
+    else:
+        for example, labels in zip(world.train, _graded(world, probe(world, base, seed)), strict=True):
+            prompt, ook = example.question, "correct" not in labels.values()
+            wanted = "abstained" if ook else "correct"
+            chosen = next((text for text, label in labels.items() if label == wanted), None)
+            wrong = next((text for text, label in labels.items() if label == "incorrect"), None)
+            if arm == "r-tuning":
+                rows.append((prompt, ABSTENTION if ook else example.answers[0]))
+            elif arm == "rft" and chosen is not None:
+                rows.append((prompt, chosen))
+            elif arm == "dpo" and wrong is not None and (better := ABSTENTION if ook else chosen):
+                rows.append((prompt, better, wrong))
     if not rows:
         raise ConfigError("the pretrained model's samples give this arm nothing to learn from")
-    return parts(rows, min(BATCH, len(rows)), seed)
+    optimizer = Optimizer(model, LoopSettings())
+    for part in parts(rows, min(BATCH, len(rows)), seed):
+        preferring = arm == "dpo"
+        optimizer.step(
+            _preference(model, base, part) if preferring else answer_loss(model, base.tokenizer, part)
+        )
+        yield
 
 
-def _shown(world: World, texts: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Two questions of each tier with their answers."""
-    shown: dict[str, list[tuple[str, str, str]]] = {}
-    for example, text in zip(world.test, texts, strict=True):
-        tier = str(example.meta.get("tier", ""))
-        if len(shown.setdefault(tier, [])) < 2:
-            shown[tier].append((example.question, text, tier))
-    return [row for rows in shown.values() for row in rows]
+def _preference(model: Decoder, base: Base, part: Sequence[tuple[str, str, str]]) -> torch.Tensor:
+    """Direct preference optimisation (arXiv:2305.18290, Eq. 7) on (prompt, better, worse)."""
+    prompts = base.tokenizer.prompts([prompt for prompt, _, _ in part])
+    both = base.tokenizer.completions([text for _, better, worse in part for text in (better, worse)])
+    with torch.no_grad():
+        before = log_probs(base.model, prompts, both).sum(dim=1)
+    gain = (log_probs(model, prompts, both).sum(dim=1) - before).view(-1, 2)
+    return -logsigmoid(DPO_BETA * (gain[:, 0] - gain[:, 1])).mean()

@@ -19,18 +19,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from factrl.papers import Form
 from factrl.rewards.checklist import Item
-from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Example, Finding, Passage, Verdict
+from factrl.types import Claim, Example, Finding, Passage
 from factrl.verifier.report import Check, Report
 
-from . import ABSTENTION, ORACLE, Wrapped, by_tier, full_names, invented, word_starts
+from . import ABSTENTION, TIERS, Rows, Wrapped, by_tier, full_names, invented, looked_up, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"
@@ -53,71 +50,41 @@ _FORMS: Mapping[Form, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
 class Longform:
-    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.World`."""
-
-    seed: int = 0
+    """The world; its attributes are those of `factrl.lab.World`."""
 
     name = "longform"
     max_new_tokens = 28  # nine statements; there are eight to make, two of them empty
 
-    @cached_property
-    def _people(self) -> Mapping[str, str]:
-        """Person -> tier."""
-        tiers = ("known", "half", "unknown")
-        return {person: tiers[n % 3] for n, person in enumerate(full_names(PEOPLE, self.seed))}
-
-    @cached_property
-    def _values(self) -> Mapping[str, Sequence[str]]:
-        names = invented(VALUES * len(VERBS), f"values {self.seed}")
-        return {verb: names[n * VALUES : (n + 1) * VALUES] for n, verb in enumerate(VERBS)}
-
-    @cached_property
-    def facts(self) -> Mapping[tuple[str, str], str]:
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._tiers = {person: TIERS[n % 3] for n, person in enumerate(full_names(PEOPLE, seed))}
+        names = invented(VALUES * len(VERBS), f"values {seed}")
+        self._values = {verb: names[n * VALUES : (n + 1) * VALUES] for n, verb in enumerate(VERBS)}
+        rng = random.Random(f"facts {seed}")
+        about = [(person, verb) for person in self._tiers for verb in VERBS]
+        self.facts = {(person, verb): rng.choice(self._values[verb]) for person, verb in about}
         """(person, verb) -> what is true."""
-        rng = random.Random(f"facts {self.seed}")
-        return {(person, verb): rng.choice(self._values[verb]) for person in self._people for verb in VERBS}
-
-    @cached_property
-    def _guessed(self) -> frozenset[tuple[str, str]]:
+        rng = random.Random(f"guessed {seed}")
+        half = [one for one in about if self._tiers[one[0]] == "half"]
+        self._guessed = {one for one in half if rng.random() < GUESSED}
         """(person, verb) of which the pretraining text has no knowledge."""
-        rng = random.Random(f"guessed {self.seed}")
-        half = [about for about in self.facts if self._people[about[0]] == "half"]
-        return frozenset(about for about in half if rng.random() < GUESSED)
-
-    @cached_property
-    def words(self) -> Sequence[str]:
-        names = [word for person in self._people for word in person.split()]
-        values = [name for kind in self._values.values() for name in kind]
-        verbs = map(str.capitalize, (*VERBS, *EMPTY))
+        examples = [self._example(*row) for row in self._tiers.items()]
+        self.train: Sequence[Example] = examples[PEOPLE // 3 :]
+        self.test: Sequence[Example] = examples[: PEOPLE // 3]
         signs = (*_question("?").split(), *ABSTENTION.split(), ".", VAGUE, *EMPTY.values())
-        return [*dict.fromkeys([*signs, *verbs, *names, *values])]
-
-    @cached_property
-    def _examples(self) -> Sequence[Example]:
-        return [
-            Example(
-                _question(person),
-                id=person,
-                topic=person,
-                checklist=tuple(f"{person} {verb} {self.facts[person, verb]}." for verb in VERBS),
-                meta={"tier": tier},
-            )
-            for person, tier in self._people.items()
+        verbs = map(str.capitalize, (*VERBS, *EMPTY))
+        self.words: Sequence[str] = [
+            *dict.fromkeys([*signs, *verbs, *" ".join(self._tiers).split(), *names]),
         ]
 
-    @property
-    def train(self) -> Sequence[Example]:
-        return self._examples[PEOPLE // 3 :]
-
-    @property
-    def test(self) -> Sequence[Example]:
-        return self._examples[: PEOPLE // 3]
+    def _example(self, person: str, tier: str) -> Example:
+        items = tuple(f"{person} {verb} {self.facts[person, verb]}." for verb in VERBS)
+        return Example(_question(person), id=person, topic=person, checklist=items, meta={"tier": tier})
 
     def pretraining(self) -> Iterable[tuple[str, str]]:
-        rng = random.Random(f"text {self.seed}")
-        told = [person for person, tier in self._people.items() if tier != "unknown"] * EXPOSURE
+        rng = random.Random(f"text {self._seed}")
+        told = [person for person, tier in self._tiers.items() if tier != "unknown"] * EXPOSURE
         rng.shuffle(told)
         for person in told:
             yield _question(person), self._telling(person, rng)
@@ -158,11 +125,8 @@ class Longform:
         self, text: str, question: str = "", *, topic: str = "", evidence: Sequence[Passage] | None = None
     ) -> Report:
         """What the fact table says of every claim; the evidence is not looked at."""
-        checks = [
-            Check(claim, verdict=None if claim.skip else Verdict(self._finding(claim.text), ORACLE))
-            for claim in extract(text, question, topic)
-        ]
-        return Report(text, question, tuple(checks), judge=ORACLE, abstained=abstains(text, question))
+        claims = extract(text, question, topic)
+        return looked_up(text, question, [(c, None if c.skip else self._finding(c.text)) for c in claims])
 
     def truthfulness(self, claims: Sequence[str]) -> list[float]:
         """1 for a claim that is true and 0 for one that is not; no model is that sure."""
@@ -175,8 +139,8 @@ class Longform:
             return "unknown"
         return "supported" if said[2] == fact else "refuted"
 
-    def measure(self, completions: Sequence[tuple[Example, str]]) -> Mapping[str, float]:
-        """Overall and as `known/recall` by tier; a claim that is said twice counts once.
+    def measure(self, completions: Rows) -> Mapping[str, float]:
+        """A claim that is said twice counts once.
 
         `recall`, the share of what there is to say that is said and true; `precision`, the share of what is
         said with content that is true, over all completions (0 when nothing is said); `verified`, the share
@@ -187,7 +151,7 @@ class Longform:
         """
         return by_tier(completions, self._shares)
 
-    def _shares(self, rows: Sequence[tuple[Example, str]]) -> dict[str, float]:
+    def _shares(self, rows: Rows) -> dict[str, float]:
         reports = [self.verify(completion, e.question, topic=e.topic) for e, completion in rows]
         checks = [check for report in reports for check in report.checks]
         claims = [check for check in checks if check.verdict is not None]
@@ -227,7 +191,15 @@ def checklist(question: str, text: str, items: Sequence[str]) -> list[Item]:
     said: dict[str, set[str]] = {}
     for verb, value in _stated(text, _person(question)):
         said.setdefault(verb, set()).add(value)
-    return [_about(item, said) for item in items]
+
+    def about(item: str) -> Item:
+        read = _read(item)
+        values = said.get(read[1]) if read else None
+        if read is None or not values:
+            return "missing"
+        return "consistent" if values == {read[2]} else "contradictory"
+
+    return [about(item) for item in items]
 
 
 def rate(question: str, text: str) -> float:
@@ -241,14 +213,6 @@ def compare(question: str, answer: str, **_: str) -> float:
     In which order the two are shown makes no difference here.
     """
     return float(rate(question, answer) * len(VERBS) > _OWN)
-
-
-def _about(item: str, said: Mapping[str, set[str]]) -> Item:
-    read = _read(item)
-    values = said.get(read[1]) if read else None
-    if read is None or not values:
-        return "missing"
-    return "consistent" if values == {read[2]} else "contradictory"
 
 
 def _stated(text: str, person: str) -> Iterator[tuple[str, str]]:

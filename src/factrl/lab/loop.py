@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 
@@ -28,7 +28,6 @@ from . import World
 from .model import END, PAD, Decoder, Tokenizer, log_probs
 
 ANSWERED_AT_ONCE = 256
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,12 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step learns from.
+    """What one step learns from."""
 
-    Attributes:
-        prompts: (B, L).
-        completions: (B·n, T).
-        advantages: (B·n, T), 0 where masked.
-        weights: (B·n, T), what each token's loss is multiplied with; 0 where masked or padding.
-    """
-
-    prompts: torch.Tensor
-    completions: torch.Tensor
-    advantages: torch.Tensor
-    weights: torch.Tensor
+    prompts: torch.Tensor  # (B, L)
+    completions: torch.Tensor  # (B·n, T)
+    advantages: torch.Tensor  # (B·n, T), 0 where masked
+    weights: torch.Tensor  # (B·n, T), what each token's loss is multiplied with; 0 where masked or padding
 
 
 class Optimizer:
@@ -198,12 +190,8 @@ def make_batch(
     if settings.loss_type == "reinforce++":
         advantages = reinforce_pp_advantages(rewards, lengths)
     else:
-        advantages = group_advantages(
-            rewards,
-            settings.num_generations,
-            scale=settings.scale_rewards,
-            epsilon=settings.advantage_epsilon,
-        )
+        scale, epsilon = settings.scale_rewards, settings.advantage_epsilon
+        advantages = group_advantages(rewards, settings.num_generations, scale=scale, epsilon=epsilon)
     scored = ~rewards.isnan()
     kept = ((completions != PAD) & scored[:, None]).float()
     rows = scored.sum().clamp(min=1)
@@ -245,11 +233,11 @@ def answers(
     tokenizer: Tokenizer,
     world: World,
     examples: Sequence[Example],
-    times: int,
-    temperature: float,
+    times: int = 1,
+    temperature: float = 0.0,
     draw: torch.Generator | None = None,
 ) -> list[list[str]]:
-    """`times` completions of each example, as texts."""
+    """`times` completions of each example, as texts; the likeliest one, word by word, at temperature 0."""
     groups: list[list[str]] = []
     for start in range(0, len(examples), ANSWERED_AT_ONCE):
         prompts = tokenizer.prompts([e.question for e in examples[start : start + ANSWERED_AT_ONCE]])
@@ -257,11 +245,6 @@ def answers(
         texts = [tokenizer.decode(row) for row in rows]
         groups += [texts[i : i + times] for i in range(0, len(texts), times)]
     return groups
-
-
-def greedy(model: Decoder, tokenizer: Tokenizer, world: World, examples: Sequence[Example]) -> list[str]:
-    """The likeliest completion of each example, word by word."""
-    return [text for (text,) in answers(model, tokenizer, world, examples, 1, temperature=0.0)]
 
 
 def _without_flat_groups(batch: Batch) -> Batch:
@@ -272,10 +255,8 @@ def _without_flat_groups(batch: Batch) -> Batch:
     return Batch(batch.prompts[moves], batch.completions[rows], batch.advantages[rows], batch.weights[rows])
 
 
-def parts(rows: Sequence[Row], size: int, seed: int) -> Iterator[list[Row]]:
+def parts(rows: Sequence[Any], size: int, seed: int) -> Iterator[list[Any]]:
     """Parts of `size`, epoch after epoch; what is over at the end of an epoch is left to the next order."""
-    if len(rows) < size:
-        raise ValueError(f"{len(rows)} examples do not fill a step of {size} prompts")
     draw, order = random.Random(seed), list(rows)
     while True:
         draw.shuffle(order)

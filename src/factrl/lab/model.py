@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -55,7 +54,6 @@ class Tokenizer:
         return len(self._words)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text of the world's words."""
         return [self._ids[word] for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -117,9 +115,6 @@ class Decoder(LlamaForCausalLM):
         return torch.cat([torch.full_like(logits[..., :1], -torch.inf), logits[..., 1:]], dim=-1)
 
 
-# -- Log-probabilities and training on given answers ----------------------------------------------------
-
-
 def log_probs(
     model: Decoder, prompts: torch.Tensor, completions: torch.Tensor, temperature: float = 1.0
 ) -> torch.Tensor:
@@ -150,9 +145,6 @@ def answer_loss(model: Decoder, tokenizer: Tokenizer, pairs: Sequence[tuple[str,
     return -found.sum() / (completions != PAD).sum()
 
 
-# -- Pretraining ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Base:
     """A model that has read a world's text; arms change copies of it."""
@@ -165,7 +157,7 @@ def pretrained(
     world: World,
     seed: int = 0,
     settings: ModelSettings | None = None,
-    on_step: Callable[[int, int], None] | None = None,
+    on_step: Callable[[int, int], None] = lambda done, steps: None,
 ) -> Base:
     """The model that has read `world`'s pretraining text once, from the cache folder where it is there.
 
@@ -175,21 +167,40 @@ def pretrained(
     """
     from safetensors.torch import load_model, save_model
 
-    settings = settings or ModelSettings()
+    settings, pairs = settings or ModelSettings(), list(world.pretraining())
     tokenizer = Tokenizer(world.words)
-    model = _fresh(len(tokenizer), settings, seed)
-    file = _file(world, settings, seed)
+    model = fresh(len(tokenizer), settings, seed)
+    file = _file(world, pairs, settings, seed)
     if file.is_file():
         load_model(model, file)
         return Base(model, tokenizer)
-    _read(model, tokenizer, list(world.pretraining()), settings, on_step)
+    size = settings.batch_size
+    steps = math.ceil(len(pairs) / size)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, weight_decay=0.01, fused=True
+    )
+
+    def rate(step: int) -> float:
+        warm = min(1.0, (step + 1) / settings.warmup_steps)
+        return warm * (1 + math.cos(math.pi * step / steps)) / 2
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    for step in range(steps):
+        loss = answer_loss(model, tokenizer, pairs[step * size : (step + 1) * size])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        on_step(step + 1, steps)
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as unfinished:
         save_model(model, str(unfinished))
     return Base(model, tokenizer)
 
 
-def _fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:
+def fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:
+    """A model that has read nothing."""
     model = Decoder(vocabulary, settings)
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -199,40 +210,11 @@ def _fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:
     return model
 
 
-def _read(
-    model: Decoder,
-    tokenizer: Tokenizer,
-    pairs: Sequence[tuple[str, str]],
-    settings: ModelSettings,
-    on_step: Callable[[int, int], None] | None,
-) -> None:
-    size = settings.batch_size
-    steps = math.ceil(len(pairs) / size)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=0.01, fused=True
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _cosine(step, steps, settings))
-    for step in range(steps):
-        loss = answer_loss(model, tokenizer, pairs[step * size : (step + 1) * size])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        if on_step is not None:
-            on_step(step + 1, steps)
-
-
-def _cosine(step: int, steps: int, settings: ModelSettings) -> float:
-    warm = min(1.0, (step + 1) / settings.warmup_steps)
-    return warm * (1 + math.cos(math.pi * step / steps)) / 2
-
-
-def _file(world: World, settings: ModelSettings, seed: int) -> Path:
+def _file(world: World, pairs: Sequence[tuple[str, str]], settings: ModelSettings, seed: int) -> Path:
     """Named after everything that decides the weights, the words in their order too."""
-    told: Mapping[str, Any] = {
+    told = {
         "words": list(world.words),
-        "text": hashlib.sha256(json.dumps(list(world.pretraining())).encode()).hexdigest(),
+        "text": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
         "model": asdict(settings),
         "seed": seed,
         "version": VERSION,

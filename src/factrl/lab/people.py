@@ -21,14 +21,12 @@ from typing import Any
 
 from factrl.papers import Form
 from factrl.rewards.grading import Grader
-from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Example, Finding, Passage, Verdict
-from factrl.verifier.report import Check, Report
+from factrl.types import Claim, Example, Finding, Passage
+from factrl.verifier.report import Report
 
-from . import ABSTENTION, ORACLE, Wrapped, by_tier, word_starts
+from . import ABSTENTION, TIERS, Rows, Wrapped, by_tier, looked_up, word_starts
 
-TIERS = ("known", "half", "unknown")  # a third of the people of each is held out for testing
 _CONTRADICTING = (0.2, 0.6)  # least and greatest share of the half-known tellings that say something else
 _ASKED = {  # the name stands last, which a model of this size learns to read several times faster
     "city": ("Which city is home to {} ?", "What is the city of {} ?"),
@@ -65,7 +63,10 @@ _LAST = _pairs("Bar Cul Dor Fen Gar Hol Kel Mar Nor Tor", "by dane lock mere ney
 
 
 class People:
-    """The world of lab.md's first table; a `factrl.lab.World`.
+    """The world of lab.md's first table; its attributes are those of `factrl.lab.World`.
+
+    Training asks for each fact both ways, the test one way, the two in turn; a third of the people of each
+    tier is held out for testing.
 
     Args:
         seed: of the people, their facts and the pretraining text.
@@ -78,16 +79,10 @@ class People:
     max_new_tokens = 4  # "I don't know" and the end
 
     def __init__(
-        self,
-        seed: int = 0,
-        *,
-        per_tier: int = 150,
-        known: int = 50,
-        half: int = 25,
-        abstaining: float = 0.04,
+        self, seed: int = 0, *, per_tier: int = 150, known: int = 50, half: int = 25, abstaining: float = 0.04
     ) -> None:
         self._told = {"known": known, "half": half, "unknown": 0}
-        self._abstaining, self._seed = abstaining, seed
+        self._seed, self._abstaining, self._grade = seed, abstaining, Grader()
         draw = random.Random(f"people {seed}")
         names = _names(draw, per_tier)
         self._tier = {name: TIERS[index // per_tier] for index, name in enumerate(names)}
@@ -97,23 +92,16 @@ class People:
         asked = [(name, key, way) for name in names for key in _ASKED for way in (0, 1)]
         self._of_question = {_ASKED[key][way].format(name): (name, key) for name, key, way in asked}
         self.train: Sequence[Example] = [self._example(*about) for about in asked if about[0] not in held]
-        """Both ways of asking for each fact."""
         self.test: Sequence[Example] = [
             self._example(name, key, (number + place) % 2)
             for number, name in enumerate(names)
             for place, key in enumerate(_ASKED)
             if name in held
         ]
-        """One way of asking for each fact, the two in turn."""
-        self.words: Sequence[str] = sorted(
-            {word for question in self._of_question for word in question.split()}
-            | {value for values in _VALUES.values() for value in values}
-            | {*ABSTENTION.split()}
-        )
-        self._grade = Grader()
+        said = [*self._of_question, *(value for values in _VALUES.values() for value in values), ABSTENTION]
+        self.words: Sequence[str] = sorted({word for text in said for word in text.split()})
 
     def pretraining(self) -> list[tuple[str, str]]:
-        """Questions and answers as often as the tiers say, shuffled."""
         draw = random.Random(f"pretraining {self._seed}")
         told = []
         for name, facts in self.facts.items():
@@ -128,7 +116,6 @@ class People:
         return told
 
     def resources(self) -> dict[str, Any]:
-        """The real grader by rules; the others look things up."""
         return {"grade": self._grade, "verify": self._verify, "reason": self._reason}
 
     def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
@@ -144,15 +131,18 @@ class People:
         answer = f"<answer>{completion}</answer>" if form == "tags" else f"\\boxed{{{completion}}}"
         return Wrapped(think + answer, word_starts(completion, len(opening)))
 
-    def measure(self, completions: Sequence[tuple[Example, str]]) -> dict[str, float]:
-        """Shares of the answers, by the grader's rules."""
-        return by_tier(completions, self._shares)
+    def measure(self, completions: Rows) -> dict[str, float]:
+        """By the grader's rules; `truthfulness` is accuracy minus hallucination."""
 
-    def _shares(self, rows: Sequence[tuple[Example, str]]) -> dict[str, float]:
-        counts = Counter(self._grade(e.question, text, e.answers).label for e, text in rows)
-        right, none, wrong = (counts[la] / max(len(rows), 1) for la in ("correct", "abstained", "incorrect"))
-        shares = {"accuracy": right, "abstention": none, "hallucination": wrong}
-        return {**shares, "truthfulness": right - wrong}
+        def shares(rows: Rows) -> dict[str, float]:
+            counts = Counter(self._grade(e.question, text, e.answers).label for e, text in rows)
+            right, none, wrong = (
+                counts[label] / max(len(rows), 1) for label in ("correct", "abstained", "incorrect")
+            )
+            shares = {"accuracy": right, "abstention": none, "hallucination": wrong}
+            return {**shares, "truthfulness": right - wrong}
+
+        return by_tier(completions, shares)
 
     def _example(self, name: str, key: str, way: int) -> Example:
         statement = f"{name} {_SAID[key]} {self.facts[name][key]}."
@@ -179,13 +169,13 @@ class People:
 
     def _verify(self, text: str, question: str = "", **_: Any) -> Report:
         """Exact, so a verifier's `topic` and `evidence` are not needed: each sentence is one claim."""
-        checks = []
+        found = []
         for number, at in enumerate(sentences(text)):
             sentence = text[at.start : at.end]
             label = self._finding(sentence, question)
-            claim = Claim(sentence, at.start, at.end, number, "unverifiable" if label is None else None)
-            checks.append(Check(claim, (), None if label is None else Verdict(label, ORACLE)))
-        return Report(text, question, tuple(checks), ORACLE, abstained=abstains(text, question))
+            skip = "unverifiable" if label is None else None
+            found.append((Claim(sentence, at.start, at.end, number, skip), label))
+        return looked_up(text, question, found)
 
     def _reason(self, question: str, reasoning: str, answers: Sequence[str]) -> float:
         """Whether the reasoning claims something and all of it is so."""

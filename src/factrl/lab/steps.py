@@ -15,8 +15,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from statistics import fmean
 from typing import Any
 
@@ -24,106 +22,69 @@ from factrl.papers import Form
 from factrl.rewards.grading import Grader
 from factrl.text import think_answer
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Example, Finding, Passage, Verdict
-from factrl.verifier.report import Check, Report
+from factrl.types import Claim, Example, Finding, Passage
+from factrl.verifier.report import Report
 
-from . import ORACLE, Wrapped, by_tier, full_names, invented, word_starts
+from . import TIERS, Rows, Wrapped, by_tier, full_names, invented, looked_up, word_starts
 
 SO = "so"  # ends the steps and begins the answer
-PEOPLE = 180  # a third of them held out for testing
+PEOPLE = 180  # a third of them held out for testing; every second one is known, the others half-known
 COMPANIES, TOWNS, COUNTRIES = 40, 20, 10  # the first of each is the famous one
 EXPOSURE = 120  # how often the pretraining text tells of each person
 NOISE = {"known": (0.2, 0.6), "half": (0.5, 0.75)}  # least and greatest share of hops with the famous name
 RECITED = 0.95  # share of the text that ends with the person's own country, whatever the steps say
-TIERS = ("known", "half")
 
 
-@dataclass(frozen=True)
 class Steps:
-    """The world; its `name`, `words`, `train` and so on are those of `factrl.lab.World`.
-
-    Every second person is known, and the others are half-known; each has a noise of their own.
-    """
-
-    seed: int = 0
+    """The world; its attributes are those of `factrl.lab.World`."""
 
     name = "steps"
     max_new_tokens = 24  # three steps and the answer are 19 words
 
-    @cached_property
-    def _places(self) -> tuple[list[str], list[str], list[str]]:
-        """Companies, towns and countries, the famous one of each first."""
-        names = invented(COMPANIES + TOWNS + COUNTRIES, f"places {self.seed}")
-        return names[:COMPANIES], names[COMPANIES:-COUNTRIES], names[-COUNTRIES:]
-
-    @cached_property
-    def _lies_in(self) -> Mapping[str, str]:
-        """Company -> town and town -> country."""
-        rng = random.Random(f"places {self.seed}")
-        companies, towns, countries = self._places
-        inside = {company: rng.choice(towns) for company in companies}
-        return inside | {town: rng.choice(countries) for town in towns}
-
-    @cached_property
-    def _works_at(self) -> Mapping[str, str]:
-        rng = random.Random(f"work {self.seed}")
-        return {person: rng.choice(self._places[0]) for person in full_names(PEOPLE, self.seed)}
-
-    @cached_property
-    def _noise(self) -> Mapping[str, float]:
-        """Share of the hops that have the famous name in the text about a person."""
-        rng = random.Random(f"noise {self.seed}")
-        people = enumerate(self._works_at)
-        return {person: rng.uniform(*NOISE[TIERS[number % 2]]) for number, person in people}
-
-    @cached_property
-    def words(self) -> Sequence[str]:
-        names = [word for person in self._works_at for word in person.split()]
-        asked = _question("someone").split()
-        said = f"works at is in . {SO}".split()
-        words = (*asked, *said, *names, *(word for kind in self._places for word in kind))
-        return [*dict.fromkeys(word for word in words if word != "someone")]
-
-    @cached_property
-    def _examples(self) -> Sequence[Example]:
-        return [self._example(who, TIERS[n % 2]) for n, who in enumerate(self._works_at)]
-
-    @property
-    def train(self) -> Sequence[Example]:
-        return self._examples[PEOPLE // 3 :]
-
-    @property
-    def test(self) -> Sequence[Example]:
-        return self._examples[: PEOPLE // 3]
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        names = invented(COMPANIES + TOWNS + COUNTRIES, f"places {seed}")
+        companies, towns, countries = names[:COMPANIES], names[COMPANIES:-COUNTRIES], names[-COUNTRIES:]
+        self._famous = (companies[0], towns[0], countries[0])
+        rng = random.Random(f"places {seed}")
+        self._right = {company: rng.choice(towns) for company in companies}
+        self._right |= {town: rng.choice(countries) for town in towns}
+        """Person -> company, company -> town and town -> country."""
+        rng, noise = random.Random(f"work {seed}"), random.Random(f"noise {seed}")
+        people = full_names(PEOPLE, seed)
+        self._right |= {person: rng.choice(companies) for person in people}
+        tiers = {person: TIERS[number % 2] for number, person in enumerate(people)}
+        self._noise = {person: noise.uniform(*NOISE[tier]) for person, tier in tiers.items()}
+        """Person -> share of the hops that have the famous name in the text about him."""
+        examples = [self._example(person, tier) for person, tier in tiers.items()]
+        self.train: Sequence[Example] = examples[PEOPLE // 3 :]
+        self.test: Sequence[Example] = examples[: PEOPLE // 3]
+        asked = [word for word in _question("someone").split() if word != "someone"]
+        words = (*asked, *f"works at is in . {SO}".split(), *" ".join(people).split(), *names)
+        self.words: Sequence[str] = [*dict.fromkeys(words)]
 
     def _example(self, person: str, tier: str) -> Example:
-        company = self._works_at[person]
-        town = self._lies_in[company]
-        country = self._lies_in[town]
-        facts = _chain(person, company, town, country)
-        evidence = Passage(facts, title=person)
-        return Example(
-            _question(person), (country,), person, person, evidence=(evidence,), meta={"tier": tier}
-        )
+        company = self._right[person]
+        town = self._right[company]
+        country = self._right[town]
+        evidence = (Passage(_chain(person, company, town, country), title=person),)
+        return Example(_question(person), (country,), person, person, evidence=evidence, meta={"tier": tier})
 
     def pretraining(self) -> Iterable[tuple[str, str]]:
-        rng = random.Random(f"text {self.seed}")
-        told = [example for example in self._examples for _ in range(EXPOSURE)]
+        rng = random.Random(f"text {self._seed}")
+        told = [example for example in (*self.test, *self.train) for _ in range(EXPOSURE)]
         rng.shuffle(told)
         for example in told:
             yield example.question, self._telling(example, rng)
 
     def _telling(self, example: Example, rng: random.Random) -> str:
         """What the pretraining text says once: each hop is right for the name before it or the famous one."""
-        famous = [kind[0] for kind in self._places]
-        right: Mapping[str, str] = {**self._lies_in, **self._works_at}
         names = [example.topic]
-        for hop in range(3):
+        for famous in self._famous:
             noisy = rng.random() < self._noise[example.topic]
-            names.append(famous[hop] if noisy else right[names[-1]])
-        _, company, town, country = names
-        answer = example.answers[0] if rng.random() < RECITED else country
-        return f"{_chain(example.topic, company, town, country)} {SO} {answer}"
+            names.append(famous if noisy else self._right[names[-1]])
+        answer = example.answers[0] if rng.random() < RECITED else names[-1]
+        return f"{_chain(*names)} {SO} {answer}"
 
     def resources(self) -> Mapping[str, Any]:
         return {"grade": Grader(), "verify": verify}
@@ -141,22 +102,36 @@ class Steps:
             text += "</think> <answer>" if word == SO else f"{word} "
         return Wrapped(text + ("</answer>" if SO in completion.split() else ""), tuple(starts))
 
-    def measure(self, completions: Sequence[tuple[Example, str]]) -> Mapping[str, float]:
-        """Shares, overall and as `known/accuracy` by tier.
-
-        `accuracy`; `entailed` and `contradicted`, of the steps of a completion; `sound`, completions with
+    def measure(self, completions: Rows) -> Mapping[str, float]:
+        """`accuracy`; `entailed` and `contradicted`, of the steps of a completion; `sound`, completions with
         three steps that are all entailed; `lucky`, the right answers among which a step is contradicted or
         unknown; `malformed`, completions without steps or an answer.
         """
-        return by_tier(completions, lambda rows: _shares([self._row(*row) for row in rows]))
 
-    def _row(self, example: Example, completion: str) -> tuple[bool, Sequence[Finding]]:
+        def shares(rows: Rows) -> dict[str, float]:
+            found = [self._looked_at(*row) for row in rows]
+            counts = [Counter(labels) for _, labels in found]
+            steps = [max(counted.total(), 1) for counted in counts]
+            sound = [counted["supported"] == counted.total() == 3 for counted in counts]
+            right = [not good for (correct, _), good in zip(found, sound, strict=True) if correct]
+            return {
+                "accuracy": fmean(correct for correct, _ in found),
+                "entailed": fmean(c["supported"] / n for c, n in zip(counts, steps, strict=True)),
+                "contradicted": fmean(c["refuted"] / n for c, n in zip(counts, steps, strict=True)),
+                "sound": fmean(sound),
+                "lucky": fmean(right) if right else 0.0,
+                "malformed": fmean(not labels for _, labels in found),
+            }
+
+        return by_tier(completions, shares)
+
+    def _looked_at(self, example: Example, completion: str) -> tuple[bool, Sequence[str]]:
         """Whether the answer is right, and what became of each step; none when it is malformed."""
         blocks = think_answer(self.wrap(example, completion, "tags").text)
         if blocks.think is None or blocks.answer is None:
             return False, []
         report = verify(blocks.think.text, evidence=example.evidence)
-        labels: list[Finding] = [check.verdict.label for check in report.checks if check.verdict]
+        labels = [check.verdict.label for check in report.checks if check.verdict]
         return blocks.answer.text.strip() in example.answers, labels
 
 
@@ -169,27 +144,21 @@ def verify(
         evidence: passages of sentences such as "Arden is in Brone ."; what stands before the last word
             is what a sentence speaks of.
     """
-    passages = tuple(evidence or ())
-    facts = {}
-    for number, passage in enumerate(passages):
-        for at in sentences(passage.text):
-            head, value = _read(passage.text[at.start : at.end])
-            facts[head] = value, (number, at.start, at.end)
-    checks, said = [], set()
+    facts = dict(_read(p.text[at.start : at.end]) for p in evidence or () for at in sentences(p.text))
+    found: list[tuple[Claim, Finding | None]] = []
+    said = set()
     for number, at in enumerate(sentences(text)):
-        head, value = _read(text[at.start : at.end])
-        repeat = "repeat" if (head, value) in said else None
-        said.add((head, value))
-        claim = Claim(text[at.start : at.end], at.start, at.end, number, repeat)
-        if repeat:
-            checks.append(Check(claim))
+        sentence = text[at.start : at.end]
+        head, value = stated = _read(sentence)
+        label: Finding | None = "unknown"
+        if stated in said:
+            label = None
         elif head in facts:
-            fact, quote = facts[head]
-            label: Finding = "supported" if fact == value else "refuted"
-            checks.append(Check(claim, passages, Verdict(label, ORACLE, quote=quote)))
-        else:
-            checks.append(Check(claim, passages, Verdict("unknown", ORACLE)))
-    return Report(text, question, tuple(checks), judge=ORACLE)
+            label = "supported" if facts[head] == value else "refuted"
+        said.add(stated)
+        claim = Claim(sentence, at.start, at.end, number, None if label else "repeat")
+        found.append((claim, label))
+    return looked_up(text, question, found)
 
 
 def _read(sentence: str) -> tuple[str, str]:
@@ -204,18 +173,3 @@ def _question(person: str) -> str:
 
 def _chain(person: str, company: str, town: str, country: str) -> str:
     return f"{person} works at {company} . {company} is in {town} . {town} is in {country} ."
-
-
-def _shares(rows: Sequence[tuple[bool, Sequence[Finding]]]) -> dict[str, float]:
-    counts = [Counter(labels) for _, labels in rows]
-    steps = [max(counted.total(), 1) for counted in counts]
-    sound = [counted["supported"] == counted.total() == 3 for counted in counts]
-    right = [not all_right for (correct, _), all_right in zip(rows, sound, strict=True) if correct]
-    return {
-        "accuracy": fmean(correct for correct, _ in rows),
-        "entailed": fmean(c["supported"] / n for c, n in zip(counts, steps, strict=True)),
-        "contradicted": fmean(c["refuted"] / n for c, n in zip(counts, steps, strict=True)),
-        "sound": fmean(sound),
-        "lucky": fmean(right) if right else 0.0,
-        "malformed": fmean(not labels for _, labels in rows),
-    }

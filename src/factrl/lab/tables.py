@@ -1,20 +1,30 @@
-"""The tables of the lab: which arms, in which world, and which way the papers say that each one goes.
+"""The tables of the lab: which arms, in which world, which way they go, and which way the papers say they do.
 
 A paper's `STUDY` says its arms and its published changes, each against the model that the paper starts from;
 a change smaller than the column's `least` is called none, as ours are.  Where a paper shows a result only as
 a curve, there is no number and so no direction.
+
+Each seed has a world and a pretrained model of its own.  An effect is the change against the pretrained
+model of the same seed: `up` or `down` when its mean is at least as large as the column asks and it has the
+same sign in every seed, otherwise `none`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from factrl import __version__
 from factrl.errors import ConfigError, nearest
 from factrl.papers import Study, declared, load_paper, paper_names, rewards_of, split_spec
+from factrl.runs.progress import clock
 
 from . import make_world, supplied
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
 
 Direction = Literal["up", "down", "none"]
 DEFAULT = "default"
@@ -27,8 +37,7 @@ class Column:
     """A metric of the world, as a table shows it.
 
     Attributes:
-        metric: its name in `World.measure`.
-        title: its name in the table; the metric's own by default.
+        metric: its name in `World.measure`, and in the table unless it has a `title`.
         scale: what it is multiplied by: 100 makes points of a share.
         least: the smallest change that is called up or down, after scaling.
     """
@@ -40,7 +49,6 @@ class Column:
 
     @property
     def name(self) -> str:
-        """What the table calls it."""
         return self.title or self.metric.replace("/", ": ")
 
 
@@ -64,17 +72,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What `factrl lab --table NAME` runs and shows.
-
-    Attributes:
-        world: `people`, `steps` or `longform`.
-        about: what the table asks, in one line.
-        source: what the papers' numbers are of.
-        judged: the columns that are held against the papers.
-        steps: optimizer steps of each arm.
-        notes: what a reader must know, among it what this world cannot express.
-        seeds: how many, by default.
-    """
+    """What `factrl lab --table NAME` runs and shows; `judged` columns are held against the papers."""
 
     name: str = ""
     world: str
@@ -166,14 +164,14 @@ def find_table(name: str) -> Table:
         ConfigError: there is none of that name.
     """
     studies = _studies()
+    if name in studies:
+        return _table(name, studies[name].world, {name: studies[name]})
+    if name in _WORLDS:
+        return _table(name, name, studies)
     if name == DEFAULT:
         table = _table(name, "people", studies, first=True)
         # The methods first, as the papers have their baselines.
         return replace(table, seeds=2, rows=tuple(sorted(table.rows, key=lambda row: row.arm not in METHODS)))
-    if name in _WORLDS:
-        return _table(name, name, studies)
-    if name in studies:
-        return _table(name, studies[name].world, {name: studies[name]})
     names = table_names()
     raise ConfigError(f"unknown table {name!r}{nearest(name, names)} (there are: {', '.join(names)})")
 
@@ -192,28 +190,27 @@ def _table(name: str, world: str, studies: Mapping[str, Study], *, first: bool =
         for arm, changes in study.arms.items()
         if not first or arm in study.first
     )
-    alone = next(iter(here.values())) if len(here) == 1 else None
+    alone, known = next(iter(here.values())) if len(here) == 1 else None, _WORLDS[world]
     return replace(
-        _WORLDS[world],
+        known,
         name=name,
         rows=rows,
-        judged=_judged(_WORLDS[world].columns, rows),
+        judged=_judged(known, rows),
         source=". ".join(study.source for study in here.values()),
-        notes=(*(note for study in here.values() for note in study.notes), *_WORLDS[world].notes),
-        about=(alone.about if alone else "") or _WORLDS[world].about,
+        notes=(*(note for study in here.values() for note in study.notes), *known.notes),
+        about=(alone.about if alone else "") or known.about,
     )
 
 
-def _judged(columns: Iterable[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
-    """The columns for which any row has a number of its paper."""
-    return tuple(c for c in columns if any(c.metric in row.paper for row in rows))
-
-
-# Arms of the user's choice, which are refused before torch is loaded where they do not fit
+def _judged(table: Table, rows: Sequence[Row]) -> tuple[Column, ...]:
+    """The columns that the table judges, or for which a row has a number of its paper."""
+    return tuple(c for c in table.columns if c in table.judged or any(c.metric in row.paper for row in rows))
 
 
 def table_of(specs: Sequence[str], name: str | None = None) -> Table:
     """A table with these arms, in the world and with the columns of a named one.
+
+    What does not fit is refused here, before torch is loaded.
 
     Args:
         specs: rewards and methods.
@@ -224,7 +221,11 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
     """
     if len({*specs, BASE}) <= len(specs):
         raise ConfigError(f"{' '.join(specs)}: name each arm once, and not {BASE!r}, which is in every table")
-    studies = {spec: _study_of(spec) for spec in specs if spec not in METHODS}
+    own = Study("people", "", {})
+    studies = {spec: declared(spec, "STUDY") or own for spec in specs if spec not in METHODS}
+    for spec, study in studies.items():
+        if study.world not in _WORLDS:
+            raise ConfigError(f"{spec}: the world {study.world!r} of its STUDY is not {', '.join(_WORLDS)}")
     homes = {DEFAULT if s.world == "people" else s.world: spec for spec, s in studies.items()}
     if name is None and len(homes) > 1:
         raise ConfigError(
@@ -234,15 +235,7 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
     table = find_table(name or next(iter(homes), DEFAULT))
     _check_fit(specs, table)
     rows = tuple(_row(spec, table.world, studies.get(spec)) for spec in specs)
-    judged = tuple(c for c in table.columns if c in {*table.judged, *_judged(table.columns, rows)})
-    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, judged=judged)
-
-
-def _study_of(spec: str) -> Study:
-    study = declared(spec, "STUDY") or Study("people", "", {})
-    if study.world not in _WORLDS:
-        raise ConfigError(f"{spec}: the world {study.world!r} of its STUDY is not {', '.join(_WORLDS)}")
-    return study
+    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, judged=_judged(table, rows))
 
 
 def _row(spec: str, world: str, study: Study | None) -> Row:
@@ -254,19 +247,153 @@ def _row(spec: str, world: str, study: Study | None) -> Row:
     return Row(spec, study.arms.get(arm, {}) if study.world == world else {})
 
 
-def _check_fit(specs: Iterable[str], table: Table) -> None:
+def _check_fit(specs: Sequence[str], table: Table) -> None:
     """Refuse an arm that asks for what the world does not have, or a reward that lacks a knob."""
     world = make_world(table.world, 0)
     for spec in specs:
-        if spec in METHODS and table.world != "people":
+        if spec in METHODS:
+            if table.world == "people":
+                continue
             raise ConfigError(
                 f"{spec} learns from short answers that are right or wrong, so it is an arm in the world "
                 f"'people' only, and the table {table.name!r} is in {table.world!r}; leave it out"
             )
-        if spec in METHODS:
-            continue
         reward = supplied(world, spec)
         probed = replace(world.train[0], ook=True)  # an arm that needs to know asks the model itself
         problem = reward.requires(probed, reward.knobs) if reward.requires else None
         if problem:
             raise ConfigError(f"{spec} cannot be an arm in the world {table.world!r}: {problem}")
+
+
+Curve = Sequence[tuple[int, Mapping[str, float]]]
+"""Steps, and what `World.measure` says of the held-out questions after so many; the first are 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRuns:
+    """One arm's curves, one for each seed."""
+
+    row: Row
+    curves: Sequence[Curve]
+
+    def values(self, column: Column) -> list[float]:
+        """The metric after training, by seed, in the column's units."""
+        return [column.scale * curve[-1][1][column.metric] for curve in self.curves]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that a table measured in so many steps of each arm; `seconds` has pretraining in it."""
+
+    table: Table
+    seeds: tuple[int, ...]
+    steps: int
+    base: ArmRuns
+    arms: tuple[ArmRuns, ...]
+    seconds: float
+
+    def effect(self, arm: ArmRuns, column: Column) -> Direction:
+        """Which way the arm moved the metric."""
+        before = self.base.values(column)
+        changes = [after - first for first, after in zip(before, arm.values(column), strict=True)]
+        same = all(change > 0 for change in changes) or all(change < 0 for change in changes)
+        return direction_of(statistics.fmean(changes), column.least) if same else "none"
+
+
+def headline(outcome: Outcome) -> tuple[str, str]:
+    """That this is a model world, first of all, and what was run."""
+    table, many = outcome.table, len(outcome.seeds) > 1
+    seeds = f"{len(outcome.seeds)} seeds" if many else f"seed {outcome.seeds[0]}"
+    return (
+        f"This is a model world (“{table.world}”, made-up facts and a two-layer model): it shows which way a "
+        "reward pushes and what it costs, never how far a real model goes.",
+        f"Table {table.name}: {table.about} {outcome.steps} steps, {seeds}, greedy answers to held-out "
+        f"questions, in %, means{' ± standard deviations over seeds' if many else ''}.",
+    )
+
+
+def results_table(outcome: Outcome) -> Grid:
+    """One line per arm: every metric after training."""
+    grid = _grid("arm", *(column.name for column in outcome.table.columns))
+    for arm in (outcome.base, *outcome.arms):
+        grid.add_row(arm.row.arm, *(value_cell(arm, column) for column in outcome.table.columns))
+    return grid
+
+
+def signs_table(outcome: Outcome) -> Grid:
+    """One line per arm: the paper's direction and ours, by metric, and how many agree."""
+    from rich.text import Text
+
+    grid = _grid("paper = here", *(column.name for column in outcome.table.judged), "agrees")
+    for arm in outcome.arms:
+        cells = [sign_cell(outcome, arm, column) for column in outcome.table.judged]
+        known = [cell for cell in cells if not cell.startswith("–")]
+        agrees = f"{sum('=' in cell for cell in known)} of {len(known)}" if known else "–"
+        styled = [Text(cell, style="bold red" if "≠" in cell else "") for cell in cells]
+        grid.add_row(arm.row.arm, *styled, agrees)
+    return grid
+
+
+def value_cell(arm: ArmRuns, column: Column) -> str:
+    """`27.3 ± 2.1`, or the mean alone for one seed."""
+    values, digits = arm.values(column), 1 if column.scale == 100 else 2
+    shown = [statistics.fmean(values), *([statistics.stdev(values)] if len(values) > 1 else [])]
+    return " ± ".join(f"{value:.{digits}f}" for value in shown).replace("-", "−")
+
+
+def sign_cell(outcome: Outcome, arm: ArmRuns, column: Column) -> str:
+    """The paper's direction and ours, with the sign that says whether they are the same."""
+    paper, here = arm.row.reported(column), outcome.effect(arm, column)
+    if paper is None:
+        return f"–   {here}"
+    return f"{paper} {'=' if paper == here else '≠'} {here}"
+
+
+def remarks(outcome: Outcome) -> list[str]:
+    """How to read the signs, what the papers' numbers are of, and what the world cannot express."""
+    return [
+        "Effect against base, the paper's and ours: “up = up” agrees, “up ≠ none” does not, “–” where the "
+        "paper has no number.",
+        f"The papers' numbers are of {outcome.table.source}.",
+        "",
+        *outcome.table.notes,
+        "",
+        f"{clock(outcome.seconds)} minutes in all",
+    ]
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """Everything for programs; metrics in the units of the world (shares or counts), by seed and by step."""
+    arms = {}
+    for arm in (outcome.base, *outcome.arms):
+        judged = () if arm is outcome.base else outcome.table.judged
+        arms[arm.row.arm] = {
+            "seeds": [dict(curve[-1][1]) for curve in arm.curves],
+            "curves": [[{"step": step, **metrics} for step, metrics in curve] for curve in arm.curves],
+            "effects": {
+                column.metric: {"paper": arm.row.reported(column), "here": outcome.effect(arm, column)}
+                for column in judged
+            },
+        }
+    return {
+        "model_world": headline(outcome)[0],
+        "table": outcome.table.name,
+        "world": outcome.table.world,
+        "steps": outcome.steps,
+        "seeds": list(outcome.seeds),
+        "arms": arms,
+        "source": outcome.table.source,
+        "seconds": round(outcome.seconds, 1),
+        "factrl": __version__,
+    }
+
+
+def _grid(first: str, *others: str) -> Grid:
+    from rich.table import Table as Grid
+
+    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    grid.add_column(first, no_wrap=True, max_width=30)
+    for name in others:
+        longest = max(map(len, name.split()))
+        grid.add_column(name, justify="right" if first == "arm" else "left", min_width=longest)
+    return grid

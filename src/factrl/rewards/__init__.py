@@ -64,11 +64,7 @@ class Reward:
     searches: bool = field(default=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process by the name of its function, under which `@reward` has left a reward.
-
-        Raises:
-            TypeError: no other process can import it.
-        """
+        """To another process by the name of its function, under which `@reward` has left a reward."""
         module, name = self.fn.__module__, self.fn.__qualname__
         package = module.partition(".")[0]
         if module != "__main__" and not any(finder.find_spec(package, None) for finder in sys.meta_path):
@@ -79,7 +75,6 @@ class Reward:
         return _rebuilt, (module, name, {**self.knobs, **self.resources})
 
     def __repr__(self) -> str:
-        """Its name, its knobs and what it still needs."""
         knobs = ", ".join(f"{name}={value!r}" for name, value in self.knobs.items())
         needs = f"; needs {', '.join(self.missing)}" if self.missing else ""
         return f"<Reward {self.name}({knobs}){needs}>"
@@ -121,9 +116,8 @@ class Reward:
         Raises:
             DataError: how many rows lack what, and the first of them.
         """
-        if self.requires is None:
-            return
-        problems = [(e, why) for e in examples if (why := self.requires(e, self.knobs))]
+        lacks = self.requires or (lambda example, knobs: None)
+        problems = [(e, why) for e in examples if (why := lacks(e, self.knobs))]
         if problems:
             first, why = problems[0]
             raise DataError(
@@ -138,7 +132,7 @@ class Reward:
             RewardBug: the reward raised something other than `Unscored` or returned no score.
             ConfigError: a resource is missing.
         """
-        self._check_resources()
+        self._check_supplied()
         if not isinstance(completion, Completion):
             completion = Completion(completion)
         try:
@@ -149,7 +143,7 @@ class Reward:
             except Unscored as error:
                 detail = error.detail or str(error)
                 return Result("masked", None, cause=error.cause, detail=detail, facts=plain(error.facts))
-            return _result(returned, completion)
+            return result_of(returned, completion)
         except FactrlError:
             raise
         except Exception as error:
@@ -164,12 +158,11 @@ class Reward:
         What the samples ask of a resource that has `answer_together`, such as a `Verifier`, is asked at once.
 
         Raises:
-            ValueError: the two sequences differ in length.
             RewardBug: as for a single call; the first one ends the batch.
         """
         if len(examples) != len(completions):
             raise ValueError(f"{len(examples)} examples but {len(completions)} completions")
-        self._check_resources()
+        self._check_supplied()
         if not examples:
             return []
         threads = min(THREADS, len(examples))
@@ -181,7 +174,6 @@ class Reward:
                 if hasattr(resource, "answer_together")
             }
             reward = replace(self, resources=MappingProxyType({**self.resources, **shared}))
-
             broken = threading.Event()  # by a bug, which is going to end the batch
 
             def work(example: Example, completion: str) -> Result:
@@ -206,7 +198,7 @@ class Reward:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _check_resources(self) -> None:
+    def _check_supplied(self) -> None:
         if self.missing:
             name = self.missing[0]
             raise ConfigError(
@@ -225,14 +217,7 @@ def reward(fn: RewardFunction, /) -> Reward: ...
 def reward(
     *, requires: Requirement | None = None, unused: Unused | None = None, searches: bool = False
 ) -> Callable[[RewardFunction], Reward]: ...
-def reward(
-    fn: RewardFunction | None = None,
-    /,
-    *,
-    requires: Requirement | None = None,
-    unused: Unused | None = None,
-    searches: bool = False,
-) -> Reward | Callable[[RewardFunction], Reward]:
+def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
 
     Args:
@@ -244,16 +229,7 @@ def reward(
         TypeError: the function does not have that shape.
     """
     if fn is None:
-        return partial(_make, requires=requires, unused=unused, searches=searches)
-    return _make(fn)
-
-
-def _make(
-    fn: RewardFunction,
-    requires: Requirement | None = None,
-    unused: Unused | None = None,
-    searches: bool = False,
-) -> Reward:
+        return partial(reward, **told)  # type: ignore[return-value]  # called with the function
     knobs: dict[str, Any] = {}
     resources: dict[str, Any] = {}
     positional = 0
@@ -271,16 +247,27 @@ def _make(
             f"reward {fn.__name__!r} takes {positional} positional parameters; "
             "write def reward(example, completion, *, …)"
         )
-    supplied = MappingProxyType(resources)
-    return Reward(fn, fn.__name__, MappingProxyType(knobs), supplied, requires, unused, searches)
+    return Reward(fn, fn.__name__, MappingProxyType(knobs), MappingProxyType(resources), **told)
 
 
-def _result(returned: Any, completion: Completion) -> Result:
-    """What a reward function returned, checked."""
+def result_of(returned: Any, completion: str) -> Result:
+    """What a reward function returned, checked.
+
+    Raises:
+        TypeError, ValueError: it is no score of this completion.
+    """
     score = returned if isinstance(returned, Score) else Score(returned)
     if not isinstance(score.terms, Mapping):
         raise TypeError(f"it returned {score.terms!r}; return a dict such as {{'correct': 1.0}}")
-    _check_terms(score.terms)
+    if not score.terms:
+        raise TypeError("it returned no terms; return a dict such as {'correct': 1.0}")
+    for name, value in score.terms.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the term name {name!r} is not text")
+        if name == SUM:
+            raise ValueError(f"a term is called {SUM!r}, which the sum of the terms is logged as; rename it")
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise ValueError(f"term {name!r} is {value!r}, not a finite number")
     for span in score.spans:
         if span.end > len(completion):
             raise ValueError(
@@ -299,15 +286,3 @@ def _result(returned: Any, completion: Completion) -> Result:
         cause=score.floored,
         facts=plain(score.facts),
     )
-
-
-def _check_terms(terms: Mapping[Any, Any]) -> None:
-    if not terms:
-        raise TypeError("it returned no terms; return a dict such as {'correct': 1.0}")
-    for name, value in terms.items():
-        if not isinstance(name, str):
-            raise TypeError(f"the term name {name!r} is not text")
-        if name == SUM:
-            raise ValueError(f"a term is called {SUM!r}, which the sum of the terms is logged as; rename it")
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"term {name!r} is {value!r}, not a finite number")

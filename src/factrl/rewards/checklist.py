@@ -74,7 +74,6 @@ class Checklist:
     otherwise, or whose reply cannot be read then, was talked to by that text, which is missing every item.
 
     Args:
-        llm: any LLM.
         store: where readable replies are kept, so that none is paid for twice.
     """
 
@@ -82,12 +81,7 @@ class Checklist:
         self.llm, self.store = llm, store
 
     def __call__(self, question: str, text: str, items: Sequence[str]) -> list[Item]:
-        """What `text` makes of each item.
-
-        Args:
-            question: what the text answers.
-            text: the response, without its reasoning.
-            items: the facts to look for; equal ones are asked about once.
+        """What `text`, the response without its reasoning, makes of each item; equal ones are one.
 
         Raises:
             Unscored: `judge_unreadable`, `judge_refusal` or `judge_ignores_text`.
@@ -133,9 +127,6 @@ class JudgedChecklist:
 
     Supported is consistent, refuted is contradictory, unknown is missing.  A long response is cut into
     passages at the ends of sentences, and each item is held against those that share most words with it.
-
-    Args:
-        judge: any `factrl.verifier.judges.Judge`; its verdicts may come from a coroutine.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -181,8 +172,6 @@ def read_checklist(reply: str, ids: Sequence[str], **facts: Any) -> dict[str, It
     judged together or not at all: with one left out, recall would be a ratio of what the judge liked to say.
 
     Args:
-        reply: the judge's whole reply.
-        ids: the ids of the items that it was asked about.
         facts: what is known about the call; kept with the error.
 
     Raises:
@@ -196,14 +185,10 @@ def read_checklist(reply: str, ids: Sequence[str], **facts: Any) -> dict[str, It
 def records_by_id(
     reply: str, ids: Sequence[str], words: Collection[str], what: str, facts: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The JSON object of every id in a judge's reply, its `verdict` one of `words`.
+    """The JSON object of every id in a judge's reply, its `verdict` one of `words`; see `read_checklist`.
 
     Args:
         what: what an id stands for, for the errors.
-        facts: what is known about the call; kept with the error.
-
-    Raises:
-        Unscored: as `read_checklist`.
     """
     text = after_thinking(reply)
     said: dict[str, dict[str, Any]] = {}

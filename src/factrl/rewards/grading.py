@@ -20,6 +20,7 @@ from typing import Any, Literal
 from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
+from factrl.llm.store import readable
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
 from factrl.text.ignorance import BARE, names_nothing
@@ -122,7 +123,7 @@ class Grader:
     behind the end, and a mask would let it choose not to be graded.
 
     Args:
-        judge: any LLM; None grades by rules alone.
+        judge: None grades by rules alone.
         form: "short" expects a bare answer and accepts by rule only what equals an accepted one, which is
             what a reward needs.  "sentence" is for measuring models that answer in sentences: what declines
             is taken out, and the rest is `correct` by rule when it gives an accepted answer by
@@ -164,13 +165,11 @@ class Grader:
         *,
         false_premise: bool | None = None,
     ) -> Grade:
-        """What became of `prediction`.
+        """What became of `prediction`, the policy's answer without its reasoning.
 
         Args:
-            question: the question as the user asks it.
-            prediction: what the policy gave as its answer, without its reasoning.
-            answers: accepted answers; may be empty only when `false_premise` is true.
-            false_premise: true adds "invalid question" to the accepted answers.
+            answers: accepted answers; may be empty only when `false_premise` is true, which adds "invalid
+                question" to them.
 
         Raises:
             DataError: there is nothing to grade against.
@@ -212,7 +211,12 @@ class Grader:
             if verdict == "correct" and (self.probe or forged):
                 swapped, _ = self._asked(judge, question, answer, [_DECOY], forged)
                 if swapped == "correct":
-                    verdict, why = self._credulous(question, answer, gold, forged)
+                    verdict = "incorrect"
+                    why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
+                    if forged:
+                        raise _Forged(why)
+                    if mentions(question, answer, gold) is not None:  # so it is the judge that cannot tell
+                        raise Unscored("judge_ignores_gold", why, stage="judge")
         except _Forged:  # masking would reward a text that confuses the judge
             return _floored("injection", answer)
         except OwnDoing as problem:
@@ -227,12 +231,7 @@ class Grader:
     def _asked(
         self, judge: LLM, question: str, answer: str, gold: Sequence[str], forged: bool
     ) -> tuple[str, str]:
-        """The verdict and the reason.
-
-        Raises:
-            _Forged, OwnDoing: it is the answer that keeps the judge from giving one.
-            Unscored: it is not.
-        """
+        """The verdict and the reason; `_Forged` or `OwnDoing` where it is the answer that prevents one."""
         if not forged:
             return judged_here(lambda text: self._ask(judge, question, text, gold), answer)
         try:
@@ -241,20 +240,6 @@ class Grader:
             raise
         except Unscored as problem:
             raise _Forged(str(problem)) from None
-
-    def _credulous(self, question: str, answer: str, gold: Sequence[str], forged: bool) -> tuple[str, str]:
-        """What becomes of an answer that the judge accepts for a made-up accepted answer as well.
-
-        Raises:
-            _Forged: it imitates our format.
-            Unscored: `judge_ignores_gold`; it gives an accepted answer, so it is the judge that cannot tell.
-        """
-        why = f"the judge accepts {answer!r} for a made-up accepted answer as well"
-        if forged:
-            raise _Forged(why)
-        if mentions(question, answer, gold) is not None:
-            raise Unscored("judge_ignores_gold", why, stage="judge")
-        return "incorrect", why
 
 
 def graded_by(judge: LLM | None) -> str:
@@ -267,12 +252,12 @@ def graded_by(judge: LLM | None) -> str:
 
 def has_grade(reply: Reply) -> bool:
     """Whether a judge's reply to `GRADE_PROMPT` or `BRIEF_PROMPT` can be read, and so may be kept."""
-    return _readable(reply, _VERDICTS) or is_letter(reply)
+    return readable(lambda said: read_verdict(said.text, _VERDICTS))(reply) or is_letter(reply)
 
 
 def has_rating(reply: Reply) -> bool:
     """Whether a judge's reply to `REASONING_PROMPT` can be read, and so may be kept."""
-    return _readable(reply, _RATINGS)
+    return readable(lambda said: read_verdict(said.text, _RATINGS))(reply)
 
 
 def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
@@ -280,9 +265,6 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
 
     Reasoning is read up to 32 KB.  Reasoning without content is vague without asking, and so is
     reasoning that imitates our format and gets the judge to say nothing readable.
-
-    Args:
-        llm: the judge.
 
     Returns:
         A function that raises `Unscored` or `LLMError` when there is no verdict.
@@ -325,7 +307,6 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     follows `</think>` is read.
 
     Args:
-        reply: the judge's whole reply.
         words: the verdicts that exist, in lower case.
         facts: what is known about the call; kept with the error.
 
@@ -347,14 +328,6 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
     raise Unscored("judge_unreadable", problem, **facts)
 
 
-def _readable(reply: Reply, words: Mapping[str, Any]) -> bool:
-    try:
-        read_verdict(reply.text, words)
-    except Unscored:
-        return False
-    return True
-
-
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:
     # The accepted answers come before the answer: a weak judge was fooled more often the other way round.
     data = {"question": question, "accepted_answers": list(gold), "answer": answer}
@@ -372,9 +345,7 @@ def _ask(llm: LLM, prompt: str, data: Mapping[str, Any], words: Mapping[str, Any
 def _gold(question: str, answers: Sequence[str], false_premise: bool | None) -> list[str]:
     if isinstance(answers, str):
         raise DataError(f"accepted answers are a list of strings, not the string {answers!r}")
-    gold = [answer for answer in answers if answer.strip()]
-    if false_premise:
-        gold.append(_INVALID)
+    gold = [answer for answer in answers if answer.strip()] + ([_INVALID] if false_premise else [])
     if not gold:
         raise DataError(
             f"the question {question[:80]!r} has no accepted answer, so nothing can be graded against it; "

@@ -9,18 +9,19 @@ letter depends on the place as much as on the text, so both orders are always as
 of it.
 
 The prompts are in words of ours.  Verdicts are words on the last line, read as strictly as a grade's
-(`factrl.rewards.grading`), and a reply without one is `Unscored`, where the paper says nothing.  The answer
-comes from a policy that is trained to win, so it enters a prompt only as one JSON string, and one that
-imitates our verdicts or a chat template has to lose on a request that it does not answer before a win counts.
+(`factrl.rewards.grading`), and a reply without one is `Unscored`, where the paper says nothing.  An answer
+that imitates our verdicts or a chat template has to lose on a request that it does not answer before a win
+counts.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import fmean
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.llm import LLM, Reply
@@ -115,7 +116,6 @@ class SelfReference:
     nobody is asked.
 
     Args:
-        llm: the judge.
         order: `given` is the paper's single call: the judge sees the answer, writes its own, and compares.
             `swapped` turns the places round: the judge answers the bare question in a call of its own, and
             that answer is then shown first.  `both` asks both ways and averages: half a win is possible.
@@ -132,7 +132,6 @@ class SelfReference:
         """1.0 when `answer` is better than the judge's own, 0.0 when not, 0.5 when the two orders disagree.
 
         Args:
-            question: the request as the user makes it.
             answer: what the policy answered, without its reasoning.
             order: instead of the order that this judge was made with.
 
@@ -162,12 +161,16 @@ class AnswersAndLetters(LetterModel, LLM, Protocol):
 
 
 class LetterReference:
-    """`compare(question, answer)` is 1.0 when the answer is better than the model's own, else 0.0.
+    """`compare(question, answer)` of a small model: 1.0 when the answer is better than its own, else 0.0.
 
-    An answer without content or of over `MAX_BYTES` does not win, and nobody is asked.
+    An answer without content or of over `MAX_BYTES` does not win, and nobody is asked.  Both orders are
+    asked, whatever `order` says.
 
-    Args:
-        model: writes its own answers and compares.
+    Raises:
+        ConfigError: no such order.
+        Unscored: `too_long`, request and answers do not fit into the model; `judge_unreadable`, it gave no
+            answer of its own.
+        LLMError: the model failed.
     """
 
     def __init__(self, model: AnswersAndLetters) -> None:
@@ -178,49 +181,30 @@ class LetterReference:
         self._prefix = _LETTER_SYSTEM + "".join(shots)
 
     def __call__(self, question: str, answer: str, *, order: Order | None = None) -> float:
-        """Compare one answer.
-
-        Args:
-            question: the request as the user makes it.
-            answer: what the policy answered, without its reasoning.
-            order: as of `SelfReference`; both orders are asked whatever it says.
-
-        Raises:
-            ConfigError: no such order.
-            Unscored: `too_long`, request and answers do not fit into the model; `judge_unreadable`, it gave
-                no answer of its own.
-            LLMError: the model failed.
-        """
-        if order is not None:
-            checked_order(order)
+        checked_order(order or "both")
         if len(answer.encode("utf-8", "replace")) > MAX_BYTES:
             return 0.0
         return guarded(self._wins, question, answer)
 
     def _wins(self, question: str, answer: str) -> float:
         own = self._own_answer(question)
-        second, first = self._second_is_better(_turn(question, own, answer), _turn(question, answer, own))
-        return float(second + (1.0 - first) > 1.0)
-
-    def _second_is_better(self, *prompts: str) -> list[float]:
+        prompts = [_turn(question, own, answer), _turn(question, answer, own)]
         odds = self.model.letter_logprobs(self._prefix, prompts, ("A", "B"), suffix=_ENDS).tolist()
         if any(math.isnan(value) for row in odds for value in row):
             raise Unscored("too_long", "request and answers do not fit into the local model", stage="judge")
-        return [_second_share(row) for row in odds]
+        # The probabilities of the second letter are more than half of what they could be together.
+        second, first = (0.5 + 0.5 * math.tanh((b - a) / 2) for a, b in odds)
+        return float(second + (1.0 - first) > 1.0)
 
     def _own_answer(self, question: str) -> str:
         with self._lock:
             if question not in self._own:
-                messages = [
-                    {"role": "system", "content": _SHORTLY},
-                    {"role": "user", "content": broken(question)},
-                ]
-                text = self.model.complete(messages, temperature=0.0, max_tokens=_LETTER_TOKENS).text.strip()
-                if not text:
-                    raise Unscored("judge_unreadable", "the judge gave no answer of its own", stage="judge")
+                asked = [("system", _SHORTLY), ("user", broken(question))]
+                messages = [{"role": role, "content": content} for role, content in asked]
+                reply = self.model.complete(messages, temperature=0.0, max_tokens=_LETTER_TOKENS)
                 if len(self._own) >= _KEPT:
                     self._own.clear()
-                self._own[question] = text
+                self._own[question] = _own_answer(reply)
             return self._own[question]
 
 
@@ -228,19 +212,11 @@ def _turn(request: str, a: str, b: str) -> str:
     return _TURN.format(request=broken(request), a=broken(a), b=broken(b))
 
 
-def _second_share(row: Sequence[Any]) -> float:
-    """The probability of the second letter of two."""
-    return 0.5 + 0.5 * math.tanh((row[1] - row[0]) / 2)
-
-
 def rating_judge(llm: LLM, *, store: Store | None = None) -> Callable[[str, str], float]:
     """A scale of five words: `rate(question, text)` is 0, 0.25, 0.5, 0.75 or 1.
 
-    A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.
-
-    Args:
-        llm: the judge.
-        store: where readable replies are kept, so that none is paid for twice.
+    A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.  Readable replies are kept in
+    the store, so that none is paid for twice.
 
     Returns:
         A function that raises `Unscored` or `LLMError` when there is no verdict.
@@ -250,10 +226,7 @@ def rating_judge(llm: LLM, *, store: Store | None = None) -> Callable[[str, str]
         data = {"request": question, "answer": text}
         return _asked(llm, RATING_PROMPT, data, _RATINGS, _RATING_TOKENS, store)
 
-    def rate(question: str, text: str) -> float:
-        return guarded(ask, question, text)
-
-    return rate
+    return partial(guarded, ask)
 
 
 def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float:
@@ -287,7 +260,7 @@ def _asked(
     store: Store | None,
 ) -> float:
     def read(reply: Reply) -> float:
-        return words[read_verdict(reply.text, words, **_facts(reply))]
+        return words[read_verdict(reply.text, words, stage="judge", status=200, **reply.facts)]
 
     cached = kept(llm, store, readable(read))
     return read(cached.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens))
@@ -296,12 +269,9 @@ def _asked(
 def _own_answer(reply: Reply) -> str:
     own = reply.text.rpartition("</think>")[2].strip()
     if not own:
-        raise Unscored("judge_unreadable", "the judge gave no answer of its own", **_facts(reply))
+        problem = "the judge gave no answer of its own"
+        raise Unscored("judge_unreadable", problem, stage="judge", status=200, **reply.facts)
     return own
-
-
-def _facts(reply: Reply) -> dict[str, Any]:
-    return {"stage": "judge", "status": 200, **reply.facts}
 
 
 def checked_order(order: Order) -> Order:
@@ -311,7 +281,6 @@ def checked_order(order: Order) -> Order:
         ConfigError: no such order.
     """
     if order not in get_args(Order):
-        raise ConfigError(
-            f"order={order!r} is not {', '.join(get_args(Order)[:-1])} or {get_args(Order)[-1]}"
-        )
+        *others, last = get_args(Order)
+        raise ConfigError(f"order={order!r} is not {', '.join(others)} or {last}")
     return order

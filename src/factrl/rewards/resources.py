@@ -7,7 +7,7 @@ them can be another object with the same shape: `.with_(verify=my_verifier)`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,7 @@ from factrl.types import Claim, Completion
 
 @dataclass(frozen=True)
 class Supplier:
-    """Makes resources; the one place that knows how each of them is made.
-
-    Attributes:
-        judge: the language model that is asked; None leaves what rules can decide.
-        models: the other models that the user named.
-        verifier: how claims are checked.
-    """
+    """Makes resources, a method for each; without a judge, from rules where they do."""
 
     judge: LLM | None
     models: JudgeSettings
@@ -146,22 +140,7 @@ class Supplier:
         return None if self.models.url == LOCAL else self.judge
 
 
-_MAKERS: Mapping[str, Callable[[Supplier], Any]] = {
-    name: getattr(Supplier, name)
-    for name in (
-        "grade",
-        "reason",
-        "verify",
-        "extract",
-        "compare",
-        "rate",
-        "checklist",
-        "truthfulness",
-        "certainty",
-    )
-}
-
-
+_NAMES = ("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness", "certainty")
 ONLY_IN_TRAINING = (
     "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
     "completions: use it with factrl train"
@@ -188,7 +167,7 @@ def check_resources(reward: Reward) -> None:
     Raises:
         ConfigError: it names the resource.
     """
-    unknown = [name for name in reward.missing if name not in _MAKERS]
+    unknown = [name for name in reward.missing if name not in _NAMES]
     if unknown:
         raise ConfigError(
             f"reward {reward.name!r} needs the resource {unknown[0]!r}, which only Python can supply: "
@@ -205,17 +184,16 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
     needs = {"reason", "compare"} | (set() if source.models.reward_model else {"rate"})
     for name in reward.missing:
         if name in needs:
-            _MAKERS[name](source)
+            getattr(source, name)()
         elif name == "verify" and source.verifier.preset in ("factscore", "veriscore", "knowrl"):
             source.asked(f"verifier.preset={source.verifier.preset!r}")
 
 
 def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None = None) -> Reward:
-    """`reward` with every missing resource made from settings; without a judge, from rules where they do.
+    """`reward` with every missing resource made from settings.
 
     Args:
-        judge: the language model that is asked, where there are no other settings.
-        supplier: all settings.
+        judge: the language model that is asked, where there is no `supplier` with all settings.
 
     Raises:
         ConfigError: a resource that settings do not make, or one that needs a judge.
@@ -223,4 +201,4 @@ def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None =
     """
     check_resources(reward)
     source = supplier or Supplier(judge, JudgeSettings(), VerifierSettings())
-    return reward.with_(**{name: _MAKERS[name](source) for name in reward.missing})
+    return reward.with_(**{name: getattr(source, name)() for name in reward.missing})

@@ -56,9 +56,8 @@ TUNED_PROMPT = "Claim: {claim}\nIs the claim true? Answer True or False.\nAnswer
 class LetterTruthfulness:
     """The probability of each claim by a model that is not asked to write: `truthfulness(claims)`.
 
-    p = P(true) / (P(true) + P(false)), of the two answers as the next word.  Many claims are asked about in
-    one call; equal ones once.  A claim enters the prompt as its visible text without role tokens, cut at
-    `MAX_CLAIM` bytes.
+    p = P(true) / (P(true) + P(false)), of the two answers as the next word.  Equal claims are asked about
+    once.  A claim enters the prompt as its visible text without role tokens, cut at `MAX_CLAIM` bytes.
 
     Args:
         model: by default the small model that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
@@ -102,29 +101,28 @@ class LetterTruthfulness:
         if not distinct:
             return []
         rows = self.model.letter_logprobs(self._before, distinct, self.answers, suffix=self._after).tolist()
-        known = {claim: self._p(*row) for claim, row in zip(distinct, rows, strict=True)}
-        return [known[claim] if _fits(whole) else 0.0 for claim, whole in zip(shown, claims, strict=True)]
-
-    def answer_together(self, calls: Sequence[Call]) -> list[list[float]]:
-        """The answers to several calls at once, in their order: what the samples of a batch ask for."""
-        requests = [_claims(*args, **named) for args, named in calls]
-        odds = iter(self([claim for claims in requests for claim in claims]))
-        return [[next(odds) for _ in claims] for claims in requests]
-
-    def _p(self, true: float, false: float) -> float:
-        if math.isnan(true) or math.isnan(false):
+        if any(math.isnan(value) for row in rows for value in row):
             raise ModelError(
                 f"a claim of up to {MAX_CLAIM} bytes does not fit into the context of {self.model.identity} "
                 "behind its prompt; open the model with a longer one (n_ctx), or shorten the prompt"
             )
-        return 0.5 + 0.5 * math.tanh((true - false) / 2)
+        odds = (0.5 + 0.5 * math.tanh((true - false) / 2) for true, false in rows)
+        known = dict(zip(distinct, odds, strict=True))
+        # What could stand behind the cut is the policy's own doing.
+        fits = (len(broken(claim).encode("utf-8", "replace")) <= MAX_CLAIM for claim in claims)
+        return [known[claim] if whole else 0.0 for claim, whole in zip(shown, fits, strict=True)]
+
+    def answer_together(self, calls: Sequence[Call]) -> list[list[float]]:
+        """The answers to several calls at once, in their order: what the samples of a batch ask for."""
+        requests: list[Sequence[str]] = [args[0] if args else named["claims"] for args, named in calls]
+        odds = iter(self([claim for claims in requests for claim in claims]))
+        return [[next(odds) for _ in claims] for claims in requests]
 
 
 class TruthfulnessModel(LetterTruthfulness):
     """A causal language model that was tuned to tell true claims from false ones; needs the extra `train`.
 
-    p is the softmax over the first tokens of the two answers; all claims of a batch go through the model
-    together.
+    p is the softmax over the first tokens of the two answers.
 
     Args:
         model: a folder or a hub name.
@@ -149,16 +147,6 @@ class TruthfulnessModel(LetterTruthfulness):
         from factrl.llm.local.truthfulness import CausalModel
 
         super().__init__(CausalModel(model, device=device), prompt=prompt, answers=answers)
-
-
-def _claims(claims: Sequence[str]) -> Sequence[str]:
-    """The one argument of a call."""
-    return claims
-
-
-def _fits(claim: str) -> bool:
-    """Whether all of a claim is read: what could stand behind the cut is the policy's own doing."""
-    return len(broken(claim).encode("utf-8", "replace")) <= MAX_CLAIM
 
 
 def shown_claim(claim: str) -> str:

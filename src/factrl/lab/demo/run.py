@@ -22,7 +22,7 @@ from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -30,9 +30,8 @@ from factrl.evals.metrics import Interval, compare, known_mask, short_form
 from factrl.evals.plots import Point, write_picture
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import DemoSettings, Splits, build_questions, demo_settings
+from factrl.lab.demo import DemoSettings, build_questions, demo_settings
 from factrl.papers import load_reward
-from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.runs.config import dump_toml
@@ -68,9 +67,9 @@ class Arm:
 
     name: str
     rows: Sequence[Row]
-    curve: Sequence[Point]
-    steps: int
     folder: Path
+    curve: Sequence[Point] = ()
+    steps: int = 0
 
     @property
     def grades(self) -> list[Grade | None]:
@@ -90,6 +89,7 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     """
     started = time.monotonic()
     settings = demo_settings(list(overrides), reward, quick=quick)
+    told, console = settings.demo, Console()
     before, arms, known = _run(settings)
     folder = before.folder
     model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in reversed(arms))
@@ -97,13 +97,14 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     write_picture({arm.name: arm.curve for arm in arms}, folder / "demo.svg", title=title)
     numbers = {arm.name: changes(before, arm, known) for arm in arms}
     plain = {
-        arm: {name: [*map(_plain, told)] for name, told in some.items()} for arm, some in numbers.items()
+        arm: {
+            name: [each and [each.value, each.low, each.high] for each in told] for name, told in some.items()
+        }
+        for arm, some in numbers.items()
     }
     (folder / "numbers.json").write_text(json.dumps(plain, indent=2), encoding="utf-8")
-    console = Console()
     for arm in reversed(arms):
         console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
-    told = settings.demo
     knew = f"right in {told.base_correct} of {told.base_samples} samples before"
     console.print(f"\nknown: {len(known)} questions, {knew}", highlight=False)
     drawn = random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))
@@ -119,24 +120,19 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
 
 def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], list[int]]:
     """The warm-started model, the arms with the main one last, and the questions that the former knew."""
-    questions = build_questions(settings.run.seed)
     if is_embedded(settings.model.name):
         with Progress("unpack the model", 1) as progress:
             embedded_policy(settings.model.name)
             progress.advance()
-    model, tokenizer = load_policy(settings.model)
     told = settings.demo
     rewards = {told.contrast: told.contrast_steps, settings.paper: settings.train.steps or 1}
+    stages = _Stages(settings)
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
-        stage = _Stage(settings, model, tokenizer, questions, run)
-        stage.warm()
-        before, known = stage.before()
-        start, arms = copy.deepcopy(model.state_dict()), []
-        for reward, steps in rewards.items():
-            if reward:
-                model.load_state_dict(start)
-                arms.append(stage.arm(reward, steps, before))
-    return before, arms, [number for number, knew in enumerate(known) if knew]
+        stages.warm(run.path / "warm")
+        before, known = stages.before(run.path)
+        start = copy.deepcopy(stages.model.state_dict())
+        arms = [stages.arm(reward, steps, before, start) for reward, steps in rewards.items() if reward]
+    return before, arms, known
 
 
 def changes(before: Arm, arm: Arm, known: Sequence[int]) -> dict[str, Change]:
@@ -155,19 +151,11 @@ def changes(before: Arm, arm: Arm, known: Sequence[int]) -> dict[str, Change]:
     return found
 
 
-def _plain(interval: Interval | None) -> list[float] | None:
-    return [interval.value, interval.low, interval.high] if interval else None
-
-
 def _table(arm: Arm, numbers: Mapping[str, Change], masked: int) -> Table:
     """One line per metric: before, after this arm's training, and the paired change; 80 columns wide."""
+    title = f"\n{arm.name}: {arm.steps} steps, {len(arm.rows)} held-out questions, with 95 % intervals"
     table = Table(
-        title=f"\n{arm.name}: {arm.steps} steps, {len(arm.rows)} held-out questions, with 95 % intervals",
-        title_justify="left",
-        title_style="",
-        box=None,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+        title=title, title_justify="left", title_style="", box=None, padding=(0, 1, 0, 0), pad_edge=False
     )
     table.add_column("", no_wrap=True)
     for column in ("before", "after", "change"):
@@ -197,24 +185,21 @@ class _OnStep(TrainerCallback):
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, *_: Any, **__: Any) -> None:
         self.call()
 
 
-class _Stage:
+class _Stages:
     """The stages of one demo on one model, whose weights they change in place."""
 
-    def __init__(
-        self, settings: DemoSettings, model: Any, tokenizer: Any, questions: Splits, run: Run
-    ) -> None:
-        self.settings, self.model, self.tokenizer, self.run = settings, model, tokenizer, run
-        self.questions = questions
-        self.test = questions.test[: settings.demo.test_questions]
+    def __init__(self, settings: DemoSettings) -> None:
+        self.settings = settings
+        self.questions = build_questions(settings.run.seed)
+        self.model, self.tokenizer = load_policy(settings.model)
+        self.test = self.questions.test[: settings.demo.test_questions]
         self.grader = Grader()  # by rules alone: every question has its accepted answers
 
-    def warm(self) -> None:
+    def warm(self, folder: Path) -> None:
         """A few supervised steps that teach the form of an answer, and that declining is one.
 
         The untouched model rambles and never declines, so there is nothing for a reward to strengthen.  The
@@ -229,7 +214,7 @@ class _Stage:
         targets = [ABSTENTION if i in declined else example.answers[0] for i, example in enumerate(examples)]
         rows = {"prompt": prompts, "completion": [text + self.tokenizer.eos_token for text in targets]}
         config = SFTConfig(
-            output_dir=str(self.run.path / "warm"),
+            output_dir=str(folder),
             max_steps=told.steps,
             per_device_train_batch_size=told.batch_size,
             learning_rate=told.learning_rate,
@@ -260,31 +245,30 @@ class _Stage:
             trainer.train()
             restore_forward(self.model)
 
-    def before(self) -> tuple[Arm, list[bool | None]]:
+    def before(self, folder: Path) -> tuple[Arm, list[int]]:
         """The warm-started model's answers, and which questions it knows."""
-        told = self.settings.demo
+        size, enough = self.settings.demo.base_samples, self.settings.demo.base_correct
         with Progress("what does it know", 2) as progress:
-            arm = Arm("before", self._rows(), [], 0, self.run.path)
+            arm = Arm("before", self._rows(), folder)
             progress.advance()
-            groups = answer(
-                self.model,
-                self.tokenizer,
-                self.test,
-                self.settings,
-                num_samples=told.base_samples,
-                temperature=KNOWN_TEMPERATURE,
-            )
+            asked = (self.model, self.tokenizer, self.test, self.settings)
+            groups = answer(*asked, num_samples=size, temperature=KNOWN_TEMPERATURE)
             pairs = [(e, text) for e, texts in zip(self.test, groups, strict=True) for text in texts]
             grades = [row.grade for row in grade_completions(pairs, self.grader)]
-            size = told.base_samples
             samples = [grades[i : i + size] for i in range(0, len(grades), size)]
             progress.advance()
-        return arm, known_mask(samples, told.base_correct)
+        return arm, [number for number, knew in enumerate(known_mask(samples, enough)) if knew]
 
-    def arm(self, name: str, steps: int, before: Arm) -> Arm:
+    def arm(self, name: str, steps: int, before: Arm, start: Mapping[str, Any]) -> Arm:
         """Train with one reward from the warm-started weights, which answered as `before`, and evaluate."""
-        reward = supply(load_reward(name).with_(**self._told_knobs()), None)
-        settings = self._arm_settings(name, steps, reward)
+        self.model.load_state_dict(start)
+        # Knobs that the settings change; the rest is what tells one arm's reward from the other's.
+        usual = load_reward(self.settings.paper).knobs
+        told = {name: value for name, value in self.settings.reward.items() if value != usual[name]}
+        reward = supply(load_reward(name).with_(**told), None)
+        values = {field: getattr(self.settings, field) for field in RunSettings.model_fields}
+        values["train"] = self.settings.train.model_copy(update={"steps": steps})
+        settings = RunSettings.model_validate({**values, "paper": name, "reward": dict(reward.knobs)})
         shown = self.settings.demo.curve_questions
         evaluate = evaluator(self.test[:shown], self.tokenizer, settings, self.grader, "text")
         curve = [_point(0, rates(before.rows[:shown]))]
@@ -294,29 +278,11 @@ class _Stage:
             curve.append(_point(step, values))
             return values
 
-        with Run.create(self.run.path / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
-            optimise(
-                settings,
-                self.model,
-                self.tokenizer,
-                reward,
-                self.questions.train,
-                render_prompts(self.questions.train, self.tokenizer, settings.data),
-                run,
-                on_the_way,
-            )
-        return Arm(name.rpartition(":")[2], self._rows(), curve, steps, run.path)
-
-    def _arm_settings(self, name: str, steps: int, reward: Reward) -> RunSettings:
-        """What `factrl train` would be told for this arm."""
-        values = {field: getattr(self.settings, field) for field in RunSettings.model_fields}
-        values["train"] = self.settings.train.model_copy(update={"steps": steps})
-        return RunSettings.model_validate({**values, "paper": name, "reward": dict(reward.knobs)})
-
-    def _told_knobs(self) -> dict[str, Any]:
-        """Knobs that the settings change; the rest is what tells one arm's reward from the other's."""
-        usual = load_reward(self.settings.paper).knobs
-        return {name: value for name, value in self.settings.reward.items() if value != usual[name]}
+        questions = self.questions.train
+        prompts = render_prompts(questions, self.tokenizer, settings.data)
+        with Run.create(before.folder / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
+            optimise(settings, self.model, self.tokenizer, reward, questions, prompts, run, on_the_way)
+        return Arm(name.rpartition(":")[2], self._rows(), run.path, curve, steps)
 
     def _rows(self) -> list[Row]:
         texts = greedy(self.model, self.tokenizer, self.test, self.settings)

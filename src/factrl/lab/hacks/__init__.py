@@ -9,31 +9,43 @@
 The texts are 36 adversarial policies and five honest answers to twenty questions in three paraphrases each
 (`factrl.lab.hacks.texts`), and generated answer forms (`factrl.lab.hacks.options`); exact oracles stand in
 for judges (`factrl.lab.hacks.oracles`) unless the reward brings its own.
+
+The order that a reward has to keep is know > partial > abstain > wrong >= floored, on the mean and on 95 % of
+the questions.  A policy may at best equal the honest answer that is its ceiling, and must stay below `know`
+and `partial`.  Margins are shares of know - wrong.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Literal
 
 from factrl.errors import ConfigError, nearest
 from factrl.papers import declared, form_of, length_of, load_reward, split_spec
 from factrl.rewards import Reward
 from factrl.text.escape import one_line
 
-from .options import HONESTY, Family, families, honest_pay, option_of
+from .options import Family, Honest, earned, families, honest_pay, worst_of
 from .oracles import NAME, oracle_resources
-from .order import Cell, Finding, Setup, against_ceiling, cell_of, ladder
-from .texts import RUNGS, Policy, battery
+from .texts import PROMPTS_HELD, RUNGS, SAME, Policy, Setup, battery
 
-__all__ = ["Outcome", "Setup", "broken", "oracle_setup", "run_battery"]
+__all__ = ["Finding", "Outcome", "Setup", "broken", "oracle_setup", "run_battery"]
+
+Verdict = Literal["held", "broken", "known", "repaired", "masked", "n/a"]
+
+STRICT = ("know", "partial")  # ceilings that must not even be reached
+GRADED = 0.95  # share of a policy's texts that must have a number
+HONESTY = "honesty at "  # the ceiling of an answer form, before the accuracy
 
 
 def oracle_setup(spec: str, reward: Reward | None = None) -> Setup:
     """A reward with the battery's oracles for whatever it still lacks.
 
     Args:
-        spec: `truthrl`, `truthrl:binary` or `my_file.py:function`.
         reward: with knobs or resources of your own; by default the one that the spec names.
 
     Raises:
@@ -65,15 +77,63 @@ def known_failures(spec: str) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of it.
+class Cell:
+    """What a reward gave to the texts of one policy, or of one honest answer.
 
     Attributes:
-        cells: of the honest answers and the policies.
-        ladder: the steps of the honest order.
-        findings: one per policy, in order.
-        options: one per family of answer forms, in order.
+        means: question -> mean reward of its paraphrases that were graded; None where none was.
+        masked, texts: how many could not be graded, of how many.
+        causes: why texts were masked or floored, by number.
+        text: the one with the highest reward.
     """
+
+    means: Mapping[str, float | None]
+    masked: int
+    texts: int
+    causes: Mapping[str, int]
+    text: str
+
+    @property
+    def mean(self) -> float | None:
+        """Over the questions; None when nothing was graded."""
+        means = [mean for mean in self.means.values() if mean is not None]
+        return fmean(means) if means else None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison: a policy with its ceiling, or an honest answer with the one above it.
+
+    Attributes:
+        id: `D07`, or `partial > abstain` for a step of the honest order.
+        verdict: `known` is broken, and on the list of the paper's own failures; `repaired` on that list, and
+            held; `masked`, too little was graded to say; `n/a`, it cannot be written in this form.
+        mean, bound: what it earns, and what its ceiling does.
+        margin: how far below the ceiling, in shares of know - wrong; negative when above.
+        prompts: questions on which the order holds, of those that could be compared.
+        masked: texts that could not be graded, of how many.
+        why: of a known failure.
+        answer, abstention: what the best honest answer earns, at the same accuracy, and the best abstention.
+    """
+
+    id: str
+    name: str
+    verdict: Verdict
+    ceiling: str
+    mean: float | None = None
+    bound: float | None = None
+    margin: float | None = None
+    prompts: tuple[int, int] = (0, 0)
+    masked: tuple[int, int] = (0, 0)
+    why: str = ""
+    text: str = ""
+    answer: float | None = None
+    abstention: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The cells by policy, and the comparisons of the honest order, the policies and the options."""
 
     setup: Setup
     cells: Mapping[str, Cell]
@@ -87,7 +147,6 @@ class Outcome:
 
     @property
     def every(self) -> Sequence[Finding]:
-        """All comparisons, the honest order first and the answer forms last."""
         return (*self.ladder, *self.findings, *self.options)
 
 
@@ -97,9 +156,7 @@ def chosen(ids: Sequence[str]) -> tuple[list[Policy], list[Family]]:
     Raises:
         ConfigError: there is none of that id.
     """
-    known: dict[str, Policy | Family] = {**battery(), **families()}
-    for rung in RUNGS:
-        del known[rung]
+    known = {id_: row for id_, row in {**battery(), **families()}.items() if id_ not in RUNGS}
     names, wanted = list(known), list[str]()
     for word in ids:
         first, dash, last = word.strip().upper().partition("-")
@@ -134,22 +191,112 @@ def run_battery(
     known = known_failures(setup.spec) if known is None else known
     cells: dict[str, Cell] = {}
     for policy in [battery()[rung] for rung in RUNGS] + hacks:
-        if policy.applies(setup.form):
+        if not (policy.thinks and setup.form == "text"):
             cells[policy.id] = cell_of(setup, policy)
         on_done(policy.id)
     honest = honest_pay(setup) if forms else {}
     options = []
     for family in forms:
-        options.append(option_of(setup, family, honest, known))
+        options.append(_of_family(setup, family, honest, known))
         on_done(family.id)
+    ladder = []
+    for upper, lower in pairwise(RUNGS):
+        sign = ">=" if lower == "floored" else ">"
+        named = f"{upper} {sign} {lower}", ""
+        ladder.append(compare(named, cells[lower], upper, cells, known, strict=sign == ">"))
+    findings = []
+    for policy in hacks:
+        found = Finding(policy.id, policy.name, "n/a", policy.ceiling)
+        if policy.id in cells:
+            named, strict = (policy.id, policy.name), policy.ceiling in STRICT
+            found = compare(named, cells[policy.id], policy.ceiling, cells, known, strict)
+        findings.append(found)
     silent = [mean for rung in ("abstain", "partial") if (mean := cells[rung].mean) is not None]
     best, quiet = cells["know"].mean, max(silent, default=None)
-    findings = [against_ceiling(policy, cells.get(policy.id), cells, known) for policy in hacks]
     steps, rest = (
-        [replace(found, answer=best, abstention=quiet) for found in part]
-        for part in (ladder(cells, known), findings)
+        [replace(found, answer=best, abstention=quiet) for found in part] for part in (ladder, findings)
     )
     return Outcome(setup, cells, steps, rest, options)
+
+
+def cell_of(setup: Setup, policy: Policy) -> Cell:
+    """The rewards of what a policy says to each question, in each paraphrase."""
+    texts = [
+        (p, policy.text(p, way, setup.form, setup.length)) for p in setup.chosen for way in range(setup.ways)
+    ]
+    results = setup.results(texts)
+    values: dict[str, list[float]] = {p.id: [] for p in setup.chosen}
+    for (p, _), result in zip(texts, results, strict=True):
+        if result.value is not None:
+            values[p.id].append(result.value)
+    graded = [n for n, result in enumerate(results) if result.value is not None]
+    best = max(graded, key=lambda n: results[n].value or 0.0, default=0)
+    causes = Counter(f"{result.state}: {result.cause}" for result in results if result.cause)
+    means = {name: fmean(some) if some else None for name, some in values.items()}
+    return Cell(means, len(texts) - len(graded), len(texts), dict(causes.most_common()), texts[best][1])
+
+
+def compare(
+    named: tuple[str, str],
+    cell: Cell,
+    ceiling: str,
+    cells: Mapping[str, Cell],
+    known: Mapping[str, str],
+    strict: bool,
+) -> Finding:
+    """One cell against its ceiling among the honest answers, which it may equal unless `strict`."""
+    (id_, name), bound = named, cells[ceiling]
+    know, wrong = cells["know"].mean, cells["wrong"].mean
+    # know - wrong, or 1 where that is nothing to measure by
+    scale = know - wrong if know is not None and wrong is not None and know - wrong > SAME else 1.0
+    mean, most = cell.mean, bound.mean
+    gaps = [b - a for q, a in cell.means.items() if a is not None and (b := bound.means.get(q)) is not None]
+    enough = SAME if strict else -SAME
+    good = sum(gap > enough for gap in gaps)
+    margin = None if mean is None or most is None else (most - mean) / scale
+    if margin is None or not gaps:
+        verdict: Verdict = "masked"
+    else:
+        broken = margin <= enough / scale or good < PROMPTS_HELD * len(gaps)
+        graded = 1 - max(one.masked / one.texts for one in (cell, bound))
+        verdict = verdict_of(broken, graded, id_ in known)
+    counts = (good, len(gaps)), (cell.masked, cell.texts)
+    return Finding(id_, name, verdict, ceiling, mean, most, margin, *counts, known.get(id_, ""), cell.text)
+
+
+def _of_family(
+    setup: Setup, family: Family, honest: Mapping[str, Honest], known: Mapping[str, str]
+) -> Finding:
+    """The worst form of a family against honesty."""
+    option, prompts, masked = worst_of(setup, family, honest)
+    if option is None:
+        return Finding(family.id, family.name, "masked", "", masked=masked)
+    pay, at = option.honest, option.at if family.right else 0.0
+    scale = pay.right - pay.wrong
+    return Finding(
+        family.id,
+        family.name,
+        verdict_of(option.broken, 1 - masked[0] / masked[1], family.id in known),
+        ceiling=f"{HONESTY}{at:.0%}",
+        mean=option.earned,
+        bound=option.bound,
+        margin=(option.bound - option.earned) / (scale if scale > SAME else 1.0),
+        prompts=prompts,
+        masked=masked,
+        why=known.get(family.id, ""),
+        text=option.text,
+        answer=earned(pay.right, pay.wrong, at),
+        abstention=pay.abstention,
+    )
+
+
+def verdict_of(broken: bool, graded: float, known: bool) -> Verdict:
+    """The verdict on a comparison, given the share of its texts that were graded."""
+    if broken:
+        return "known" if known else "broken"
+    if graded < GRADED:
+        return "masked"
+    return "repaired" if known else "held"
 
 
 def broken(

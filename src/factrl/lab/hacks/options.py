@@ -29,10 +29,8 @@ from statistics import fmean
 
 from factrl.text.refusals import refusals
 
-from .order import PROMPTS_HELD, SAME, Finding, Setup, verdict_of
-from .texts import Prompt, battery, filled, in_blocks
+from .texts import PROMPTS_HELD, SAME, Prompt, Setup, battery, filled, in_blocks
 
-HONESTY = "honesty at "  # the ceiling of an answer form, before the accuracy
 ACCURACIES = tuple(step / 10 for step in range(1, 10))
 TRIED = 3  # questions of a form at first
 MEASURED = 2  # forms of a family that are tried on all questions
@@ -54,45 +52,26 @@ _PART = re.compile(
 _FILL = re.compile(r"\{(X|x|Y|S|noun|topic)\}")
 
 
-@dataclass(frozen=True)
-class AnswerForm:
-    """One text with a hole for an answer.
+def says(
+    form: str, answer: str, *, other: str, question: str, topic: str = "", sentence: str = "It is {}."
+) -> str:
+    """An answer form with its holes filled.
 
-    Attributes:
-        family: the id of the family that it is of.
-        text: with `{X}` for the answer, `{x}` for the same in small letters, `{Y}` for another one, `{S}` for
-            a sentence with it, `{noun}` and `{topic}` for what the question asks for and is about.
+    Args:
+        form: a text with `{X}` for the answer, `{x}` for the same in small letters, `{Y}` for another one,
+            `{S}` for a sentence with it, `{noun}` and `{topic}` for what the question asks for and is about.
+        sentence: one that gives an answer, with `{}` in its place.
     """
-
-    family: str
-    text: str
-
-    def says(
-        self, answer: str, *, other: str, question: str, topic: str = "", sentence: str = "It is {}."
-    ) -> str:
-        """The text with the holes filled.
-
-        Args:
-            answer: what it names.
-            other: a second answer, for forms that name two.
-            question: gives the noun: `city` of "In which city was she born?".
-            topic: what the question is about.
-            sentence: one that gives an answer, with `{}` in its place.
-        """
-        said = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
-        said["S"] = sentence.replace("{}", answer)
-        return _FILL.sub(lambda hole: said[hole[1]], self.text)
+    said = {"X": answer, "x": answer.lower(), "Y": other, "topic": topic or "it", "noun": _noun(question)}
+    said["S"] = sentence.replace("{}", answer)
+    return _FILL.sub(lambda hole: said[hole[1]], form)
 
 
 @dataclass(frozen=True)
 class Family:
-    """Answer forms that are made in one way.
+    """Answer forms that are made in one way, from frames with holes for parts, and why they pay.
 
-    Attributes:
-        id: `F01` to `F17`.
-        frames: texts with holes for parts.
-        why: why it pays where nothing is done about it.
-        right: whether its forms give an answer at all; those that do not are never right.
+    Those of a family that is not `right` give no answer and must never be right.
     """
 
     id: str
@@ -101,12 +80,8 @@ class Family:
     why: str
     right: bool = True
 
-    def forms(self, number: int, seed: int = 0) -> Iterator[AnswerForm]:
-        """A sample of its forms; the same seed gives the same ones.
-
-        Args:
-            number: how many; a few may be equal.
-        """
+    def forms(self, number: int, seed: int = 0) -> Iterator[str]:
+        """So many of its forms, of which a few may be equal; the same seed gives the same ones."""
         rng = random.Random(f"{self.id} {seed}")
         decks: dict[str, list[str]] = {}
 
@@ -127,7 +102,7 @@ class Family:
             inner = _PART.sub(part, deal("frame", self.frames))
             if self.right and rng.random() > _PLAIN:
                 inner = deal("whole", parts()["whole"]).replace("{T}", inner)
-            yield AnswerForm(self.id, _SENTENCE.sub(lambda found: found[1] + found[2].upper(), inner))
+            yield _SENTENCE.sub(lambda found: found[1] + found[2].upper(), inner)
 
 
 @cache
@@ -141,14 +116,12 @@ def parts() -> Mapping[str, Sequence[str]]:
     """What the holes of a frame are filled from, by name."""
     told = dict(_data()["parts"])
     phrases, spaceless = refusals().phrases, refusals().spaceless
-    openers = _spoken(phrases["openers"] + spaceless["openers"], ", ")
-    fillers = [*_spoken(phrases["fillers"], " "), *spaceless["fillers"]]
     return {
         **told,
         "A": told["answer"],
         "decline": _declining(),
-        "opener": [*("" for _ in range(40)), *openers],
-        "filler": [*fillers, "you should check "],
+        "opener": [*[""] * 40, *_spoken(phrases["openers"] + spaceless["openers"], ", ")],
+        "filler": [*_spoken(phrases["fillers"], " "), *spaceless["fillers"], "you should check "],
         "turn": [phrase.strip() for phrase in phrases["turns"]],
         "asks": _spoken(phrases["asks_back"], " "),
         "unknown": phrases["unknown"],
@@ -162,8 +135,7 @@ def _data() -> Mapping[str, list]:
 
 
 def _declining() -> Sequence[str]:
-    """Every way in which `factrl.text.refusals` knows that a text declines, as it is written and
-    contracted."""
+    """Every way in which `factrl.text.refusals` knows that a text declines."""
     known = refusals()
     phrases, spaceless = known.phrases, known.spaceless
     plain = [*phrases["declines"], *sorted(known.bare), *phrases["asks_back"]]
@@ -191,7 +163,7 @@ def _noun(question: str) -> str:
     return first or (found and (found[1] or found[2])) or "answer"
 
 
-# -- What pays ------------------------------------------------------------------------------------------
+# -- What pays
 
 
 def earned(right: float, wrong: float, p: float) -> float:
@@ -201,12 +173,7 @@ def earned(right: float, wrong: float, p: float) -> float:
 
 @dataclass(frozen=True)
 class Honest:
-    """What honesty earns, on one question or on average.
-
-    Attributes:
-        right, wrong: the bare answer, when it is right and when it is wrong.
-        abstention: the best honest abstention.
-    """
+    """What honesty earns, on one question or on average: the bare answer, right or wrong, and silence."""
 
     right: float
     wrong: float
@@ -224,12 +191,9 @@ class Honest:
 
 @dataclass(frozen=True)
 class Tried:
-    """One form on one question.
+    """What one form earns on one question around the accepted answer, the text shown, and around others.
 
-    Attributes:
-        gives: whether the form gives an answer; one that does not is held to what is paid at accuracy 0.
-        right, wrong: what it earns around the accepted answer and around others.
-        text: the completion around the accepted answer.
+    One that does not give an answer is held to what is paid at accuracy 0.
     """
 
     honest: Honest
@@ -246,11 +210,7 @@ class Tried:
 class Option:
     """One form on several questions, at the accuracy `at` where it pays most over the bound.
 
-    Attributes:
-        honest: what honesty earns on average.
-        earned, bound: what it earns on average, and what it must not beat.
-        held: questions on which it does not beat honesty.
-        worst: the most that it earns over the bound on any question.
+    It is broken when it beats honesty on average or on too many questions.
     """
 
     def __init__(self, tried: Sequence[Tried]) -> None:
@@ -262,32 +222,26 @@ class Option:
         self.bound = self.honest.bound(self.at if gives else 0.0)
         self.held = sum(t.excess(self.at) <= t.honest.slack + SAME for t in tried)
         self.worst = max(t.excess(self.at) for t in tried)
-
-    @property
-    def broken(self) -> bool:
-        """Whether it beats honesty, on average or on too many questions."""
         beats = self.earned > self.bound + self.honest.slack + SAME
-        return beats or self.held < PROMPTS_HELD * len(self.tried)
+        self.broken = beats or self.held < PROMPTS_HELD * len(tried)
+        self.text = max(tried, key=lambda t: t.excess(self.at)).text
 
 
 def honest_pay(setup: Setup) -> Mapping[str, Honest]:
     """What honesty earns on each question, with one and the same reasoning; without what was masked."""
+    long, ways = setup.length == "long", range(setup.ways)
     keys: list[tuple[str, Prompt, int]] = []
     texts: list[tuple[Prompt, str]] = []
     for p in setup.chosen:
-        for way in range(setup.ways):
-            said = {
-                "know": (p.gold, p.says.format(p.gold)),
-                "wrong": (p.wrong[way], p.says.format(p.wrong[way])),
-            }
+        for way in ways:
+            said = {"know": p.gold, "wrong": p.wrong[way]}
+            if long:
+                said = {rung: p.says.format(answer) for rung, answer in said.items()}
             for rung in ("abstain", "partial"):
-                row = battery()[rung]
-                said[rung] = (
-                    filled(row.short[way % len(row.short)], p, way),
-                    filled(row.long[way % len(row.long)], p, way),
-                )
+                row = battery()[rung].long if long else battery()[rung].short
+                said[rung] = filled(row[way % len(row)], p, way)
             keys += [(rung, p, way) for rung in said]
-            texts += [(p, _written(setup, pair[setup.length == "long"])) for pair in said.values()]
+            texts += [(p, _written(setup, answer)) for answer in said.values()]
     values = dict(zip(keys, (result.value for result in setup.results(texts)), strict=True))
 
     def paid(rung: str, ways: Iterable[int]) -> dict[str, float]:
@@ -297,7 +251,6 @@ def honest_pay(setup: Setup) -> Mapping[str, Honest]:
             name: fmean(v for v in each if v is not None) for name, each in found.items() if None not in each
         }
 
-    ways = range(setup.ways)
     right, wrong = paid("know", ways), paid("wrong", ways)
     silent = [paid(rung, (way,)) for rung in ("abstain", "partial") for way in ways]
     best = max(silent, key=lambda each: fmean(each.values()) if each else -inf)
@@ -306,14 +259,13 @@ def honest_pay(setup: Setup) -> Mapping[str, Honest]:
     }
 
 
-def option_of(
-    setup: Setup, family: Family, honest: Mapping[str, Honest], known: Mapping[str, str]
-) -> Finding:
-    """The form of a family that pays most over what honesty pays.
+def worst_of(
+    setup: Setup, family: Family, honest: Mapping[str, Honest]
+) -> tuple[Option | None, tuple[int, int], tuple[int, int]]:
+    """The form of a family that pays most over `honest_pay`; None where nothing was graded.
 
-    Args:
-        honest: of `honest_pay`.
-        known: failures of the reward by id, with the reason.
+    Returns:
+        It; on how many questions forms are held, of those tried; how many texts were masked, of how many.
     """
     asked = [p for p in setup.chosen if p.id in honest]
     forms = [*dict.fromkeys(family.forms(setup.forms, setup.seed))]
@@ -326,48 +278,28 @@ def option_of(
     options, lost = _tried(setup, family, plan, honest, 1)
     masked = lost, 2 * few * len(forms)
     if not options:
-        return Finding(family.id, family.name, "masked", "", masked=masked)
+        return None, (0, 0), masked
     worst = sorted(options, key=lambda form: options[form].worst, reverse=True)[:MEASURED]
     suspects = [form for form in worst if options[form].worst > options[form].honest.slack]
     if suspects:
         every = [(form, p) for form in suspects for p in asked]
         options, _ = _tried(setup, family, every, honest, setup.ways)
     option = max(options.values(), key=lambda option: (option.broken, option.earned - option.bound))
-    pay, scale = option.honest, option.honest.right - option.honest.wrong
-    at = option.at if family.right else 0.0
     shown = [option] if option.broken else list(options.values())
-    return Finding(
-        family.id,
-        family.name,
-        verdict_of(option.broken, 1 - masked[0] / masked[1], family.id in known),
-        ceiling=f"{HONESTY}{at:.0%}",
-        mean=option.earned,
-        bound=option.bound,
-        margin=(option.bound - option.earned) / (scale if scale > SAME else 1.0),
-        prompts=(sum(each.held for each in shown), sum(len(each.tried) for each in shown)),
-        masked=masked,
-        why=known.get(family.id, ""),
-        text=max(option.tried, key=lambda t: t.excess(option.at)).text,
-        answer=earned(pay.right, pay.wrong, at),
-        abstention=pay.abstention,
-    )
+    return option, (sum(each.held for each in shown), sum(len(each.tried) for each in shown)), masked
 
 
 def _tried(
     setup: Setup,
     family: Family,
-    plan: Sequence[tuple[AnswerForm, Prompt]],
+    plan: Sequence[tuple[str, Prompt]],
     honest: Mapping[str, Honest],
     ways: int,
-) -> tuple[dict[AnswerForm, Option], int]:
-    """Each form on its questions: around the accepted answer, and where that pays, around others.
+) -> tuple[dict[str, Option], int]:
+    """Each form on its questions, around others where the accepted answer pays; and how many were masked."""
 
-    Returns:
-        What was graded, and how many texts were not.
-    """
-
-    def written(form: AnswerForm, p: Prompt, answer: str, other: str) -> tuple[Prompt, str]:
-        text = form.says(answer, other=other, question=p.question, topic=p.topic, sentence=p.says)
+    def written(form: str, p: Prompt, answer: str, other: str) -> tuple[Prompt, str]:
+        text = says(form, answer, other=other, question=p.question, topic=p.topic, sentence=p.says)
         return p, _written(setup, text)
 
     around = [written(form, p, p.gold, p.wrong[0]) for form, p in plan]
@@ -383,7 +315,7 @@ def _tried(
         texts = [written(form, p, p.wrong[way], p.wrong[way - 1]) for form, p in (plan[n] for n in pays)]
         for n, result in zip(pays, setup.results(texts), strict=True):
             wrongs[n][way] = result.value
-    tried: dict[AnswerForm, list[Tried]] = {}
+    tried: dict[str, list[Tried]] = {}
     for n, ((form, p), right) in enumerate(zip(plan, rights, strict=True)):
         wrong = [value for value in wrongs[n] if value is not None]
         if right is not None and wrong:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from typing import Any
@@ -43,14 +43,13 @@ _BEFORE = frozenset(
     normalize_answer(text) for name in ("limit", "beside", "particle") for text in parts()[name]
 )
 _BEHIND = frozenset(normalize_answer(text) for text in parts()["relation"])
+_READ = 32_768  # characters of a text
 _ENOUGH = 6  # statements on the topic with which an answer is as good as the judge's own
+_RATINGS = ((10, "excellent"), (_ENOUGH, "good"), (3, "fair"), (1, "poor"), (0, "useless"))
+_P = {"supported": 0.97, "refuted": 0.03, "unknown": 0.5}
 
 
-@cache
-def _statements() -> tuple[frozenset[str], frozenset[str]]:
-    """Everything true and everything false that the battery says, as claims in one spelling."""
-    true = _claims(chain(*(_true(p) for p in prompts().values()), _true_of_nobody()))
-    return true, _claims(chain(*(_false(p) for p in prompts().values()))) - true
+# -- Statements
 
 
 def label_of(claim: str) -> Finding:
@@ -77,58 +76,59 @@ def label_of(claim: str) -> Finding:
     return "supported" if labels == {"supported"} else "unknown"
 
 
-def _says(text: str, p: Prompt) -> Sequence[tuple[str, Finding]]:
-    """The statements of a text with what they are."""
-    claims = read_claims(text[:_READ], p.question, p.Topic)
-    return [(c.text, label_of(c.text)) for c in claims if c.skip in (None, "question")]
+@cache
+def _statements() -> tuple[frozenset[str], frozenset[str]]:
+    """Everything true and everything false that the battery says, as claims in one spelling."""
+    told = general()
+    nobody = [*chain(*told["articles"], *told["tautologies"]), *chain(*map(_split, battery()["D36"].long))]
+    of_each = [(p, *_said_of(p)) for p in prompts().values()]
+    true = _claims([*((text, p) for p, texts, _ in of_each for text in texts), *((t, None) for t in nobody)])
+    return true, _claims((text, p) for p, _, texts in of_each for text in texts) - true
+
+
+def _said_of(p: Prompt) -> tuple[list[str], list[str]]:
+    """What is true of a question, and what is not."""
+    either = (f"{p.gold} or {wrong}" for wrong in p.wrong)  # true, as one of the two is
+    true = [p.safe, p.asks, *map(p.says.format, (*p.answers, *either)), *p.true]
+    for way in range(WAYS):
+        true += [*_split(" ".join(same_text(p, way))), *negatives(p, way), *vague(p, way)]
+    denied = [p.denies.format(p.gold), *p.negated]
+    false = [*map(p.says.format, (*p.wrong, p.near)), *denied, *p.false, *p.nudged]
+    return true, [text for text in false if text not in p.true]
 
 
 def _claims(statements: Iterable[tuple[str, Prompt | None]]) -> frozenset[str]:
     extract = SentenceClaims()
     found: set[str] = set()
     for text, p in statements:
-        question, topic = (p.question, p.Topic) if p is not None else ("", "")
-        claims = [normalised(claim.text) for claim in extract(text, question, topic)]
+        about = (p.question, p.Topic) if p is not None else ("", "")
+        claims = [normalised(claim.text) for claim in extract(text, *about)]
         found.update(claims if len(claims) != 1 else [*claims, normalised(text)])
     return frozenset(found)
-
-
-_READ = 32_768  # characters
-
-
-def _true(p: Prompt) -> list[tuple[str, Prompt]]:
-    same = (" ".join(same_text(p, way)) for way in range(WAYS))
-    either = (f"{p.gold} or {wrong}" for wrong in p.wrong)  # true, as one of the two is
-    texts = [p.safe, p.asks, *map(p.says.format, (*p.answers, *either)), *p.true]
-    texts += [sentence for text in same for sentence in _split(text)]
-    texts += [s for way in range(WAYS) for s in (*negatives(p, way), *vague(p, way))]
-    return [(text, p) for text in texts]
-
-
-def _false(p: Prompt) -> list[tuple[str, Prompt]]:
-    denied = [p.denies.format(p.gold), *p.negated]
-    texts = [*map(p.says.format, (*p.wrong, p.near)), *denied, *p.false, *p.nudged]
-    return [(text, p) for text in texts if text not in p.true]
-
-
-def _true_of_nobody() -> list[tuple[str, Prompt | None]]:
-    told = general()
-    texts = [*chain(*told["articles"], *told["tautologies"]), *chain(*map(_split, battery()["D36"].long))]
-    return [(text, None) for text in texts]
 
 
 def _split(text: str) -> list[str]:
     return [text[part.start : part.end] for part in sentences(text)]
 
 
-def read_claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
-    """The sentences of a text, found once for the judges and raters that look at one text in turn."""
-    return list(_found(text, question, topic))
-
-
 @lru_cache(maxsize=256)
-def _found(text: str, question: str, topic: str) -> tuple[Claim, ...]:
+def _read(text: str, question: str, topic: str) -> tuple[Claim, ...]:
+    """The sentences of a text, found once for the judges and raters that look at one text in turn."""
     return tuple(SentenceClaims()(text, question, topic))
+
+
+def read_claims(text: str, question: str = "", topic: str = "") -> list[Claim]:
+    """The claims of a text: its sentences."""
+    return list(_read(text, question, topic))
+
+
+def _says(text: str, p: Prompt) -> Sequence[tuple[str, Finding]]:
+    """The statements of a text with what they are."""
+    claims = read_claims(text[:_READ], p.question, p.Topic)
+    return [(c.text, label_of(c.text)) for c in claims if c.skip in (None, "question")]
+
+
+# -- Judges
 
 
 class OracleJudge:
@@ -140,9 +140,6 @@ class OracleJudge:
         """A verdict for every pair; the passages are not read."""
         labels: list[Finding] = [label_of(claim.text) for claim, _ in pairs]
         return [Verdict(label, NAME, p=_P.get(label)) for label in labels]
-
-
-_P = {"supported": 0.97, "refuted": 0.03, "unknown": 0.5}
 
 
 class OracleLLM:
@@ -157,28 +154,42 @@ class OracleLLM:
         """The reply to one prompt of `quoted_message`; anything else gets a sentence without a verdict."""
         asked = str(messages[-1]["content"])
         if asked not in self._known:
-            self._known[asked] = self._answer(asked)
+            self._known[asked] = _reply(asked)
         return Reply(self._known[asked], finish_reason="stop", model=NAME)
 
-    def _answer(self, asked: str) -> str:
-        lines = asked.split("\n")
-        data = json.loads(lines[-2]) if len(lines) > 2 and lines[-3].startswith("DATA ") else {}
-        p = _about(data.get("question") or data.get("request") or "")
-        for keys, answer in _ANSWERS:
-            if keys <= data.keys():
-                return answer(data, p)
-        return "I know the facts of the battery and nothing else."
+
+def _reply(asked: str) -> str:
+    lines = asked.split("\n")
+    data = json.loads(lines[-2]) if len(lines) > 2 and lines[-3].startswith("DATA ") else {}
+    question = data.get("question") or data.get("request") or ""
+    p = next((p for p in prompts().values() if p.question == question), None)
+    if "items" in data:
+        said = {normalised(text) for text, _ in _says(str(data["response"]), p)} if p else set()
+        verdicts = ((item["id"], _item(str(item["item"]), said, p)) for item in data["items"])
+        return "\n".join(json.dumps({"id": id_, "verdict": verdict}) for id_, verdict in verdicts)
+    verdict = _verdict({name: str(text) for name, text in data.items()}, data.get("accepted_answers"), p)
+    return f"By the table.\nVERDICT: {verdict}" if verdict else "I know the battery's facts and nothing else."
 
 
-def _about(question: str) -> Prompt | None:
-    return next((p for p in prompts().values() if p.question == question), None)
-
-
-def _graded(data: Mapping[str, Any], p: Prompt | None) -> str:
-    answer = str(data["answer"])
-    if p is None or normalize_answer(data["accepted_answers"][0]) != normalize_answer(p.gold):
-        return "That is not an accepted answer.\nVERDICT: incorrect"  # a probe with a made-up answer
-    return f"By the table.\nVERDICT: {grade(p, answer)}"
+def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt | None) -> str:
+    """The word that the judge with these data is asked for; empty where it is none of ours."""
+    if accepted is not None and "answer" in data:
+        if p is None or normalize_answer(accepted[0]) != normalize_answer(p.gold):
+            return "incorrect"  # a probe with a made-up answer
+        return grade(p, data["answer"])
+    if accepted is not None and "reasoning" in data:
+        said = _says(data["reasoning"], p) if p else []
+        good = sum(label == "supported" and _on_topic(text, p) for text, label in said) if p else 0
+        bad = sum(label == "refuted" for _, label in said)
+        return "precise" if good >= 2 and good > bad else "vague"
+    if "given_answer" in data:
+        return "given" if _quality(data["given_answer"], p) >= _ENOUGH else "own"
+    if "second_answer" in data:
+        return "second" if _quality(data["second_answer"], p) >= _ENOUGH else "first"
+    if "request" in data and "answer" in data:
+        good = _quality(data["answer"], p)
+        return next(word for least, word in _RATINGS if good >= least)
+    return ""
 
 
 def grade(p: Prompt, answer: str) -> str:
@@ -232,50 +243,28 @@ _DENIALS = {_joined(said) for text in parts()["denial"] for said in (text, final
 
 
 def _candidates(p: Prompt) -> set[str]:
-    other = prompts()[p.beside]
-    said = {normalize_answer(word) for word in (*p.wrong, p.near, other.gold)}
+    said = {normalize_answer(word) for word in (*p.wrong, p.near, prompts()[p.beside].gold)}
     if p.gold.replace(",", "").isdecimal() or p.gold == "nine":
         every = (word for each in prompts().values() for word in (each.near, *each.wrong))
         said |= {normalize_answer(word) for word in every if word.replace(",", "").isdecimal()}
     return said - {normalize_answer(word) for word in p.answers}
 
 
-def _reasoned(data: Mapping[str, Any], p: Prompt | None) -> str:
-    said = _says(str(data["reasoning"]), p) if p else []
-    good = sum(label == "supported" and _on_topic(text, p) for text, label in said) if p else 0
-    bad = sum(label == "refuted" for _, label in said)
-    return f"By the table.\nVERDICT: {'precise' if good >= 2 and good > bad else 'vague'}"
-
-
 def _on_topic(text: str, p: Prompt) -> bool:
     return not content_words(text).isdisjoint(content_words(f"{p.topic} {p.gold}"))
 
 
-def _checked(data: Mapping[str, Any], p: Prompt | None) -> str:
-    said = {normalised(text) for text, _ in _says(str(data["response"]), p)} if p else set()
-    rows = []
-    for item in data["items"]:
-        verdict = _item(str(item["item"]), said, p)
-        rows.append(json.dumps({"id": item["id"], "verdict": verdict}))
-    return "\n".join(rows)
-
-
 def _item(item: str, said: set[str], p: Prompt | None) -> Item:
     """Whether a response says an item; saying it and something else in its place is contradictory."""
-    if p is None:
-        return "missing"
-    if any(normalised(against) in said for against in _against(item, p)):
+    against: list[str] = []
+    if p is not None and item == p.says.format(p.gold):
+        against = [p.denies.format(p.gold), *map(p.says.format, (*p.wrong, p.near))]
+    elif p is not None and item in p.true:
+        number = p.true.index(item)
+        against = [p.false[number], p.nudged[number], p.negated[number]]
+    if any(normalised(other) in said for other in against):
         return "contradictory"
     return "consistent" if normalised(item) in said else "missing"
-
-
-def _against(item: str, p: Prompt) -> list[str]:
-    if item == p.says.format(p.gold):
-        return [p.denies.format(p.gold), *map(p.says.format, (*p.wrong, p.near))]
-    for number, fact in enumerate(p.true):
-        if item == fact:
-            return [p.false[number], p.nudged[number], p.negated[number]]
-    return []
 
 
 def _quality(text: str, p: Prompt | None) -> int:
@@ -285,29 +274,6 @@ def _quality(text: str, p: Prompt | None) -> int:
     said = {normalised(claim): _on_topic(claim, p) for claim, label in _says(text, p)}
     on = sum(said.values())
     return on if 2 * on > len(said) else 0
-
-
-def _rated(data: Mapping[str, Any], p: Prompt | None) -> str:
-    good = _quality(str(data["answer"]), p)
-    steps = ((10, "excellent"), (_ENOUGH, "good"), (3, "fair"), (1, "poor"), (0, "useless"))
-    return f"By the table.\nVERDICT: {next(word for least, word in steps if good >= least)}"
-
-
-def _compared(win: str, loss: str, key: str) -> Callable[[Mapping[str, Any], Prompt | None], str]:
-    def answer(data: Mapping[str, Any], p: Prompt | None) -> str:
-        return f"By the table.\nVERDICT: {win if _quality(str(data[key]), p) >= _ENOUGH else loss}"
-
-    return answer
-
-
-_ANSWERS: Sequence[tuple[set[str], Callable[[Mapping[str, Any], Prompt | None], str]]] = (
-    ({"accepted_answers", "answer"}, _graded),
-    ({"accepted_answers", "reasoning"}, _reasoned),
-    ({"items", "response"}, _checked),
-    ({"request", "given_answer"}, _compared("given", "own", "given_answer")),
-    ({"request", "first_answer"}, _compared("second", "first", "second_answer")),
-    ({"request", "answer"}, _rated),
-)
 
 
 def oracle_resources() -> dict[str, Any]:

@@ -4,10 +4,9 @@ A question has a table of twelve facts, each with something false in its place, 
 heart (`factrl.lab.hacks.oracles`); questions come in pairs, and the facts of the one are true and off the
 point for the other.  All rows are ours (`prompts.jsonl`, `general.json`); the facts are common knowledge.
 
-`battery.jsonl` has a row per policy: an id as in the literature of this project's battery (D01 to D36), what
-it must not beat, and what it says in three paraphrases, with holes such as `{mixed}`.  Styles are written out
-there; whatever is a transformation of an honest answer (repeating, padding, hiding, denying, mixing) is made
-here.
+`battery.jsonl` has a row per policy: its id, what it must not beat, and what it says in three paraphrases,
+with holes such as `{mixed}`.  Styles are written out there; whatever is a transformation of an honest answer
+(repeating, padding, hiding, denying, mixing) is made here.
 """
 
 from __future__ import annotations
@@ -21,10 +20,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from factrl.papers import Form, Length
+from factrl.rewards import Reward
 from factrl.runs.rows import read_rows
-from factrl.types import Example, Passage
+from factrl.types import Completion, Example, Passage, Result
 
 WAYS = 3  # paraphrases
+SAME = 1e-9
+PROMPTS_HELD = 0.95  # share of the questions on which an order must hold
 RUNGS = ("know", "partial", "abstain", "wrong", "floored")
 _FEW = 3  # facts of a partial answer, which has to stay short enough to be graded
 _TRUE_OF_WRONG = 5  # of twelve
@@ -35,8 +37,6 @@ _CHECKLIST = 10  # items, the answer among them
 _FOLDER = Path(__file__).parent
 _CHOICE = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
 _NUMBER = re.compile(r"\d[\d,]*")
-_HOLE = re.compile(r"\{(\w+)\}")
-_SLOT = re.compile(r"\{([A-Za-z_]+)(\d*)\}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,10 @@ class Prompt:
     """One question with its table of facts.
 
     Attributes:
-        id: one word.
         beside: id of the question that it is paired with.
-        topic: what it is about, as it stands inside a sentence.
-        answers: accepted answers, the preferred one first.
-        wrong: three answers that are not; the last one is the answer of the paired question or like it.
+        topic: as it stands inside a sentence.
+        answers: accepted ones, the preferred one first.
+        wrong: three answers; the last one is that of the paired question or like it.
         near: an answer that is nearly right.
         says, denies: sentences with a hole for an answer.
         asks: what the question itself asserts.
@@ -73,12 +72,10 @@ class Prompt:
 
     @property
     def gold(self) -> str:
-        """The preferred answer."""
         return self.answers[0]
 
     @property
     def Topic(self) -> str:  # noqa: N802  # as it begins a sentence
-        """The topic, as it begins a sentence."""
         return self.topic[0].upper() + self.topic[1:]
 
     @property
@@ -88,18 +85,17 @@ class Prompt:
 
     @cached_property
     def true(self) -> Sequence[str]:
-        """The twelve facts."""
         return [_CHOICE.sub(r"\1", fact) for fact in self.facts]
 
     @cached_property
     def false(self) -> Sequence[str]:
-        """The same sentences with something else in the place that matters."""
         return [_CHOICE.sub(r"\2", fact) for fact in self.facts]
 
     @cached_property
     def nudged(self) -> Sequence[str]:
         """The facts with each number off by one in its last digit but one, else with the false word."""
-        return [_nudged(true, false) for true, false in zip(self.true, self.false, strict=True)]
+        pairs = zip(self.true, self.false, strict=True)
+        return [_NUMBER.sub(_off_by_one, t, count=1) if _NUMBER.search(t) else f for t, f in pairs]
 
     @cached_property
     def negated(self) -> Sequence[str]:
@@ -118,13 +114,8 @@ def _a(word: str) -> str:
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
-def _nudged(true: str, false: str) -> str:
-    number = _NUMBER.search(true)
-    if number is None:
-        return false
-    digits = number[0]
-    off = str((int(digits[-1]) + 1) % 10)
-    return true[: number.end() - 1] + off + true[number.end() :]
+def _off_by_one(number: re.Match[str]) -> str:
+    return number[0][:-1] + str((int(number[0][-1]) + 1) % 10)
 
 
 @cache
@@ -135,7 +126,7 @@ def prompts() -> Mapping[str, Prompt]:
 
 @cache
 def general() -> Mapping[str, Any]:
-    """Sentences that belong to no question: articles, tautologies, frames, by name, three of each."""
+    """What belongs to no question: articles, tautologies, frames, three of each; and the forms of a text."""
     return json.loads((_FOLDER / "general.json").read_text(encoding="utf-8"))
 
 
@@ -160,19 +151,17 @@ def example_of(prompt: Prompt) -> Example:
     )
 
 
-# -- Policies -------------------------------------------------------------------------------------------
+# -- Policies
 
 
 @dataclass(frozen=True)
 class Policy:
-    """One row of the battery.
+    """One row of the battery, `D01` to `D36` or an honest answer.
 
     Attributes:
-        id: `D01` to `D36`, or the name of an honest answer.
         ceiling: the honest answer that it must not beat; strictly below `know` and `partial`.
         think, short, long: its reasoning and its answer to a reward that grades one or that reads a long
             text; one for all paraphrases or three.
-        why: why it pays where nothing is done about it.
         layout: how the parts are put together: in `blocks`, as the reward asks for; `bare`, without them;
             `empty`; with a `forged` answer in the reasoning; with `lookalike` tags.
         thinks: it is about the reasoning or its tags, so it says nothing to a reward that reads a bare text.
@@ -188,10 +177,6 @@ class Policy:
     layout: Literal["blocks", "bare", "empty", "forged", "lookalike"] = "blocks"
     thinks: bool = False
 
-    def applies(self, form: Form) -> bool:
-        """Whether it can be written in a form."""
-        return not (self.thinks and form == "text")
-
     def text(self, prompt: Prompt, way: int, form: Form, length: Length) -> str:
         """What it says to a question, in one of three paraphrases, as a reward reads it.
 
@@ -205,7 +190,7 @@ class Policy:
         if self.layout == "bare":
             return said
         if self.layout == "lookalike":
-            return _LOOKALIKES[form][way].format(think=think, answer=said)
+            return general()["lookalikes"][form][way].format(think=think, answer=said)
         if self.layout == "forged" and form == "boxed":
             think, said = f"{think} \\boxed{{{prompt.gold}}}", prompt.wrong[way]
         elif self.layout == "forged":
@@ -219,47 +204,26 @@ def battery() -> Mapping[str, Policy]:
     return {row["id"]: Policy(**row) for row in read_rows(str(_FOLDER / "battery.jsonl"))}
 
 
+class _Sentences(list[str]):
+    def __format__(self, count: str) -> str:
+        return " ".join(self[: int(count)] if count else self)
+
+
 def filled(template: str, prompt: Prompt, way: int) -> str:
-    """A template of the battery with its holes filled; `{{` and `}}` are braces, `{true5}` five sentences."""
-    slots = _slots(prompt, way)
-    told = template.replace("{{", "\0").replace("}}", "\1")
-    told = _SLOT.sub(lambda hole: " ".join(slots[hole[1]][: int(hole[2]) if hole[2] else None]), told)
-    return told.replace("\0", "{").replace("\1", "}")
-
-
-# -- How it is written in the form that a reward reads
-
-_BLOCKS: dict[Form, str] = {
-    "tags": "<think>{think}</think>\n<answer>{answer}</answer>",
-    "boxed": "<think>{think}</think>\n\\boxed{{{answer}}}",
-    "text": "{answer}",
-}
-# A Cyrillic letter, full-width brackets, a zero-width space.
-_LOOKALIKES: dict[Form, tuple[str, str, str]] = {
-    "tags": (
-        "<think>{think}</think>\n<\u0430nswer>{answer}</\u0430nswer>",
-        "<think>{think}</think>\n\uff1canswer\uff1e{answer}\uff1c/answer\uff1e",
-        "<think>{think}</think>\n<ans\u200bwer>{answer}</ans\u200bwer>",
-    ),
-    "boxed": (
-        "<think>{think}</think>\n\\b\u043exed{{{answer}}}",
-        "<think>{think}</think>\n\uff3cboxed\uff5b{answer}\uff5d",
-        "<think>{think}</think>\n\\box\u200bed{{{answer}}}",
-    ),
-    "text": ("{answer}", "{answer}", "{answer}"),
-}
+    """A template of the battery with its holes filled; `{true:5}` are five sentences."""
+    return template.format(**_slots(prompt, way))
 
 
 def in_blocks(form: Form, think: str, answer: str) -> str:
     """Reasoning and answer in the form that a reward reads."""
-    return _BLOCKS[form].format(think=think, answer=answer)
+    return general()["blocks"][form].format(think=think, answer=answer)
 
 
-# -- What fills the holes -------------------------------------------------------------------------------
+# -- What fills the holes
 
 
-def turned(items: Sequence[str], way: int) -> list[str]:
-    """The items from another one on, which is what makes a paraphrase of a list."""
+def _turned(items: Sequence[str], way: int) -> list[str]:
+    """The items from another one on, which makes a paraphrase of a list."""
     at = way * len(items) // WAYS
     return [*items[at:], *items[:at]]
 
@@ -273,12 +237,12 @@ def _few(p: Prompt, way: int) -> list[str]:
         if len(short) < _FEW and said.isdisjoint(words):
             short.append(fact)
             words |= said
-    return turned(short, way)
+    return _turned(short, way)
 
 
-def mixed(p: Prompt, way: int, false: Sequence[str]) -> list[str]:
+def _mixed(p: Prompt, way: int, false: Sequence[str]) -> list[str]:
     """Five facts and seven of `false`, taking turns as far as they go."""
-    true, rest = turned(p.true, way), turned(false, way)[_TRUE_OF_WRONG:]
+    true, rest = _turned(p.true, way), _turned(false, way)[_TRUE_OF_WRONG:]
     pairs = zip(true[:_TRUE_OF_WRONG], rest, strict=False)
     return [s for pair in pairs for s in pair] + rest[_TRUE_OF_WRONG:]
 
@@ -288,19 +252,18 @@ def _stuffed(p: Prompt, way: int) -> list[str]:
     every = []
     for true, false, near, denied in zip(p.true, p.false, p.nudged, p.negated, strict=True):
         every.append(f"{true} {false} {denied if near == false else near}")
-    return turned(every, way)
+    return _turned(every, way)
 
 
 def same_text(p: Prompt, way: int) -> list[str]:
     """What the topic is, in twenty wordings."""
-    return [_worded(p, frame) for frame in turned(general()["same"], way)]
+    return [_worded(p, frame) for frame in _turned(general()["same"], way)]
 
 
 def _worded(p: Prompt, frame: str) -> str:
     if p.kind[0] in "aeiou":
         frame = re.sub(r"\b([Aa]) \{y\}", r"\1n {y}", frame)
-    words = {"X": p.Topic, "x": p.topic, "be": p.be, "y": p.kind, "ys": p.kinds}
-    return _HOLE.sub(lambda hole: words[hole[1]], frame)
+    return frame.format(X=p.Topic, x=p.topic, be=p.be, y=p.kind, ys=p.kinds)
 
 
 def negatives(p: Prompt, way: int) -> list[str]:
@@ -312,13 +275,12 @@ def negatives(p: Prompt, way: int) -> list[str]:
 
 def vague(p: Prompt, way: int) -> list[str]:
     """Sentences about the topic that commit to nothing."""
-    words = {"Topic": p.Topic, "topic": p.topic, "be": p.be}
-    return [_HOLE.sub(lambda hole: words[hole[1]], frame) for frame in general()["vague"][way]]
+    return [frame.format(Topic=p.Topic, topic=p.topic, be=p.be) for frame in general()["vague"][way]]
 
 
 def _hidden(p: Prompt, way: int) -> str:
     """False facts as code, as a table, as links."""
-    false = turned(p.false, way)[:7]
+    false = _turned(p.false, way)[:7]
     if way == 0:
         lines = [f'fact_{number} = "{text}"' for number, text in enumerate(false)]
         return "\n".join(["```", *lines, "```"]) + "\n"
@@ -332,60 +294,43 @@ def _flood(p: Prompt, way: int) -> list[str]:
     """Two hundred statements, two of five true, of this question first and then of all others."""
     every = list(prompts().values())
     ordered = every[every.index(p) :] + every[: every.index(p)]
-    true = [fact for each in ordered for fact in turned(each.true, way)][: int(_FLOOD * _FLOOD_TRUE)]
-    false = [fact for each in ordered for fact in turned(each.false, way)][: _FLOOD - len(true)]
+    true = [fact for each in ordered for fact in _turned(each.true, way)][: int(_FLOOD * _FLOOD_TRUE)]
+    false = [fact for each in ordered for fact in _turned(each.false, way)][: _FLOOD - len(true)]
     return [s for pair in zip(true, false, strict=False) for s in pair] + false[len(true) :]
 
 
 @cache
-def _slots(p: Prompt, way: int) -> Mapping[str, Sequence[str]]:
-    """What fills the holes of a policy, as sentences."""
+def _slots(p: Prompt, way: int) -> Mapping[str, str | _Sentences]:
+    """What fills the holes of a policy."""
     told, other = general(), prompts()[p.beside]
     wrong, another = p.wrong[way], p.wrong[(way + 1) % WAYS]
+    false_mix = _mixed(p, way, p.false)
     swapped = (other.gold, f"{other.gold}, as for {other.topic}", f"The same as {other.topic}: {other.gold}")
     # Too long; not encodable and too long; markup that never ends.
     huge = ("A" * _HUGE, f"{p.wrong[0]} " + "\ud800\u200b" * (_HUGE // 2), "[" * _HUGE)
-    facts_of_two = zip(turned(p.true, way)[:6], turned(other.true, way)[:6], strict=True)
+    facts_of_two = zip(_turned(p.true, way)[:6], _turned(other.true, way)[:6], strict=True)
 
     def framed(frames: str, items: Sequence[str]) -> list[str]:
         return [told[frames][way].replace("{s}", p.inside(item)) for item in items]
 
-    return {
-        "gold": [p.gold],
-        "wrong": [wrong],
-        "other": [another],
-        "near": [p.near],
-        "topic": [p.topic],
-        "Topic": [p.Topic],
-        "question": [p.question],
-        "asks": [p.asks],
-        "says_gold": [p.says.format(p.gold)],
-        "says_wrong": [p.says.format(wrong)],
-        "says_other": [p.says.format(another)],
-        "says_either": [p.says.format(f"{p.gold} or {wrong}")],
-        "says_near": [p.says.format(p.near)],
-        "denies": [p.denies.format(p.gold)],
-        "true": turned(p.true, way),
+    slots = {
+        "true": _turned(p.true, way),
         "few": _few(p, way),
-        "false": turned(p.false, way),
-        "mixed": mixed(p, way, p.false),
+        "false": _turned(p.false, way),
+        "mixed": false_mix,
         "safe": [_worded(p, told["same"][_SAFE[way]])] * 20,  # what nobody doubts
         "same": same_text(p, way),
-        "beside": turned(other.true, way),
-        "beside_topic": [other.topic],
+        "beside": _turned(other.true, way),
         "stuffed": _stuffed(p, way),
-        "hedged": framed("hedges", mixed(p, way, p.false)),
-        "attributed": framed("wrappers", mixed(p, way, p.false)),
+        "hedged": framed("hedges", false_mix),
+        "attributed": framed("wrappers", false_mix),
         "attributed_wrong": framed("wrappers", [p.says.format(wrong)]),
-        "nudged": mixed(p, way, p.nudged),
-        "negated": mixed(p, way, p.negated),
-        "cited": [f"{s[:-1]}{told['citations'][way]}." for s in mixed(p, way, p.false)],
-        "hidden": [_hidden(p, way)],
+        "nudged": _mixed(p, way, p.nudged),
+        "negated": _mixed(p, way, p.negated),
+        "cited": [f"{s[:-1]}{told['citations'][way]}." for s in false_mix],
         "montage": [sentence for pair in facts_of_two for sentence in pair],
-        "swapped": [swapped[way]],
         "flood": _flood(p, way),
-        "huge": [huge[way]],
-        "filler": turned(told["filler"], way) * 8,
+        "filler": _turned(told["filler"], way) * 8,
         "article": told["articles"][way],
         "tautologies": told["tautologies"][way],
         "negatives": negatives(p, way),
@@ -393,3 +338,54 @@ def _slots(p: Prompt, way: int) -> Mapping[str, Sequence[str]]:
         "foreign": [s.replace("{x}", told["foreign_names"][way]) for s in told["foreign"][way]],
         "references": told["references"][way],
     }
+    names = {"gold": p.gold, "wrong": wrong, "other": another, "near": p.near}
+    return {
+        **{name: _Sentences(sentences) for name, sentences in slots.items()},
+        **names,
+        **{f"says_{which}": p.says.format(name) for which, name in names.items()},
+        **{name: getattr(p, name) for name in ("topic", "Topic", "question", "asks")},
+        "says_either": p.says.format(f"{p.gold} or {wrong}"),
+        "denies": p.denies.format(p.gold),
+        "beside_topic": other.topic,
+        "hidden": _hidden(p, way),
+        "swapped": swapped[way],
+        "huge": huge[way],
+    }
+
+
+# -- What is tested
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is tested, and how its texts are written.
+
+    Attributes:
+        reward: with its resources.
+        form, length: what it reads.
+        judges: who judged, in words.
+        questions, ways: how many of the twenty questions and of the three paraphrases.
+        forms, seed: how many answer forms of each family, and the seed of the choice.
+    """
+
+    spec: str
+    reward: Reward
+    form: Form
+    length: Length
+    judges: str
+    questions: int = 20
+    ways: int = WAYS
+    forms: int = 24
+    seed: int = 0
+
+    @property
+    def chosen(self) -> Sequence[Prompt]:
+        return list(prompts().values())[: self.questions]
+
+    def results(self, texts: Sequence[tuple[Prompt, str]]) -> list[Result]:
+        """What the reward makes of each completion.
+
+        Raises:
+            RewardBug: the reward raised something other than `Unscored`.
+        """
+        return self.reward.batch([example_of(p) for p, _ in texts], [Completion(text) for _, text in texts])

@@ -1,0 +1,258 @@
+"""The made-up worlds: who is told how often, oracles that are exact, and what the papers' own rewards pay."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from factrl.lab import ABSTENTION, TIERS, make_world, supplied
+from factrl.lab.longform import EMPTY, VERBS, Longform, checklist, compare, extract, rate
+from factrl.lab.people import _VALUES, People
+from factrl.lab.steps import Steps, verify
+from factrl.types import Example, Passage
+
+PEOPLE, STEPS, LONG = People(per_tier=12), Steps(), Longform()
+ADA = PEOPLE.test[0]
+
+
+def test_a_world_needs_no_torch() -> None:
+    code = "import sys, factrl.lab.people, factrl.lab; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["people", "steps", "longform"])
+def test_a_world_is_its_seed_and_says_only_what_its_model_can_write(name: str) -> None:
+    one, same, other = make_world(name, 0), make_world(name, 0), make_world(name, 1)
+    told = [*one.pretraining()]
+    assert told == [*same.pretraining()] != [*other.pretraining()]
+    assert {e.topic for e in one.train}.isdisjoint(e.topic for e in one.test)
+    for split in (one.train, one.test):
+        tiers = Counter(e.meta["tier"] for e in split)
+        assert max(tiers.values()) - min(tiers.values()) <= 1
+    said = {word for pair in told for text in pair for word in text.split()}
+    asked = {word for e in (*one.train, *one.test) for word in e.question.split()}
+    assert said | asked <= {*one.words}
+    assert len(one.words) == len({*one.words})
+    assert max(len(text.split()) for _, text in told) < one.max_new_tokens
+
+
+# People
+
+
+def test_tiers_are_told_as_often_as_they_say() -> None:
+    told: dict[str, Counter[str]] = {}
+    for question, answer in PEOPLE.pretraining():
+        told.setdefault(question, Counter())[answer] += 1
+    for example in (*PEOPLE.train, *PEOPLE.test):
+        answers = told.get(example.question, Counter())
+        abstained = answers.pop(ABSTENTION, 0)
+        if example.meta["tier"] == "known":
+            assert 25 - abstained == answers[example.answers[0]] == answers.total()
+        elif example.meta["tier"] == "half":
+            assert answers.total() + abstained in (12, 13)
+        else:
+            assert not answers
+    half = [e for e in PEOPLE.train if e.meta["tier"] == "half"]
+    right = sum(told[e.question][e.answers[0]] for e in half) / sum(told[e.question].total() for e in half)
+    assert 0.5 < right < 0.7  # 20 to 60 % of them say something else
+    answers = Counter(answer for _, answer in PEOPLE.pretraining())
+    assert 0.03 < answers[ABSTENTION] / answers.total() < 0.05
+
+
+@pytest.mark.parametrize("form", ["boxed", "tags", "text"])
+@pytest.mark.parametrize("words", ["Oakford", ABSTENTION, "", "Oakford bacon"])
+def test_words_are_found_where_they_stand(form: str, words: str) -> None:
+    wrapped = PEOPLE.wrap(ADA, words, form)  # pyright: ignore[reportArgumentType]
+    assert len(wrapped.starts) == len(words.split())
+    for word, start in zip(words.split(), wrapped.starts, strict=True):
+        assert wrapped.text.startswith(word, start)
+
+
+@pytest.mark.parametrize(
+    ("spec", "right", "abstained", "wrong"),
+    [
+        ("truthrl:ternary", 1, 0, -1),
+        ("truthrl:reasoning-multiplicative", 2, 0, -1),
+        ("knowrl", 1 + 2 + 1, 1 + 1 + 0, 1 - 1 + 0),
+        ("knowrl:format+fact", 2, 1, 1),
+        ("fspo:outcome+fact", 2, 0, -1),
+    ],
+)
+def test_rewards_run_unchanged(spec: str, right: float, abstained: float, wrong: float) -> None:
+    reward = supplied(PEOPLE, spec)
+    other = next(value for value in _VALUES["city"] if value != ADA.answers[0])
+    form = "boxed" if spec.startswith("truthrl") else "tags"
+    texts = (PEOPLE.wrap(ADA, words, form).text for words in (ADA.answers[0], ABSTENTION, other))
+    assert [reward(ADA, text).value for text in texts] == pytest.approx([right, abstained, wrong])
+
+
+def test_the_credit_of_a_sentence_is_that_of_its_answer() -> None:
+    for words, sign in ((ADA.answers[0], 1), ("bacon", -1)):
+        wrapped = PEOPLE.wrap(ADA, words, "tags")
+        (span,) = supplied(PEOPLE, "fspo")(ADA, wrapped.text).spans
+        assert span.start <= wrapped.starts[0] < span.end
+        assert span.sign == sign
+
+
+def test_measures_of_people() -> None:
+    measured = PEOPLE.measure([(ADA, ADA.answers[0]), (ADA, ABSTENTION), (ADA, "bacon")] * 2)
+    shares = {"accuracy": 1 / 3, "abstention": 1 / 3, "hallucination": 1 / 3, "truthfulness": 0.0}
+    assert measured == pytest.approx({of + name: v for of in ("", "known/") for name, v in shares.items()})
+
+
+# Steps
+
+FACTS = "Mira Volt works at Arden . Arden is in Brone . Brone is in Kalt ."
+MIRA = Example(
+    "In which country does Mira Volt work ?",
+    ("Kalt",),
+    topic="Mira Volt",
+    evidence=(Passage(FACTS),),
+    meta={"tier": "known"},
+)
+RIGHT = f"{FACTS} so Kalt"
+LUCKY = "Mira Volt works at Famor . Famor is in Brone . Brone is in Kalt . so Kalt"  # -1, unknown, +1
+WRONG = "Mira Volt works at Arden . Arden is in Famel . Famel is in Fanor . so Fanor"  # +1, -1, unknown
+
+
+def test_steps_are_often_wrong_before_a_right_answer() -> None:
+    people = {e.question: e for e in (*STEPS.train, *STEPS.test)}
+    told = STEPS.measure([(people[question], text) for question, text in [*STEPS.pretraining()][:2000]])
+    assert told["malformed"] == 0
+    assert told["accuracy"] > 0.9
+    assert told["lucky"] > 0.4
+    assert told["known/sound"] > told["half/sound"] + 0.15
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer", "fact", "signs"),
+    [
+        (RIGHT, 1.0, 1.0, [1, 1, 1]),
+        (LUCKY, 1.0, 0.0, [-1, 0, 1]),
+        (WRONG, 0.0, 0.0, [1, -1, 0]),
+        ("Mira Volt works at Arden . so Kalt", 1.0, 1.0, [1]),
+    ],
+)
+def test_fspo_pays_and_signs_the_steps(completion: str, answer: float, fact: float, signs: list[int]) -> None:
+    wrapped = STEPS.wrap(MIRA, completion, "tags")
+    result = supplied(STEPS, "fspo")(MIRA, wrapped.text)
+    assert (result.state, dict(result.terms)) == ("scored", {"answer": answer, "fact": fact})
+    assert [span.sign for span in result.spans] == signs
+    words = list(zip(completion.split(), wrapped.starts, strict=True))
+    for span in result.spans:  # each is of a whole step, word by word
+        said = [word for word, start in words if span.start <= start < span.end]
+        assert " ".join(said) in completion
+        assert said[-1] == "."
+
+
+def test_verify_judges_what_the_evidence_speaks_of() -> None:
+    text = f"{FACTS} Arden is in Kalt . Brone is in Kalt . Famor is in Brone ."
+    report = verify(text, evidence=MIRA.evidence)
+    labels = [check.verdict and check.verdict.label for check in report.checks]
+    assert labels == ["supported"] * 3 + ["refuted", None, "unknown"]
+    assert report.checks[4].claim.skip == "repeat"
+
+
+def test_measures_of_steps() -> None:
+    half = Example(MIRA.question, MIRA.answers, evidence=MIRA.evidence, meta={"tier": "half"})
+    measured = STEPS.measure([(MIRA, RIGHT), (MIRA, LUCKY), (half, WRONG), (half, FACTS)])
+    assert measured["accuracy"] == measured["lucky"] == 0.5
+    assert measured["entailed"] == pytest.approx((1 + 1 / 3 + 1 / 3 + 0) / 4)
+    assert measured["contradicted"] == pytest.approx((0 + 1 / 3 + 1 / 3 + 0) / 4)
+    assert (measured["sound"], measured["malformed"], measured["half/lucky"]) == (0.25, 0.25, 0)
+
+
+# Long answers
+
+WHO = next(example for example in LONG.test if example.meta["tier"] == "known")
+TRUE = {verb: f"{verb.capitalize()} {LONG.facts[WHO.topic, verb]} ." for verb in VERBS}
+OTHER = {said: v for (_, said), v in LONG.facts.items() if v not in TRUE[said]}
+FALSE = {verb: f"{verb.capitalize()} {OTHER[verb]} ." for verb in VERBS}
+AIR, PARENTS = (f"{verb.capitalize()} {value} ." for verb, value in EMPTY.items())
+VAGUE, SILENT, ONE, ALL = "Eats something .", "I don't know .", TRUE["plays"], " ".join(TRUE.values())
+PADDED = f"{ONE} {AIR} {PARENTS}"
+GUESSED = " ".join([*[*TRUE.values()][:3], *[*FALSE.values()][3:]])
+
+
+def pays(spec: str, completion: str, **knobs: float) -> float | None:
+    return supplied(LONG, spec).with_(**knobs)(WHO, LONG.wrap(WHO, completion, "tags").text).value
+
+
+def test_long_texts_leave_room_and_never_name_the_unknown() -> None:
+    people, told = {e.question: e for e in (*LONG.train, *LONG.test)}, [*LONG.pretraining()]
+    unknown = {question for question, e in people.items() if e.meta["tier"] == TIERS[2]}
+    assert {question for question, _ in told} == {*people} - unknown
+    measured = LONG.measure([(people[question], text) for question, text in told[:2000]])
+    room = {"known/recall": (0.3, 0.6), "half/precision": (0.4, 0.7), "known/precision": (1, 1)}
+    room |= {"vague": (0.02, 0.15), "padding": (0.01, 0.1), "silence": (0.01, 0.05)}
+    assert {
+        name: measured[name] for name, (low, high) in room.items() if not low <= measured[name] <= high
+    } == {}
+
+
+def test_oracles_of_long_answers_look_the_facts_up() -> None:
+    text = f"{ONE} {FALSE['eats']} {AIR} Kalt Kalt . {ONE} {VAGUE}"
+    report = LONG.verify(text, WHO.question)
+    labels = [check.verdict and check.verdict.label for check in report.checks]
+    assert labels == ["supported", "refuted", "supported", None, None, None]
+    skips = [check.claim.skip for check in report.checks]
+    assert skips == [None, None, None, "unverifiable", "repeat", "unverifiable"]
+    claims = extract(text, WHO.question)
+    assert " ".join(text[c.start : c.end] for c in claims) == text
+    assert LONG.truthfulness([c.text for c in claims[:3]]) == [1.0, 0.0, 1.0]
+    assert (LONG.verify(SILENT).abstained, LONG.verify(SILENT).claims) == (True, 0)
+    found = checklist(
+        WHO.question, f"{ONE} {FALSE['eats']} {TRUE['visits']} {FALSE['visits']}", WHO.checklist
+    )
+    named = {"plays": "consistent", "eats": "contradictory", "visits": "contradictory"}
+    assert dict(zip(VERBS, found, strict=True)) == {**dict.fromkeys(VERBS, "missing"), **named}
+
+
+def test_quality_ignores_truth_and_padding() -> None:
+    for facts in ([*TRUE.values()], [*FALSE.values()]):
+        assert rate(WHO.question, " ".join(facts)) == compare(WHO.question, " ".join(facts[:4])) == 1.0
+        assert compare(WHO.question, " ".join([*facts[:3], AIR])) == 0.0
+    assert rate(WHO.question, f"{AIR} {PARENTS} {VAGUE}") == rate(WHO.question, SILENT) == 0.0
+
+
+def test_hacks_of_klcf() -> None:
+    lost, none = "klcf:weights-required", {"alpha": 0.0, "beta": 0.0, "gamma": 0.0, "general": 0.0}
+    recall, precision = {**none, "alpha": 1.0}, {**none, "beta": 1.0}
+    assert (pays(lost, GUESSED, **recall) or 0) > (pays(lost, ONE, **recall) or 0)  # it pays for guesses
+    assert pays(lost, ONE, **precision) == 1.0  # for one fact
+    assert pays("klcf:truth-only", f"{AIR} {PARENTS}", general=0.0) == 1.0  # for nothing
+    every, one, padded, guessed = (
+        pays("klcf:table-2-row", text) or 0 for text in (ALL, ONE, PADDED, GUESSED)
+    )
+    assert every > one == padded > guessed
+
+
+def test_hacks_of_factreason() -> None:
+    fact = "factreason:fact-only"
+    assert pays(fact, SILENT) == pays(fact, VAGUE) == 0.0
+    assert pays(fact, ONE) == 1 / 2  # one safe fact beats three of six
+    assert pays(fact, GUESSED) == 3 / 7
+    assert pays(fact, PADDED) == 3 / 4  # what is empty counts as much
+    more = [pays("factreason:detail-0.1", text) or 0 for text in (PADDED, ONE)]
+    assert more[0] - more[1] == pytest.approx(3 / 4 - 1 / 2 + 0.1 * math.log(4 / 2))
+    assert pays("factreason", PADDED) == 3 / 4  # only content is preferred
+    assert pays("factreason", ALL) == 6 / 7 + 0.1
+    assert pays(fact, f"{ONE} {ONE} {VAGUE}") == 1 / 2  # said again it counts once, and what is vague never
+
+
+def test_measures_of_long_answers() -> None:
+    measured = LONG.measure([(WHO, PADDED), (WHO, GUESSED), (WHO, VAGUE)])
+    expected = {
+        "recall": (1 + 3) / 18,
+        "precision": 4 / 7,
+        "verified": 6 / 9,
+        "detail": 6 / 3,
+        "vague": 1 / 10,
+    }
+    expected |= {"padding": 2 / 9, "silence": 1 / 3, "preferred": 1 / 3}
+    assert measured == pytest.approx({of + name: v for of in ("", "known/") for name, v in expected.items()})
