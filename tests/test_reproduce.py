@@ -205,6 +205,18 @@ def test_a_dry_run_bounds_the_judges_requests_and_dollars(
     assert "cost: $0." in out
 
 
+def test_a_value_that_is_lost_is_asked_before_anything_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for name in ("warm", "train", "held-out") for word in (f"--{name}", "file.jsonl")]
+    words = ["reproduce", "factreason", "--full", *given, "--judge", "http://localhost:1/v1#m"]
+    words += ["--output", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "--full of factreason needs train.beta=…: it has a KL penalty" in capfd.readouterr().err
+    assert main([*words, "--dry-run", "train.beta=0.001"]) == 0
+    assert "To be given" not in capfd.readouterr().err
+
+
 def test_at_full_scale_the_retrieval_setting_shows_the_documents_of_the_rows(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

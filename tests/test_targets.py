@@ -18,10 +18,10 @@ from factrl.train.tuning.extraction import extract_of
 from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.pairs import UNDECIDED, Sample
 from factrl.train.tuning.plan import demonstrated, plan_tuning
-from factrl.train.tuning.samples import grading, measure_samples
+from factrl.train.tuning.samples import grading, measure_samples, measurement
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.train.tuning.targets import SOURCES, Form, Target
-from factrl.types import Example
+from factrl.types import Completion, Example
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)
 UNKNOWN = Example("Who wrote Emma?", ("Jane Austen",), id="1", ook=True)
@@ -268,6 +268,21 @@ def test_sft_seed_without_worked_examples_is_told(questions: Path, tmp_path: Pat
     assert "tune.demonstrations" in note
     shown = probed(tmp_path / "d.jsonl", *({"prompt": "P", "response": "R"} for _ in range(2)))
     assert plan_tuning(settings(*words, f"tune.demonstrations={shown}")).notes == []
+
+
+def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
+    rows = [
+        json.loads(line) | {"evidence": ["Rome is in Italy."]}
+        for line in questions.read_text("utf-8").splitlines()
+    ]
+    file = probed(tmp_path / "evidence.jsonl", *rows)
+    words = ("tune.method=sft-seed", f"data.train={file}", "paper=factreason", "verifier.cache=false")
+    plan = plan_tuning(settings(*words, "verifier.preset=local", "verifier.judge=weak"))
+    measure, _ = measurement(plan)
+    said = ("<think>I know.</think><answer>Rome is in Italy.</answer>", "<answer>Rome is in Italy.</answer>")
+    good, bad = measure(plan.examples[:2], [Completion(text) for text in said])
+    assert (good.value, good.cause) == (1.0, None)
+    assert (bad.value, bad.cause) == (None, "no_think")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,16 @@ import tomli_w
 
 from factrl.errors import ConfigError, MissingExtra, SetupError, nearest
 from factrl.lab.tables import BASE
-from factrl.papers import SMALL_HELD_OUT, Pipeline, Stage, Study, declared, paper_names, split_spec
+from factrl.papers import (
+    SMALL_HELD_OUT,
+    Pipeline,
+    Stage,
+    Study,
+    asked_of,
+    declared,
+    paper_names,
+    split_spec,
+)
 from factrl.runs.disk import Journal, write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one
@@ -203,8 +212,8 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
     Raises:
         ConfigError: something that only the user can give is not given, or a step to run does not exist.
     """
-    absent = [name for name in pipeline.asks if getattr(args, name) is None] if args.full else []
-    asked = "\nand ".join(f"--{name.replace('_', '-')}: {pipeline.asks[name]}" for name in absent)
+    absent = _absent(pipeline, args) if args.full else []
+    asked = "\nand ".join(absent)
     if absent and not args.dry_run:
         raise ConfigError(f"--full of {args.paper} needs {asked}")
     if absent:
@@ -249,6 +258,19 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             near = nearest(name, steps)
             raise ConfigError(f"--only {name!r} is no step{near} (there are: {', '.join(steps)})")
     return commands
+
+
+def _absent(pipeline: Pipeline, args: argparse.Namespace) -> list[str]:
+    """What only the user can give and has not given, at full scale; lost values of papers among it."""
+    absent = [
+        f"--{name.replace('_', '-')}: {why}"
+        for name, why in pipeline.asks.items()
+        if getattr(args, name) is None
+    ]
+    specs = [word[6:] for step in pipeline.steps for word in step.words.split() if word.startswith("paper=")]
+    lost = {key: why for spec in specs for key, why in asked_of(spec).items()}
+    given = {word.partition("=")[0] for word in args.settings}
+    return absent + [f"{key}=…: {why}" for key, why in lost.items() if key not in given]
 
 
 def _runs(step: Stage, *, full: bool) -> bool:

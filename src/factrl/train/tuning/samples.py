@@ -19,7 +19,7 @@ from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
-from factrl.text import Slice, tag
+from factrl.text import Slice, think_answer
 from factrl.train.tuning.pairs import Sample
 from factrl.train.tuning.plan import TunePlan, unmeasured
 from factrl.types import Completion, Example
@@ -178,19 +178,29 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
 
 
 def _precision(plan: TunePlan) -> Measure:
-    """The share of the claims that are supported: of the answer block, where the prompt asks for one."""
+    """The share of the claims that are supported: of the answer block, where the prompt asks for one.
+
+    There a text that is not `<think>…</think><answer>…</answer>` has none, or it would be taught.
+    """
     verify, tagged = plan.supplier().verify(), plan.settings.extract == "answer"
 
     def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
-        blocks = [tag(text, "answer") if tagged else Slice(text, 0, len(text)) for text in texts]
-        some = [(index, block.text) for index, block in enumerate(blocks) if block is not None]
+        forms = [think_answer(text, text.prefill) if tagged else None for text in texts]
+        answers = [
+            form.answer if form else Slice(text, 0, len(text))
+            for form, text in zip(forms, texts, strict=True)
+        ]
+        some = [(index, answer.text) for index, answer in enumerate(answers) if answer is not None]
         reports = verify.batch(
             [text for _, text in some],
             [examples[index].question for index, _ in some],
             topics=[examples[index].topic for index, _ in some],
             evidence=[examples[index].evidence or None for index, _ in some],
         )
-        samples = [replace(unmeasured(text), cause="no_answer") for text in texts]
+        samples = [
+            replace(unmeasured(text), cause=form.malformed if form else None)
+            for form, text in zip(forms, texts, strict=True)
+        ]
         for (index, _), report in zip(some, reports, strict=True):
             samples[index] = replace(samples[index], **_value(report))
         return samples
