@@ -350,6 +350,13 @@ _UPSTREAM: Mapping[str, Callable[[Row], Row]] = {
         "mc1": row["mc1_targets"],
         "mc2": row["mc2_targets"],
     },
+    "gpqa": lambda row: {
+        "question": row["Question"],
+        "mc1": {
+            "choices": [row["Correct Answer"], *(row[f"Incorrect Answer {n}"] for n in (1, 2, 3))],
+            "labels": [1, 0, 0, 0],
+        },
+    },
     # The number stands after #### at the end of the worked answer.
     "gsm8k": lambda row: {**row, "answer": row["answer"].rpartition("####")[2]},
     "longwiki": lambda row: {

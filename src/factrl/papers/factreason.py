@@ -3,9 +3,10 @@
 Paper     Learning to Reason for Factuality, arXiv:2508.05618 (Meta)
 Reward    -1 when malformed, else F / (T + 1) + λ ln(1 + F) + μ [the answer beats the judge's own]
 Claims    T claims of the answer, F of them supported, as VeriScore has them; the reasoning is not checked
-Main      λ = 0, μ = 0.1; the paper also has (0.01, 0.1), (0.1, 0.1) and factuality alone (0, 0)
+Main      λ = 0, μ = 0.1; the paper also has (0.01, 0.1), (0.1, 0.1), (0.01, 0)
+          and factuality alone (0, 0)
 
-There is no released code to compare with.  Choices that the paper leaves open, and ours:
+No training code is released that we know of.  Choices that the paper leaves open, and ours:
 
 - the base of the logarithm: e.
 - an answer without claims: F / (T + 1) is 0 there, and the preference is still asked for.
