@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,13 +22,14 @@ from pydantic import Field
 
 from factrl.errors import ConfigError, TooManyMasked, Unscored
 from factrl.evals.metrics import wilson
+from factrl.evals.samples import Row
 from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.llm import LLM
 from factrl.llm.writers import Writer, Written, digest_of, is_ours
 from factrl.rewards.grading import graded_by
-from factrl.runs.disk import Journal, whole_file
+from factrl.runs.disk import Journal, write_whole
 from factrl.runs.progress import Progress
-from factrl.runs.rows import Row
+from factrl.runs.rows import Row as Columns
 from factrl.runs.settings import AskSettings, Positive, SamplingSettings, Section
 from factrl.types import Completion, Example, Label
 
@@ -67,15 +68,12 @@ class Stopping:
             first += size
         return rounds
 
-    def why(self, labels: Sequence[Label | None]) -> Stop | None:
-        """Why no more is asked after samples with these labels; None when more is.
-
-        Args:
-            labels: None where a sample could not be graded.
-        """
-        if len(labels) >= self.samples:
+    def why(self, samples: Sequence[ProbeSample]) -> Stop | None:
+        """Why no more is asked after these samples; None when more is."""
+        if len(samples) >= self.samples:
             return "all_samples"
-        return "first_correct" if self.first_correct and "correct" in labels else None
+        right = any(sample.label == "correct" for sample in samples)
+        return "first_correct" if self.first_correct and right else None
 
 
 class ProbeSampling(SamplingSettings):
@@ -128,21 +126,39 @@ class ProbeSample:
     tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Probed:
-    """A question and what its samples say of it.
+    """A question, as far as it has been asked, and what its samples say of it.
 
     Attributes:
-        ook: no sample is correct; None when too few could be graded to say so, and then `cause` is the
-            commonest reason.
-        stopped: why no more was asked.
+        max_ungraded: share of the samples that may lack a grade; with more, and no correct one, it has no
+            label.
+        anew: an earlier process left it without a label.
     """
 
     example: Example
-    samples: Sequence[ProbeSample]
-    ook: bool | None
-    stopped: Stop
-    cause: str | None = None
+    samples: list[ProbeSample]
+    stopping: Stopping
+    max_ungraded: float = 0.1
+    anew: bool = field(default=False, compare=False)
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Why no more is asked."""
+        return self.stopping.why(self.samples)
+
+    @property
+    def cause(self) -> str | None:
+        """The commonest reason why it has no label; None when it has one."""
+        causes = Counter(sample.cause or "" for sample in self.samples if sample.label is None)
+        if self._right or causes.total() <= self.max_ungraded * len(self.samples):
+            return None
+        return causes.most_common(1)[0][0]
+
+    @property
+    def ook(self) -> bool | None:
+        """No sample is correct; None when too few could be graded to say so."""
+        return None if self.cause is not None else not self._right
 
     @property
     def graded(self) -> int:
@@ -156,8 +172,11 @@ class Probed:
         Estimates the chance of a correct answer without bias only in a full probe: one that stops at the
         first correct answer stops where the rate happens to be high.
         """
-        correct = sum(sample.label == "correct" for sample in self.samples)
-        return correct / self.graded if self.graded else None
+        return self._right / self.graded if self.graded else None
+
+    @property
+    def _right(self) -> int:
+        return sum(sample.label == "correct" for sample in self.samples)
 
 
 def probe(
@@ -168,11 +187,9 @@ def probe(
     *,
     stopping: Stopping,
     max_ungraded: float = 0.1,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    seed: int = 0,
     extract: Extract = "text",
     workers: int = 16,
+    **how: Any,
 ) -> list[Probed]:
     """Ask and grade until every question has been asked enough.
 
@@ -183,49 +200,118 @@ def probe(
         journal: opened for `job` of the same arguments; what it holds is not asked again, also when there
             were fewer samples per question or fewer questions then.  Questions that were left without a
             label are asked anew.
-        max_ungraded: share of a question's samples that may lack a grade; with more, and no correct one, it
-            has no label.
+        max_ungraded: as in `Probed`.
         extract: what of a completion is the answer, see `factrl.evals.shortqa.grade_completions`.
         workers: answers that are graded at the same time.
+        how: temperature, top_p and seed.
 
     Raises:
         TooManyMasked: the model or the judge is gone; what it left without a grade is not kept.
         RewardBug: the grader raised something other than `Unscored`.
     """
-    states = _opened(examples, stopping, max_ungraded, journal)
-    with Progress("probe", stopping.samples * len(states), already=sum(s.done for s in states)) as progress:
-        for part, numbers in _parts(states, stopping):
-            before = sum(state.done for state in part)
-            written = writer.write(
-                [state.example for state in part], numbers, temperature=temperature, top_p=top_p, seed=seed
-            )
-            samples = _graded([state.example for state in part], written, grader, extract, workers)
+    found = _opened([Probed(example, [], stopping, max_ungraded) for example in examples], journal)
+    closed = sum(one.stopped is not None for one in found)
+    with Progress("probe", len(found), already=closed) as progress:
+        for part, numbers in _parts(found, stopping):
+            asked = [one.example for one in part]
+            samples = _graded(asked, writer.write(asked, numbers, **how), grader, extract, workers)
             _check_there(part, samples)
             # One row for a part: it is there or not, so a killed probe goes on with the same parts.
             rows = {
-                state.key: {"first": len(state.samples), "samples": [*map(asdict, group)]}
-                for state, group in zip(part, samples, strict=True)
+                digest_of(one.example): {"first": len(one.samples), "samples": [*map(asdict, group)]}
+                for one, group in zip(part, samples, strict=True)
             }
             journal.add(f"row {len(journal)}", {"questions": rows})
-            for state, group in zip(part, samples, strict=True):
-                state.samples += group
-            still = sum(not state.closed for state in states)
-            progress.advance(sum(state.done for state in part) - before, f"{still} questions open")
-    return [state.found(max_ungraded) for state in states]
+            for one, group in zip(part, samples, strict=True):
+                one.samples += group
+            progress.advance(sum(one.stopped is not None for one in part))
+    return found
 
 
-def job(
-    writer: Writer, judge: LLM | None, *, temperature: float, top_p: float, seed: int, extract: Extract
-) -> Mapping[str, Any]:
-    """What decides the samples of a question and their grades, for the head of a journal."""
-    return {
-        "model": writer.identity,
-        "grader": graded_by(judge),
-        "extract": extract,
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-    }
+def job(writer: Writer, judge: LLM | None, **how: Any) -> Mapping[str, Any]:
+    """What decides the samples of a question and their grades, for the head of a journal.
+
+    Args:
+        how: extract, temperature, top_p and seed.
+    """
+    return {"model": writer.identity, "grader": graded_by(judge), **how}
+
+
+def _opened(found: list[Probed], journal: Journal) -> list[Probed]:
+    """The questions with the samples that are there; one without a label begins anew."""
+    kept: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
+    for row in journal.values():
+        for key, part in row.get("questions", {}).items():
+            if part["first"] == 0:  # what an earlier beginning left is void
+                kept[key] = {}
+            kept[key][part["first"]] = part["samples"]
+    for one in found:
+        mine = kept.get(digest_of(one.example), {})
+        while rows := mine.get(len(one.samples)):
+            one.samples += [ProbeSample(**row) for row in rows]
+        for numbers in one.stopping.rounds:
+            if numbers.stop <= len(one.samples) and one.stopping.why(one.samples[: numbers.stop]):
+                del one.samples[numbers.stop :]  # of a probe that asked for more
+        if one.stopped and one.ook is None:
+            one.samples.clear()
+            one.anew = True
+    return found
+
+
+def _parts(found: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequence[Probed], range]]:
+    """Open questions with the numbers to ask, one round after the other.
+
+    An earlier probe for fewer samples may have ended inside a round: its questions go on from there.
+    """
+    for numbers in stopping.rounds:
+        members = [one for one in found if not one.stopped and len(one.samples) <= numbers[-1]]
+        for first in sorted({len(one.samples) for one in members}):
+            alike = [one for one in members if len(one.samples) == first]
+            size = max(1, AT_ONCE // (numbers.stop - first))
+            for start in range(0, len(alike), size):
+                yield alike[start : start + size], range(first, numbers.stop)
+
+
+def _graded(
+    examples: Sequence[Example],
+    written: Sequence[Sequence[Written]],
+    grader: GradeAnswer,
+    extract: Extract,
+    workers: int,
+) -> list[list[ProbeSample]]:
+    pairs = [(example, text) for example, group in zip(examples, written, strict=True) for text in group]
+    texts = [(example, text if isinstance(text, Completion) else None) for example, text in pairs]
+    rows = iter(grade_completions(texts, grader, extract, workers))
+
+    def sample(text: Written, row: Row) -> ProbeSample:
+        if isinstance(text, Unscored):
+            return ProbeSample(None, None, cause=text.cause)
+        return ProbeSample(str(text), row.label, row.answer, row.cause, text.truncated, text.tokens)
+
+    return [[sample(text, next(rows)) for text in group] for group in written]
+
+
+def _check_there(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]]) -> None:
+    """Stop where most new samples failed because nobody was there.
+
+    A question that failed before says nothing: it may be one that no server takes.
+
+    Raises:
+        TooManyMasked: they did.
+    """
+    told = [
+        group
+        for one, group in zip(part, samples, strict=True)
+        if not (all(is_ours(sample.cause) for sample in one.samples) if one.samples else one.anew)
+    ]
+    causes = [sample.cause for group in told for sample in group]
+    failed = Counter(cause for cause in causes if cause and is_ours(cause))
+    if failed.total() > len(causes) / 2 and (len(told) >= MANY or failed.keys() <= _GONE):
+        tally = ", ".join(f"{count} {cause}" for cause, count in failed.most_common())
+        raise TooManyMasked(
+            f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are "
+            "not kept, and the same command goes on from here"
+        )
 
 
 def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
@@ -251,7 +337,7 @@ def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
     }
 
 
-def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> None:
+def write_probed(path: Path, rows: Sequence[Columns], probed: Sequence[Probed]) -> None:
     """Write a dataset: the rows of the questions with what was found, for `factrl train` and `factrl tune`.
 
     Added to each row: `id`, where it has none; `ook`, null without a label; `pass_rate`; and `samples`, a
@@ -263,128 +349,14 @@ def write_probed(path: Path, rows: Sequence[Row], probed: Sequence[Probed]) -> N
     Raises:
         ConfigError: the file cannot be written.
     """
+    lines = []
+    for row, found in zip(rows, probed, strict=True):
+        named = {} if str(row.get("id")) == found.example.id else {"id": found.example.id}
+        samples = [asdict(sample) for sample in found.samples]
+        said = {"ook": found.ook, "pass_rate": found.pass_rate, "samples": samples}
+        lines.append(json.dumps({**row, **named, **said}, default=str) + "\n")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
-            for row, found in zip(rows, probed, strict=True):
-                named = {} if str(row.get("id")) == found.example.id else {"id": found.example.id}
-                samples = [asdict(sample) for sample in found.samples]
-                said = {"ook": found.ook, "pass_rate": found.pass_rate, "samples": samples}
-                file.write(json.dumps({**row, **named, **said}, default=str) + "\n")
+        write_whole(path, "".join(lines).encode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-
-
-class _State:
-    """One question, as far as it has been asked."""
-
-    def __init__(self, example: Example, stopping: Stopping) -> None:
-        self.example, self.key, self._stopping = example, digest_of(example), stopping
-        self.samples: list[ProbeSample] = []
-        self.anew = False  # an earlier process left it without a label
-
-    def restore(self, kept: Mapping[int, Sequence[Mapping[str, Any]]]) -> None:
-        """Take the samples that an earlier process left, by the number of the first of a round."""
-        while rows := kept.get(len(self.samples)):
-            self.samples += [ProbeSample(**row) for row in rows]
-        labels: list[Label | None] = [sample.label for sample in self.samples]
-        ends = (numbers.stop for numbers in self._stopping.rounds if numbers.stop <= len(labels))
-        end = next((end for end in ends if self._stopping.why(labels[:end])), None)
-        if end is not None:  # a probe that asked for more went beyond
-            del self.samples[end:]
-
-    @property
-    def stopped(self) -> Stop | None:
-        return self._stopping.why([sample.label for sample in self.samples])
-
-    @property
-    def closed(self) -> bool:
-        return self.stopped is not None
-
-    @property
-    def done(self) -> int:
-        """Samples that are there or will not be needed."""
-        return self._stopping.samples if self.closed else len(self.samples)
-
-    def found(self, max_ungraded: float) -> Probed:
-        samples = tuple(self.samples)
-        right = any(sample.label == "correct" for sample in samples)
-        causes = Counter(sample.cause or "" for sample in samples if sample.label is None)
-        undecided = not right and causes.total() > max_ungraded * len(samples)
-        cause = causes.most_common(1)[0][0] if undecided else None
-        ook = None if undecided else not right
-        return Probed(self.example, samples, ook, self.stopped or "all_samples", cause)
-
-
-def _opened(
-    examples: Sequence[Example], stopping: Stopping, max_ungraded: float, journal: Journal
-) -> list[_State]:
-    """The questions with the samples that are there; one without a label begins anew."""
-    kept: dict[str, dict[int, Sequence[Mapping[str, Any]]]] = {}
-    for row in journal.values():
-        for key, found in row.get("questions", {}).items():
-            if found["first"] == 0:  # what an earlier beginning left is void
-                kept[key] = {}
-            kept[key][found["first"]] = found["samples"]
-    states = [_State(example, stopping) for example in examples]
-    for state in states:
-        state.restore(kept.get(state.key, {}))
-        if state.closed and state.found(max_ungraded).ook is None:
-            state.samples.clear()
-            state.anew = True
-    return states
-
-
-def _parts(states: Sequence[_State], stopping: Stopping) -> Iterator[tuple[Sequence[_State], range]]:
-    """Open questions with the numbers to ask, one round after the other.
-
-    An earlier probe for fewer samples may have ended inside a round: its questions go on from there.
-    """
-    for numbers in stopping.rounds:
-        members = [state for state in states if not state.closed and len(state.samples) <= numbers[-1]]
-        for first in sorted({len(state.samples) for state in members}):
-            alike = [state for state in members if len(state.samples) == first]
-            size = max(1, AT_ONCE // (numbers.stop - first))
-            for start in range(0, len(alike), size):
-                yield alike[start : start + size], range(first, numbers.stop)
-
-
-def _graded(
-    examples: Sequence[Example],
-    written: Sequence[Sequence[Written]],
-    grader: GradeAnswer,
-    extract: Extract,
-    workers: int,
-) -> list[list[ProbeSample]]:
-    pairs = [(example, text) for example, group in zip(examples, written, strict=True) for text in group]
-    texts = [(example, text if isinstance(text, Completion) else None) for example, text in pairs]
-    samples = iter(
-        ProbeSample(None, None, cause=text.cause)
-        if isinstance(text, Unscored)
-        else ProbeSample(str(text), row.label, row.answer, row.cause, text.truncated, text.tokens)
-        for (_, text), row in zip(pairs, grade_completions(texts, grader, extract, workers), strict=True)
-    )
-    return [[next(samples) for _ in group] for group in written]
-
-
-def _check_there(part: Sequence[_State], samples: Sequence[Sequence[ProbeSample]]) -> None:
-    """Stop where most new samples failed because nobody was there.
-
-    A question that failed before says nothing: it may be one that no server takes.
-
-    Raises:
-        TooManyMasked: they did.
-    """
-    told = [
-        group
-        for state, group in zip(part, samples, strict=True)
-        if not (all(is_ours(sample.cause) for sample in state.samples) if state.samples else state.anew)
-    ]
-    causes = [sample.cause for group in told for sample in group]
-    failed = Counter(cause for cause in causes if cause and is_ours(cause))
-    if failed.total() > len(causes) / 2 and (len(told) >= MANY or failed.keys() <= _GONE):
-        tally = ", ".join(f"{count} {cause}" for cause, count in failed.most_common())
-        raise TooManyMasked(
-            f"{failed.total()} of {len(causes)} answers could not be written or graded ({tally}); they are "
-            "not kept, and the same command goes on from here"
-        )

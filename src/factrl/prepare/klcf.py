@@ -1,11 +1,12 @@
 """KLCF's dataset from nothing but questions, a model, and an index of passages that are known to be true.
 
-Paper     KLCF, arXiv:2509.23765, section 2.2.  Its code could not be had and its prompts are lost
-Stage 1   the base model answers each question, after a few demonstrations        `factrl.prepare.asking`
+Paper     KLCF, arXiv:2509.23765, section 2.2.  Its code could not be had and its prompts are lost: those here
+          are ours, and what it samples with are settings
+Stage 1   the base model answers each question, after a few demonstrations
 Stage 2   its answers are taken apart into claims                                 `factrl.verifier.claims`
 Stage 3   each claim is held against passages that are searched for it            `factrl.verifier`
 Stage 4   the checklist of a question is what its answers say and the passages support, without what says the
-          same twice, and without what matters little                             `factrl.prepare.importance`
+          same twice, and without what matters little: a language model filters it
           supported and refuted claims are rows for a truthfulness model           `factrl.prepare.dataset`
 
 The paper has Wikipedia20250716 with an embedding index, an unknown number of passages, and
@@ -24,13 +25,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from factrl import __version__
 from factrl.errors import ConfigError, Unscored
-from factrl.llm import preflight
+from factrl.llm import LLM, preflight
 from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.rewards.resources import Supplier
 from factrl.runs.data import render_prompt
@@ -43,82 +44,75 @@ from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import normalised
 from factrl.verifier.search.index import NAME as MANIFEST
 
-from .asking import answer_part, write_each
-from .importance import Importance
+from . import answer_part, write_each
+from .dataset import Prepared, choose, importance_of
 
 WORKERS = 16  # questions that are checked at once by a server; each of them keeps several calls in flight
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Who does the work.
-
-    Attributes:
-        writer: the base model.
-        verifier: finds the claims and judges them.
-        importance: chooses the items; None keeps all that differ.
-        workers: questions that are checked at once; 1 where a model in this process judges.
-    """
-
-    writer: Writer
-    verifier: Verifier
-    importance: Importance | None = None
-    workers: int = 1
-
-
 @dataclass
-class Prepared:
-    """What became of one question.
-
-    Attributes:
-        claims: every claim of its answers, with verdict, span and sample.
-        checklist: the items, each with the ids of the claims that say it.
-        samples: its answers, of each the part that was checked.
-        left_out: one word why it is not in the dataset; empty when it is.
-        detail: the sentence behind it.
-        judged: whether every claim has a verdict.
-        choices: how many facts were kept, minor and duplicates.
-    """
-
-    example: Example
-    claims: list[dict[str, Any]] = field(default_factory=list)
-    checklist: list[tuple[str, list[str]]] = field(default_factory=list)
-    samples: list[dict[str, Any]] = field(default_factory=list)
-    left_out: str = ""
-    detail: str = ""
-    judged: bool = False
-    choices: Counter[str] = field(default_factory=Counter)
-
-
 class Preparation:
     """The four stages over many questions.
 
     Args:
-        parts: who does the work.
+        writer: the base model.
+        verifier: finds the claims and judges them.
+        chooser: the model that chooses the items; None keeps all that differ.
+        workers: questions that are checked at once; 1 where a model in this process judges.
         settings: sampling, prompt and seed.
-        journal: where every finished piece is kept; one that is there is not asked for again.
         template: the prompt template of demonstrations, for answers that go on with one.
 
     Attributes:
         asked, found: pieces of each kind that were paid for now, and that the journal had.
     """
 
-    def __init__(self, parts: Parts, settings: AskSettings, journal: Journal, template: str = "") -> None:
-        self.parts, self.settings, self.journal, self.template = parts, settings, journal, template
-        self.asked: Counter[str] = Counter()
-        self.found: Counter[str] = Counter()
-        self._lock = threading.Lock()
-        self._failed: dict[str, Unscored] = {}
+    writer: Writer
+    verifier: Verifier
+    chooser: LLM | None
+    workers: int
+    settings: AskSettings
+    template: str = ""
+    asked: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
 
-    def run(self, examples: Sequence[Example]) -> list[Prepared]:
+    def head(self) -> dict[str, Any]:
+        """What decides every row: the head of the journal."""
+        verifier, sampling = self.verifier, self.settings.sampling
+        return {
+            "job": "prepare klcf",
+            "model": self.writer.identity,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": self.settings.run.seed,
+            "prompt": self.settings.data.prompt,
+            "extractor": getattr(verifier.extract, "identity", None) or type(verifier.extract).__name__,
+            "judge": verifier.judge.identity,
+            "weak": verifier.judge.weak,
+            "evidence": _evidence_of(self.settings.verifier),
+            "passages": verifier.k,
+            "max_claims": verifier.max_claims,
+            "importance": self.chooser and importance_of(self.chooser),
+        }
+
+    def about(self, **more: Any) -> dict[str, Any]:
+        """What `about.json` says beside the counts."""
+        told = self.settings.verifier.model_dump(mode="json", exclude_none=True)
+        samples = self.settings.sampling.num_samples
+        return {"factrl": __version__, **self.head(), "num_samples": samples, "verifier": told, **more}
+
+    def run(self, examples: Sequence[Example], journal: Journal) -> list[Prepared]:
         """All stages for every question, one stage after the other, in order.
+
+        Args:
+            journal: where every finished piece is kept; one that is there is not asked for again.
 
         Raises:
             SetupError: something that the user must change.
         """
+        self._journal, self._lock = journal, threading.Lock()
         prepared = [Prepared(example) for example in examples]
         self._sample(examples)
-        pool = ThreadPoolExecutor(self.parts.workers, thread_name_prefix="factrl-prepare")
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="factrl-prepare")
         try:
             for label, stage in (("check", self._check), ("choose", self._choose)):
                 waiting = [pool.submit(_done, stage, one) for one in prepared]
@@ -134,30 +128,28 @@ class Preparation:
 
     def _sample(self, examples: Sequence[Example]) -> None:
         """Have the samples written that the journal lacks."""
+        self._failed: dict[str, Unscored] = {}
         numbers = range(self.settings.sampling.num_samples)
         lacking: dict[tuple[int, ...], list[Example]] = {}
         for example in examples:
-            missing = tuple(n for n in numbers if self._sample_key(example, n) not in self.journal)
+            missing = tuple(n for n in numbers if self._sample_key(example, n) not in self._journal)
             lacking.setdefault(missing, []).append(example)
         asked = sum(len(missing) * len(several) for missing, several in lacking.items())
         self.found["samples"] = len(examples) * len(numbers) - asked
         with Progress("sample", asked) as progress:
 
             def keep(example: Example, number: int, written: Written) -> None:
-                self._keep_sample(example, number, written)
+                key = self._sample_key(example, number)
+                self.asked["samples"] += 1
+                if isinstance(written, Unscored):
+                    self._failed[key] = written
+                else:
+                    self._journal.add(key, {"text": written, "truncated": written.truncated})
                 progress.advance()
 
             for missing, several in lacking.items():
                 if missing:
-                    write_each(self.parts.writer, several, missing, self.settings, keep)
-
-    def _keep_sample(self, example: Example, number: int, written: Written) -> None:
-        key = self._sample_key(example, number)
-        self._count(self.asked, "samples")
-        if isinstance(written, Unscored):
-            self._failed[key] = written
-        else:
-            self._keep(key, {"text": written, "truncated": written.truncated})
+                    write_each(self.writer, several, missing, self.settings, keep)
 
     def _sample_key(self, example: Example, number: int) -> str:
         prompt = digest_of(example.id, render_prompt(example, self.settings.data.prompt))
@@ -179,33 +171,38 @@ class Preparation:
             if key in self._failed:
                 failed = failed or self._failed[key]
                 continue
-            row = self.journal[key]
+            row = self._journal[key]
             text = answer_part(Completion(row["text"], truncated=row["truncated"]), self.template)
             named = {"group_id": example.id, "sample": number}
             prepared.samples.append({**named, "truncated": row["truncated"], "text": text})
-            failed = self._check_sample(prepared, number, text, f"claims {key} {checked}") or failed
+
+            def check(text: str = text) -> tuple[list[dict[str, Any]], Unscored | None]:
+                evidence = example.evidence or None
+                return _claims(self.verifier(text, example.question, topic=example.topic, evidence=evidence))
+
+            claims, failure = self._once("checks", f"claims {key} {checked}", "claims", check)
+            failed = failure or failed
+            for place, claim in enumerate(claims):
+                told = {"id": f"{example.id}/{number}/{place}", **named, "question": example.question}
+                prepared.claims.append({**told, **claim})
         if failed is not None:
             raise failed
         prepared.judged = True
 
-    def _check_sample(self, prepared: Prepared, number: int, text: str, key: str) -> Unscored | None:
-        """The claims of one answer, added to `prepared`; what is missing, when something is."""
-        example, failure = prepared.example, None
-        if key in self.journal:
-            self._count(self.found, "checks")
-            claims = self.journal[key]["claims"]
-        else:
-            self._count(self.asked, "checks")
-            report = self.parts.verifier(
-                text, example.question, topic=example.topic, evidence=example.evidence or None
-            )
-            claims, failure = _claims(report)
-            if failure is None:
-                self._keep(key, {"claims": claims})
-        for place, claim in enumerate(claims):
-            named = {"id": f"{example.id}/{number}/{place}", "group_id": example.id, "sample": number}
-            prepared.claims.append({**named, "question": example.question, **claim})
-        return failure
+    def _once(
+        self, kind: str, key: str, column: str, make: Callable[[], tuple[list[Any], Unscored | None]]
+    ) -> tuple[list[Any], Unscored | None]:
+        """What the journal has under a key, or what is made now; it is kept unless something is missing."""
+        with self._lock:
+            held = self._journal.get(key)
+            (self.asked if held is None else self.found)[kind] += 1
+        if held is not None:
+            return held[column], None
+        made, failure = make()
+        if failure is None:
+            with self._lock:
+                self._journal.add(key, {column: made})
+        return made, failure
 
     # Stage 4
 
@@ -215,11 +212,17 @@ class Preparation:
         Raises:
             Unscored: the choice of the judge cannot be read, or there is nothing to choose from.
         """
-        sources = _supported(prepared.claims)
-        facts = list(sources)
+        sources, question = _supported(prepared.claims), prepared.example.question
+        facts, chooser = list(sources), self.chooser
         if not facts:
             raise Unscored("no_supported_claim", "the passages support nothing that the answers say")
-        choices = self._choices(prepared.example, facts)
+        choices: Sequence[Mapping[str, Any]] = [{"word": "keep", "of": None}] * len(facts)
+        if chooser is not None:
+            key = f"choice {prepared.example.id} {digest_of(question, *facts)}"
+            store = self.verifier.store
+            choices, _ = self._once(
+                "choices", key, "choices", lambda: (choose(chooser, question, facts, store), None)
+            )
         prepared.choices = Counter(choice["word"] for choice in choices)
         kept = {n: (fact, [*sources[fact]]) for n, fact in enumerate(facts) if choices[n]["word"] == "keep"}
         for fact, choice in zip(facts, choices, strict=True):
@@ -228,28 +231,6 @@ class Preparation:
         if not kept:
             raise Unscored("nothing_important", "no supported claim matters for an answer")
         prepared.checklist = list(kept.values())
-
-    def _choices(self, example: Example, facts: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        if self.parts.importance is None:
-            return [{"word": "keep", "of": None}] * len(facts)
-        key = f"choice {example.id} {digest_of(example.question, *facts)}"
-        if key not in self.journal:
-            self._count(self.asked, "choices")
-            choices = self.parts.importance.choose(example.question, facts)
-            self._keep(key, {"choices": [asdict(choice) for choice in choices]})
-        else:
-            self._count(self.found, "choices")
-        return self.journal[key]["choices"]
-
-    # The journal
-
-    def _keep(self, key: str, row: Mapping[str, Any]) -> None:
-        with self._lock:
-            self.journal.add(key, row)
-
-    def _count(self, counter: Counter[str], what: str) -> None:
-        with self._lock:
-            counter[what] += 1
 
 
 def _done(stage: Callable[[Prepared], None], prepared: Prepared) -> None:
@@ -264,13 +245,10 @@ def _done(stage: Callable[[Prepared], None], prepared: Prepared) -> None:
 def _claims(report: Report) -> tuple[list[dict[str, Any]], Unscored | None]:
     """The claims of a report as rows, and why some of it is missing."""
     rows = list(_rows(report))
-    if report.failure is not None:
-        return rows, report.failure
-    if report.floored:  # the model's own doing: a text that is too long to be read has no claims
-        return rows, None
     missing = [row for row in rows if row["label"] == "unjudged"]
-    if not missing:
-        return rows, None
+    # A text that is too long to be read has no claims, by the model's own doing.
+    if report.failure is not None or report.floored or not missing:
+        return rows, report.failure
     causes = Counter(row["cause"] for row in missing)
     told = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
     return rows, Unscored(
@@ -281,8 +259,7 @@ def _claims(report: Report) -> tuple[list[dict[str, Any]], Unscored | None]:
 def _rows(report: Report) -> Iterator[dict[str, Any]]:
     for check in report.checks:
         verdict = check.verdict
-        place = verdict.quote[0] if verdict is not None and verdict.quote is not None else None
-        passage = None if place is None else check.passages[place]
+        passage = None if verdict is None or verdict.quote is None else check.passages[verdict.quote[0]]
         yield {
             "claim": check.claim.text,
             "label": "skipped" if verdict is None else verdict.label,
@@ -312,11 +289,11 @@ def _supported(claims: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     return sources
 
 
-# What it works with
-
-
-def open_parts(settings: AskSettings, examples: Sequence[Example]) -> Parts:
+def open_preparation(settings: AskSettings, examples: Sequence[Example], template: str) -> Preparation:
     """The writer, the verifier and the judge that the settings name; a server is asked one tiny question.
+
+    Args:
+        template: as of `Preparation`.
 
     Raises:
         SetupError: what the user must change.
@@ -328,49 +305,15 @@ def open_parts(settings: AskSettings, examples: Sequence[Example]) -> Parts:
             f"{len(bare)} of {len(examples)} questions come without evidence, and nothing says where to "
             "search: verifier.index=FOLDER (made by factrl index), verifier.docs=FILE or verifier.web=URL"
         )
-    judge = open_judge(settings.judge)
-    served = judge is not None and settings.judge.url != LOCAL
-    if judge is not None and served:
+    judge, workers = open_judge(settings.judge), 1
+    if judge is not None and settings.judge.url != LOCAL:
         preflight(judge)
-    supplier = Supplier(judge, settings.judge, settings.verifier)
-    verifier = supplier.verify()
-    return Parts(
-        open_writer(settings),
-        verifier,
-        None if judge is None else Importance(judge, verifier.store),
-        min(WORKERS, settings.judge.max_concurrency) if served else 1,
-    )
+        workers = min(WORKERS, settings.judge.max_concurrency)
+    verifier = Supplier(judge, settings.judge, told).verify()
+    return Preparation(open_writer(settings), verifier, judge, workers, settings, template)
 
 
-def head_of(settings: AskSettings, parts: Parts) -> dict[str, Any]:
-    """What decides every row: the head of the journal."""
-    verifier, sampling = parts.verifier, settings.sampling
-    extract = getattr(verifier.extract, "identity", None) or type(verifier.extract).__name__
-    return {
-        "job": "prepare klcf",
-        "model": parts.writer.identity,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": settings.run.seed,
-        "prompt": settings.data.prompt,
-        "extractor": extract,
-        "judge": verifier.judge.identity,
-        "weak": verifier.judge.weak,
-        "evidence": evidence_of(settings.verifier),
-        "passages": verifier.k,
-        "max_claims": verifier.max_claims,
-        "importance": None if parts.importance is None else parts.importance.identity,
-    }
-
-
-def about_of(settings: AskSettings, head: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What `about.json` says beside the counts."""
-    told = settings.verifier.model_dump(mode="json", exclude_none=True)
-    samples = settings.sampling.num_samples
-    return {"factrl": __version__, **head, "num_samples": samples, "verifier": told, **more}
-
-
-def evidence_of(told: VerifierSettings) -> dict[str, Any]:
+def _evidence_of(told: VerifierSettings) -> dict[str, Any]:
     """A fingerprint of what claims are held against; which folder or file it is does not matter."""
     if told.index is not None:
         return {"index": _sha256(Path(told.index).expanduser() / MANIFEST)}

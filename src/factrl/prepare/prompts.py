@@ -11,10 +11,9 @@ number alone.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings
 from factrl.types import Example
 
-from .asking import write_each
-from .contamination import Sieve, normalised
+from . import Sieve, normalised, write_each
 from .dataset import write_rows
 
 FACTUAL, USERS = 2, 4  # demonstrations of each group in a call (section 2.1)
@@ -67,7 +65,7 @@ class Made:
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    outcomes: dict[str, int] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
     tries: int = 0
     asked: int = 0
 
@@ -91,8 +89,7 @@ def write_prompts(
         DataError: too few demonstrations.
         TooManyMasked: the model is gone; `path` is not written, and the journal holds every reply.
     """
-    factual, users = groups
-    for name, group, least in (("--demonstrations", factual, FACTUAL), ("--like", users, USERS)):
+    for name, group, least in zip(("--demonstrations", "--like"), groups, (FACTUAL, USERS), strict=True):
         if len(group) < least:
             raise DataError(f"{name} holds {len(group)} prompts; each call shows {least}")
     told, seed = settings.sampling, settings.run.seed
@@ -106,12 +103,25 @@ def write_prompts(
         "demonstrations": [digest_of(*(example.question for example in group)) for group in groups],
     }
     made, failed = Made(), list[Unscored]()
+    known = {normalised(example.question): "demonstration" for group in groups for example in group}
     with Journal(path.with_suffix(".journal.jsonl"), head) as journal, Progress("prompts", count) as progress:
+
+        def keep(example: Example, number: int, written: Written) -> None:
+            if not isinstance(written, Unscored):
+                journal.add(example.id, {"reply": written})
+            elif is_ours(written.cause):
+                lost.append(written)
+
         while len(made.rows) < count and made.tries < TRIES * count and len(failed) < GONE:
             numbers = range(made.tries, made.tries + min(AT_ONCE, count - len(made.rows)))
-            calls = [_Call(number, seed, factual, users) for number in numbers]
-            failed = _ask(writer, settings, calls, journal, made, failed)
-            _judge(made, calls, journal, (factual, users), sieve)
+            calls = [_call(number, seed, groups) for number in numbers]
+            lacking = [example for example, _ in calls if example.id not in journal]
+            lost: list[Unscored] = []
+            write_each(writer, lacking, (0,), settings, keep)
+            made.asked += len(lacking)
+            failed = [*failed, *lost] if len(lost) == len(lacking) else []
+            for example, row in calls:
+                _judge(made, row, journal.get(example.id), known, sieve)
             progress.advance(len(made.rows) - progress.done)
     if failed and len(made.rows) < count:
         raise TooManyMasked(
@@ -120,6 +130,43 @@ def write_prompts(
         )
     write_rows(path, made.rows)
     return made
+
+
+def _call(number: int, seed: int, groups: Sequence[Sequence[Example]]) -> tuple[Example, dict[str, Any]]:
+    """What one call asks, under the id of its reply, and the columns of its row beside the new prompt."""
+    drawn = random.Random(seed_of(seed, "demonstrations", number))
+    factual, users = drawn.sample(groups[0], FACTUAL), drawn.sample(groups[1], USERS)
+    listed = (
+        "\n".join(f"<prompt>{broken(example.question)}</prompt>" for example in shown)
+        for shown in (factual, users)
+    )
+    name = f"synthetic-{number:05d}"
+    asked = Example(REQUEST.format(**dict(zip(("factual", "users"), listed, strict=True))), id=name)
+    shown = {"demonstrations": [e.id for e in factual], "like": [e.id for e in users]}
+    return asked, {"id": name, "question": "", "number": number, **shown}
+
+
+def _judge(
+    made: Made, row: dict[str, Any], reply: Mapping[str, Any] | None, known: dict[str, str], sieve: Sieve
+) -> None:
+    """Keep what is new of a reply.
+
+    Args:
+        known: normalised prompts that are not new, and what they are; a kept one joins them.
+    """
+    made.tries += 1
+    try:
+        if reply is None:
+            raise Unscored("not_written")
+        text = read_new_prompt(reply["reply"])
+    except Unscored as error:
+        made.outcomes[error.cause] += 1
+        return
+    cause = "contaminated" if sieve.found_in(text) else known.setdefault(normalised(text), "kept")
+    made.outcomes[cause] += 1
+    if cause == "kept":
+        known[normalised(text)] = "repeat"
+        made.rows.append({**row, "question": text})
 
 
 def read_new_prompt(reply: str) -> str:
@@ -139,87 +186,3 @@ def read_new_prompt(reply: str) -> str:
     if len(text) > MAX_PROMPT:
         raise Unscored("too_long", f"the prompt has {len(text):,} characters, more than {MAX_PROMPT:,}")
     return text
-
-
-class _Call:
-    """One call: its number, what it shows and under which key its reply is kept."""
-
-    def __init__(self, number: int, seed: int, factual: Sequence[Example], users: Sequence[Example]) -> None:
-        drawn = random.Random(seed_of(seed, "demonstrations", number))
-        self.number = number
-        self.factual, self.users = drawn.sample(factual, FACTUAL), drawn.sample(users, USERS)
-        shown = {"factual": _listed(self.factual), "users": _listed(self.users)}
-        self.example = Example(REQUEST.format(**shown), id=f"synthetic-{number:05d}")
-
-    def row(self, text: str) -> dict[str, Any]:
-        shown = {"demonstrations": [e.id for e in self.factual], "like": [e.id for e in self.users]}
-        return {"id": self.example.id, "question": text, "number": self.number, **shown}
-
-
-def _listed(examples: Sequence[Example]) -> str:
-    return "\n".join(f"<prompt>{broken(example.question)}</prompt>" for example in examples)
-
-
-def _ask(
-    writer: Writer,
-    settings: AskSettings,
-    calls: Sequence[_Call],
-    journal: Journal,
-    made: Made,
-    before: list[Unscored],
-) -> list[Unscored]:
-    """Make the calls that the journal lacks.
-
-    Returns:
-        Why they failed on the server's side, after those of `before`; empty when one of them did not.
-    """
-    lacking = [call.example for call in calls if call.example.id not in journal]
-    failed: list[Unscored] = []
-
-    def keep(example: Example, number: int, written: Written) -> None:
-        if isinstance(written, Unscored):
-            failed.extend([written] if is_ours(written.cause) else [])
-        else:
-            journal.add(example.id, {"reply": written})
-
-    write_each(writer, lacking, (0,), settings, keep)
-    made.asked += len(lacking)
-    return [*before, *failed] if len(failed) == len(lacking) else []
-
-
-def _judge(
-    made: Made,
-    calls: Sequence[_Call],
-    journal: Journal,
-    groups: Sequence[Sequence[Example]],
-    sieve: Sieve,
-) -> None:
-    """Keep what is new among the replies to these calls."""
-    shown = {normalised(example.question) for example in itertools.chain(*groups)}
-    known = {normalised(row["question"]) for row in made.rows}
-    outcomes = Counter(made.outcomes)
-    for call in calls:
-        made.tries += 1
-        try:
-            row = journal.get(call.example.id)
-            if row is None:
-                raise Unscored("not_written")
-            text = read_new_prompt(row["reply"])
-        except Unscored as error:
-            outcomes[error.cause] += 1
-            continue
-        words = normalised(text)
-        cause = (
-            "contaminated"
-            if sieve.found_in(text)
-            else "demonstration"
-            if words in shown
-            else "repeat"
-            if words in known
-            else "kept"
-        )
-        outcomes[cause] += 1
-        if cause == "kept":
-            known.add(words)
-            made.rows.append(call.row(text))
-    made.outcomes = dict(outcomes)
