@@ -20,7 +20,8 @@ import pytest
 
 from factrl.cli import prepare
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.prepare import importance
+from factrl.llm import FakeLLM
+from factrl.prepare.dataset import importance_of
 from factrl.runs.data import load_examples
 from factrl.verifier.search import Index
 from fault_server import FaultServer, Handler, completion
@@ -129,7 +130,7 @@ def test_from_prompts_to_what_train_reads(model: Any, capsys: pytest.CaptureFixt
     assert examples[2].checklist == ("Town 2 is an old port.",)
     about = json.loads(Path("out/about.json").read_text())
     assert about["weak"] is True
-    assert about["importance"].endswith(importance.Importance(None).identity.partition(" ")[2])  # type: ignore[arg-type]
+    assert about["importance"].endswith(importance_of(FakeLLM([])).partition(" ")[2])
     assert (about["counts"]["questions"], about["counts"]["claims"]) == (TOWNS, 2 * TOWNS)
     out, err = capsys.readouterr()
     assert out.splitlines()[-1] == "out/train.jsonl"

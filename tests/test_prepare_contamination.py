@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import DataError
-from factrl.prepare.contamination import Sieve, normalised
+from factrl.prepare import Sieve, normalised
 from factrl.types import Example
 
 DATA = os.environ.get("FACTRL_DATA", "")

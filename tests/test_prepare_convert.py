@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from factrl.bridges.trl import to_trl
-from factrl.cli import prepare
+from factrl.cli import main
 from factrl.errors import ConfigError
-from factrl.prepare.convert import VERL_COLUMNS, Target, convert
+from factrl.prepare.dataset import VERL_COLUMNS, Target, convert
 from factrl.rewards import reward
 from factrl.runs.data import load_examples, to_example
 from factrl.runs.rows import read_rows
@@ -49,19 +49,6 @@ def converted(tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-def test_trl(converted: Callable[..., Path], suffix: str) -> None:
-    path = converted("trl", suffix)
-    row = list(read_rows(str(path)))[1]
-    assert row["prompt"] == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Answer: Who founded Vehm?"},
-    ]
-    found = load_examples(path, require_answers=False)
-    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
-    assert json.loads(found[1].meta["meta"]) == FULL.meta
-
-
 @reward
 def watched(example: Example, completion: Completion) -> dict[str, float]:
     SEEN.append(example)
@@ -72,10 +59,17 @@ SEEN: list[Example] = []
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-def test_a_trl_trainer_hands_the_same_examples_to_a_reward(
-    converted: Callable[..., Path], suffix: str
-) -> None:
-    rows = list(read_rows(str(converted("trl", suffix))))
+def test_trl(converted: Callable[..., Path], suffix: str) -> None:
+    path = converted("trl", suffix)
+    rows = list(read_rows(str(path)))
+    assert rows[1]["prompt"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Answer: Who founded Vehm?"},
+    ]
+    found = load_examples(path, require_answers=False)
+    assert [same(*pair) for pair in zip(found, (BARE, FULL), strict=True)] == [True, True]
+    assert json.loads(found[1].meta["meta"]) == FULL.meta
+    # A trainer hands the same examples to a reward.
     columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
     SEEN.clear()
     said = [[{"role": "assistant", "content": "Ysolde"}]] * 2
@@ -122,33 +116,18 @@ def test_what_a_trainer_cannot_ask_is_refused(converted: Callable[..., Path]) ->
         converted("trl", ".parquet", DATA.model_copy(update={"prefill": "<think>"}))
 
 
-# The command
+def test_with_the_prompt_of_a_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from factrl.papers.truthrl import SETTINGS
 
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"Who founded town {n}?", "answer": f"Person {n}", "id": n} for n in range(3)]
     Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def call(*words: str) -> int:
-        import argparse
-
-        verbs = argparse.ArgumentParser().add_subparsers()
-        prepare.add_verbs(verbs)
-        args = verbs.choices["prepare convert"].parse_intermixed_args(["q.jsonl", *words])
-        return args.run(args)
-
-    return call
-
-
-def test_with_the_prompt_of_a_paper(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    from factrl.papers.truthrl import SETTINGS
-
-    assert run("--to", "trl", "--output", "t.jsonl", "paper=truthrl", "--limit", "2") == 0
-    rows = list(read_rows("t.jsonl"))
+    words = ["--to", "trl", "--output", "t.jsonl", "paper=truthrl", "--limit", "2"]
+    assert main(["prepare", "convert", "q.jsonl", *words]) == 0
     prompt = SETTINGS["data"]["prompt"]
-    assert [row["prompt"][-1]["content"] for row in rows] == [
+    assert [row["prompt"][-1]["content"] for row in read_rows("t.jsonl")] == [
         prompt.format(question=f"Who founded town {n}?", asked_at="") for n in range(2)
     ]
     out, err = capsys.readouterr()

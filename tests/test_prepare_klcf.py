@@ -12,10 +12,9 @@ import pytest
 
 from factrl.errors import LLMError, Unscored
 from factrl.llm import FakeLLM
-from factrl.prepare.asking import TOGETHER, answer_part, few_shot
-from factrl.prepare.dataset import truthfulness_rows, write_dataset
-from factrl.prepare.importance import Choice, Importance, read_choices
-from factrl.prepare.klcf import Parts, Preparation, Prepared
+from factrl.prepare import TOGETHER, answer_part, few_shot
+from factrl.prepare.dataset import Prepared, choose, read_choices, truthfulness_rows, write_dataset
+from factrl.prepare.klcf import Preparation
 from factrl.rewards.checklist import item_ids
 from factrl.runs.data import load_examples
 from factrl.runs.disk import Journal
@@ -81,21 +80,16 @@ class Bench:
         self.folder, self.llm = folder, llm
         self.writer, self.judge = ScriptedWriter(script), ScriptedJudge()
         workers, samples, model = told.pop("workers", 1), told.pop("samples", 1), told.pop("model", "-")
-        search = type(
+        search: Any = type(
             "One", (), {"search": lambda *_, **__: [Passage("Town chronicle.", "Towns", "http://t")]}
         )()
-        self.parts = Parts(
-            self.writer,
-            Verifier(SentenceClaims(), search, self.judge, **told),
-            None if llm is None else Importance(llm),
-            workers,
-        )
-        self.settings = settings(samples, model)
+        verifier = Verifier(SentenceClaims(), search, self.judge, **told)
+        self.given = (self.writer, verifier, llm, workers, settings(samples, model))
 
     def run(self, examples: Sequence[Example] = TOWNS[:1]) -> list[Prepared]:
         with Journal(self.folder / "journal.jsonl", {"job": "test"}) as journal:
-            self.work = Preparation(self.parts, self.settings, journal)
-            self.prepared = self.work.run(examples)
+            self.work = Preparation(*self.given)
+            self.prepared = self.work.run(examples, journal)
             self.counts = write_dataset(self.folder, self.prepared, {"job": "test"}, seed=0)
         return self.prepared
 
@@ -106,9 +100,6 @@ class Bench:
 def towns(id_: str, number: int) -> str:
     name = f"Town {id_[1:]}"
     return f"{name} is old. {name} has a port. {name} is new. {name} has an odd mill."
-
-
-# All four stages
 
 
 def test_what_the_passages_support_becomes_the_checklist(tmp_path: Path) -> None:
@@ -136,13 +127,10 @@ def test_the_dataset_is_what_train_klcf_reads(tmp_path: Path) -> None:
 
     Bench(tmp_path, towns).run(TOWNS)
     path = tmp_path / "train.jsonl"
-    told = run_settings(
-        None, ["paper=klcf:non-thinking", "model.name=-", f"data.train={path}", "judge.url=local"]
-    )
+    words = ["paper=klcf:non-thinking", "model.name=-", f"data.train={path}", "judge.url=local"]
     examples = load_examples(path, require_answers=False)
-    assert examples[0].checklist == ("Town 0 is old.", "Town 0 has a port.")
+    check_usable(run_settings(None, words), load_reward("klcf:non-thinking"), examples)
     assert (examples[0].question, examples[0].id) == ("Tell me about town 0.", "t0")
-    check_usable(told, load_reward("klcf:non-thinking"), examples)
 
 
 def test_equal_claims_of_several_samples_are_one_item(tmp_path: Path) -> None:
@@ -154,9 +142,6 @@ def test_equal_claims_of_several_samples_are_one_item(tmp_path: Path) -> None:
         ("Town 0 has a port.", ["t0/0/1"]),
         ("Town 0 has a mill.", ["t0/1/0"]),
     ]
-
-
-# What is missing
 
 
 def test_a_question_with_a_claim_without_a_verdict_is_left_out_and_tried_again(tmp_path: Path) -> None:
@@ -196,9 +181,6 @@ def test_a_question_without_a_supported_claim_is_left_out(tmp_path: Path, text: 
     assert bench.counts["left_out"] == {"no_supported_claim": 1}
 
 
-# Again
-
-
 def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
     facts = ["Town 0 is old.", "Town 0 has a port."]
     llm = FakeLLM([choice_lines(facts, "keep", "minor")])
@@ -213,20 +195,8 @@ def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
-def test_another_topic_or_evidence_is_another_check(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, towns)
-    bench.run()
-    town = TOWNS[0]
-    for changed in (replace(town, topic="towns"), replace(town, evidence=(Passage("Chronicle."),))):
-        bench.run([changed])
-        assert (bench.work.asked, bench.work.found) == ({"checks": 1}, {"samples": 1})
-    bench.run()
-    assert bench.work.asked == {}
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize("model", ["local", "http://localhost/v1#m", "policy"])
-def test_many_questions_of_every_model(tmp_path: Path, workers: int, model: str) -> None:
+@pytest.mark.parametrize(("model", "workers"), [("local", 1), ("http://localhost/v1#m", 4), ("policy", 4)])
+def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int) -> None:
     many = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(2 * TOGETHER + 3)]
     bench = Bench(tmp_path, towns, workers=workers, model=model, samples=2)
     bench.run(many[5:9])
@@ -235,9 +205,10 @@ def test_many_questions_of_every_model(tmp_path: Path, workers: int, model: str)
     assert sorted(bench.writer.asked) == sorted((example.id, n) for example in many for n in (0, 1))
     assert bench.work.asked == {"samples": 2 * (len(many) - 4), "checks": 2 * (len(many) - 4)}
     assert bench.work.found == {"samples": 8, "checks": 8}
-
-
-# What matters
+    bench.run([replace(many[0], topic="towns"), replace(many[1], evidence=(Passage("Chronicle."),))])
+    assert (bench.work.asked, bench.work.found) == ({"checks": 4}, {"samples": 4}), (
+        "another topic or evidence"
+    )
 
 
 def choice_lines(facts: Sequence[str], *words: str) -> str:
@@ -298,11 +269,8 @@ def test_many_facts_are_asked_about_in_parts() -> None:
     llm = FakeLLM(
         [choice_lines(facts[:50], *["keep"] * 50), choice_lines(facts[50:], *["keep"] * 9, "duplicate:0")]
     )
-    choices = Importance(llm).choose("Q?", facts)
-    assert (len(choices), choices[-1]) == (60, Choice("duplicate", 50))
-
-
-# Truthfulness rows
+    choices = choose(llm, "Q?", facts)
+    assert (len(choices), choices[-1]) == (60, {"word": "duplicate", "of": 50})
 
 
 def claim(number: int, label: str, text: str = "") -> dict[str, Any]:
@@ -330,9 +298,6 @@ def test_equal_claims_are_one_row_and_contradictory_ones_none() -> None:
     rows, counts = truthfulness_rows([*same, *both], seed=0)
     assert [row["id"] for row in rows] == ["0"] * 3
     assert (counts["repeated"], counts["contradictory"]) == (2, 1)
-
-
-# What is asked, and what of it is the answer
 
 
 def test_demonstrations_stand_before_the_question() -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
-from factrl.prepare.asking import TOGETHER
-from factrl.prepare.contamination import Sieve
+from factrl.prepare import TOGETHER, Sieve
 from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
 from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Completion, Example

@@ -31,41 +31,23 @@ RIGHT, WRONG, IDK, ODD = "right", "wrong", "I don't know", "?"
 
 
 class World:
-    """A model that gets each question right at a rate of its own; a sample depends on its number alone.
-
-    Args:
-        rates: example id -> chance of a right answer.
-        odd: chance that an answer cannot be graded.
-        down: chance that a sample cannot be written.
-    """
+    """A model that gets each question right at a rate of its own; a sample depends on its number alone."""
 
     identity = "world"
 
-    def __init__(self, rates: Mapping[str, float], odd: float = 0.0, down: float = 0.0) -> None:
-        self.rates, self.odd, self.down = rates, odd, down
+    def __init__(self, rates: Mapping[str, float], odd: float = 0.0) -> None:
+        self.rates, self.odd = rates, odd  # odd: chance that an answer cannot be graded
         self.asked: list[tuple[str, int]] = []
         self.calls = 0
 
-    def write(
-        self,
-        examples: Sequence[Example],
-        numbers: Sequence[int] = (0,),
-        *,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        on_done: Callable[[], None] = lambda: None,
-    ) -> list[list[Written]]:
+    def write(self, examples: Sequence[Example], numbers: Sequence[int] = (0,), **told: Any) -> Any:
         self.calls += 1
         self.asked += [(example.id, number) for example in examples for number in numbers]
-        for _ in examples:
-            on_done()
+        seed = told.get("seed", 0)
         return [[self.sample(example, number, seed) for number in numbers] for example in examples]
 
     def sample(self, example: Example, number: int, seed: int) -> Written:
         draw = random.Random(seed_of(seed, example.id, number))
-        if draw.random() < self.down:
-            return Unscored("connection")
         if draw.random() < self.odd:
             return Completion(ODD, tokens=1)
         if draw.random() < self.rates[example.id]:
@@ -110,9 +92,6 @@ def run(tmp_path: Path) -> Callable[..., list[Probed]]:
 Run = Callable[..., list[Probed]]
 
 
-# --- labels ----------------------------------------------------------------------------------------
-
-
 def test_stopping_at_the_first_correct_answer_gives_the_labels_of_all_samples(run: Run) -> None:
     asked = questions(300)
     truth = rates(asked)
@@ -131,9 +110,6 @@ def test_stopping_at_the_first_correct_answer_gives_the_labels_of_all_samples(ru
     assert 0.3 < told["saved"] < 0.7
     assert sum(told["stopped"].values()) == told["out_of_knowledge"] + told["known"] == 300
     assert summary(all_samples, Stopping(64))["saved"] == 0
-
-
-# --- what cannot be graded -------------------------------------------------------------------------
 
 
 def test_what_could_not_be_graded_is_not_wrong(run: Run) -> None:
@@ -185,26 +161,6 @@ def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(
     assert all(sample.cause is None for f in found for sample in f.samples)
 
 
-def test_a_finished_probe_asks_again_only_what_has_no_label(run: Run) -> None:
-    asked = questions(10)
-    truth = dict.fromkeys((e.id for e in asked), 0.0)
-
-    def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
-        if "3" in question:
-            raise Unscored("timeout")
-        return grade(question, prediction, answers)
-
-    first = run(World(truth), asked, "j.jsonl", grader=picky, stopping=Stopping(8))
-    assert [f.ook for f in first].count(None) == 1
-    world = World(truth)
-    second = run(world, asked, "j.jsonl", stopping=Stopping(8))
-    assert {*world.asked} == {("q3", number) for number in range(8)}
-    assert [f.ook for f in second] == [True] * 10
-    world = World(truth)
-    assert run(world, asked, "j.jsonl", stopping=Stopping(8)) == second
-    assert world.asked == []
-
-
 @pytest.mark.parametrize("cause", ["judge_refusal", "http_400"])
 def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run, cause: str) -> None:
     asked = questions(80)
@@ -221,7 +177,7 @@ def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run, c
     assert world.asked[-27 * 8] == ("q0", 8)
 
 
-def test_asking_again_that_was_killed_goes_on(run: Run) -> None:
+def test_what_has_no_label_is_asked_again_also_after_a_kill(run: Run) -> None:
     asked, stopping = questions(6), Stopping(16)
     truth = dict.fromkeys((e.id for e in asked), 0.0)
 
@@ -231,22 +187,27 @@ def test_asking_again_that_was_killed_goes_on(run: Run) -> None:
         return grade(question, prediction, answers)
 
     class Killed(World):
-        def write(self, *args: Any, **told: Any) -> list[list[Written]]:
+        def write(self, *args: Any, **told: Any) -> Any:
             if self.calls == 2:
                 raise KeyboardInterrupt
             return super().write(*args, **told)
 
-    run(World(truth), asked, "j.jsonl", grader=picky, stopping=stopping)
-    killed, last = Killed(truth), World(truth)
+    first = run(World(truth), asked, "j.jsonl", grader=picky, stopping=stopping)
+    assert [f.ook for f in first] == [True, True, None, True, None, True]
+    killed, last, none = Killed(truth), World(truth), World(truth)
     with pytest.raises(KeyboardInterrupt):
         run(killed, asked, "j.jsonl", stopping=stopping)
     found = run(last, asked, "j.jsonl", stopping=stopping)
     assert [f.ook for f in found] == [True] * 6
     assert {*killed.asked} == {(id_, number) for id_ in ("q2", "q4") for number in range(8)}
     assert {*last.asked} == {(id_, number) for id_ in ("q2", "q4") for number in range(8, 16)}
-
-
-# --- going on --------------------------------------------------------------------------------------
+    assert run(none, asked, "j.jsonl", stopping=stopping) == found
+    assert none.asked == []
+    last.identity = "another"
+    with pytest.raises(ConfigError, match=r'its model is "world", not "another"'):
+        run(last, asked, "j.jsonl", stopping=stopping)
+    with pytest.raises(ConfigError, match=r"its seed is 0, not 1"):
+        run(none, asked, "j.jsonl", stopping=stopping, seed=1)
 
 
 def test_more_samples_and_more_questions_add_to_what_is_there(run: Run) -> None:
@@ -264,26 +225,13 @@ def test_more_samples_and_more_questions_add_to_what_is_there(run: Run) -> None:
     assert fewer.asked == []
 
 
-def test_the_journal_of_another_model_seed_or_temperature_is_refused(run: Run) -> None:
-    run(World({"q0": 0.0}), questions(1), "j.jsonl", stopping=Stopping(2))
-    other = World({"q0": 0.0})
-    other.identity = "another"
-    with pytest.raises(ConfigError, match=r'its model is "world", not "another"'):
-        run(other, questions(1), "j.jsonl", stopping=Stopping(2))
-    with pytest.raises(ConfigError, match=r"its seed is 0, not 1"):
-        run(World({"q0": 0.0}), questions(1), "j.jsonl", stopping=Stopping(2), seed=1)
-
-
-# --- the majority ----------------------------------------------------------------------------------
-
-
 def sampled(*answers: str | None) -> Probed:
     """A question from its answers: `+` ahead is correct, None could not be graded."""
     samples = [
         ProbeSample(None, None, cause="timeout") if answer is None else ProbeSample(answer, *_graded(answer))
         for answer in answers
     ]
-    return Probed(Example("?", id="q"), samples, all(s.label != "correct" for s in samples), "all_samples")
+    return Probed(Example("?", id="q"), samples, Stopping(len(samples), first_correct=False), 1.0)
 
 
 def _graded(answer: str) -> tuple[Label, str]:
@@ -324,9 +272,6 @@ def test_what_could_not_be_graded_does_not_vote() -> None:
         majority_curve([sampled("+Lima", "b"), sampled("+Lima")])
 
 
-# --- the dataset -----------------------------------------------------------------------------------
-
-
 def test_the_dataset_keeps_its_columns_and_is_read_back_with_its_labels(run: Run, tmp_path: Path) -> None:
     source, target = tmp_path / "in.jsonl", tmp_path / "new" / "out.jsonl"
     rows: list[dict[str, Any]] = [
@@ -353,9 +298,6 @@ def test_the_dataset_keeps_its_columns_and_is_read_back_with_its_labels(run: Run
     assert {*again[1].meta["samples"][0]} == {"text", "label", "answer", "cause", "truncated", "tokens"}
     assert not [*tmp_path.glob("new/*.tmp")]
     load_reward("truthrl:knowledge-ternary").check_examples(again[:2])
-
-
-# --- the verb --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -397,7 +339,9 @@ def factrl(
 Command = Callable[..., tuple[str, str]]
 
 
-def test_the_verb_writes_questions_numbers_and_where_they_are_from(factrl: Command) -> None:
+def test_the_verb_writes_questions_numbers_and_where_they_are_from(
+    factrl: Command, server: FaultServer
+) -> None:
     out, err = factrl("--samples", "16", "train.max_completion_length=8")
     assert "out of knowledge" in out
     assert "66.7% [" in out
@@ -412,19 +356,11 @@ def test_the_verb_writes_questions_numbers_and_where_they_are_from(factrl: Comma
     assert "#m " in about["about"]["model"]
     assert about["samples"] < about["samples_of_a_full_probe"] == 48
     assert about["majority"] == []
-
-
-def test_the_same_command_again_asks_nothing_and_more_samples_only_those(
-    factrl: Command, server: FaultServer
-) -> None:
-    factrl("--samples", "4")
     before, written = len(server.requests), Path("out.jsonl").read_bytes()
-    _, err = factrl("--samples", "4")
+    _, err = factrl("--samples", "16", "train.max_completion_length=8")
     assert "rows of an earlier probe are not asked again" in err
     assert len(server.requests) == before + 1, "whether it is there is asked"
     assert Path("out.jsonl").read_bytes() == written
-    factrl("--samples", "8")
-    assert len(server.requests) <= before + 2 + 3 * 4
 
 
 def test_a_full_probe_has_its_majority(factrl: Command) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import factrl
-from factrl import Example, Grader, Verifier, text
+from factrl import Example, Grader, Verifier, prepare, text
 from factrl.errors import Unscored
 from factrl.evals import shortqa
 from factrl.lab.hacks import oracle_setup
@@ -22,7 +22,7 @@ from factrl.lab.hacks.texts import example_of
 from factrl.lab.hacks.texts import prompts as stress_prompts
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
-from factrl.prepare import asking, contamination, importance
+from factrl.prepare import dataset
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist, records_by_id
@@ -211,15 +211,13 @@ READERS: dict[str, Reader] = {
     "text.mentions.mentions": lambda raw: mentions.mentions("Where?", raw, ["Paris"]),
     "text.mentions.mentions (question)": lambda raw: mentions.mentions(raw, "In Rome", ["Paris"]),
     "text.mentions.mentions (answers)": lambda raw: mentions.mentions("Where?", "In Rome", [raw]),
-    "prepare.contamination.normalised": contamination.normalised,
-    "prepare.importance.read_choices": lambda raw: importance.read_choices(raw, ["a", "b"]),
+    "prepare.normalised": prepare.normalised,
+    "prepare.dataset.read_choices": lambda raw: dataset.read_choices(raw, ["a", "b"]),
     "prepare.prompts.read_new_prompt": new_prompts.read_new_prompt,
-    "prepare.asking.answer_part": lambda raw: asking.answer_part(Completion(raw)),
+    "prepare.answer_part": lambda raw: prepare.answer_part(Completion(raw)),
     "rewards.preference.guarded": lambda raw: preference.guarded(lambda *_: 0.9, QUESTION, raw),
-    "prepare.contamination.Sieve.found_in": contamination.Sieve({QUESTION: "a"}).found_in,
-    "prepare.importance.Importance.choose": lambda raw: importance.Importance(FakeLLM(lambda _: raw)).choose(
-        raw, [FACT, raw]
-    ),
+    "prepare.Sieve.found_in": prepare.Sieve({QUESTION: "a"}).found_in,
+    "prepare.dataset.choose": lambda raw: dataset.choose(FakeLLM(lambda _: raw), raw, [FACT, raw]),
     "llm.quoting.broken": quoting.broken.__wrapped__,
     "llm.quoting.forges": quoting.forges,
     "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
-from factrl.prepare.contamination import Sieve
-from factrl.prepare.convert import Target, convert
+from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
+from factrl.prepare.dataset import JOURNAL, Target, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
 from factrl.runs.data import load_examples, load_training
 from factrl.runs.progress import Progress
@@ -162,32 +162,28 @@ def _add_files(parser: argparse.ArgumentParser, *rows: tuple[str, str, str], set
 
 
 def _klcf(args: argparse.Namespace) -> int:
-    from factrl.prepare import asking
-    from factrl.prepare.dataset import JOURNAL, write_dataset
-    from factrl.prepare.klcf import Preparation, about_of, head_of, open_parts
+    from factrl.prepare.klcf import open_preparation
     from factrl.runs.disk import Journal
 
-    shown = asking.read_demonstrations(args.demonstrations) if args.demonstrations else []
-    template = asking.FEW_SHOT if shown else asking.ZERO_SHOT
+    shown = read_demonstrations(args.demonstrations) if args.demonstrations else []
+    template = FEW_SHOT if shown else ZERO_SHOT
     overrides = [f"data.train={args.file}", *as_overrides(args)]
     settings = load_settings(AskSettings, args.config, overrides, _defaults("klcf", template))
-    template, own = settings.data.prompt, settings.data.prompt in (asking.ZERO_SHOT, asking.FEW_SHOT)
+    template, own = settings.data.prompt, settings.data.prompt in (ZERO_SHOT, FEW_SHOT)
     examples, sieved = _sifted(args, _examples(args, settings))
-    data = settings.data.model_copy(update={"prompt": asking.few_shot(template, shown)})
+    data = settings.data.model_copy(update={"prompt": few_shot(template, shown)})
     settings = settings.model_copy(update={"data": data})
     quiet_policy(settings.model)
-    parts = open_parts(settings, examples)
-    if parts.verifier.judge.weak:
+    work = open_preparation(settings, examples, template if shown else "")
+    if work.verifier.judge.weak:
         tell("No model judges claims: words, names and numbers are compared, which is no verification.")
-    if parts.importance is None:
+    if work.chooser is None:
         tell("No --judge: items are not filtered by importance; only equal ones are one.")
     folder = Path(args.output)
-    head = head_of(settings, parts)
-    with Journal(folder / JOURNAL, head) as journal:
-        work = Preparation(parts, settings, journal, template if shown else "")
-        prepared = work.run(examples)
+    with Journal(folder / JOURNAL, work.head()) as journal:
+        prepared = work.run(examples, journal)
         by = "factrl's own; the paper's is lost" if own else "given"
-        about = about_of(settings, head, prompts=args.file, prompt_by=by, contamination=sieved)
+        about = work.about(prompts=args.file, prompt_by=by, contamination=sieved)
         counts = write_dataset(folder, prepared, about, settings.run.seed)
     for what, kinds in (("asked now", work.asked), ("already there", work.found)):
         tell(f"{what}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in ("samples", "checks", "choices")))
@@ -226,7 +222,6 @@ def _prompts(args: argparse.Namespace) -> int:
 
 
 def _retrieve(args: argparse.Namespace) -> int:
-    from factrl.prepare.dataset import write_rows
     from factrl.runs.rows import read_rows
     from factrl.verifier.search import Index
 

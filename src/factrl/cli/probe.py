@@ -104,10 +104,10 @@ def _probe(args: argparse.Namespace) -> int:
     quiet_policy(settings.model)
     writer = open_writer(settings)
     sampling: dict[str, Any] = {
+        "extract": args.extract or extract_of(settings.paper or "", settings.reward),
         "temperature": settings.sampling.temperature,
         "top_p": settings.sampling.top_p,
         "seed": settings.run.seed,
-        "extract": args.extract or extract_of(settings.paper or "", settings.reward),
     }
     about, path = job(writer, supplier.judge, **sampling), output.with_suffix(".journal.jsonl")
     with Journal(path, about) as journal:

@@ -123,7 +123,7 @@ def write_files(plan: Plan, run: Path) -> None:
     Raises:
         ConfigError: the run folder holds a run.
     """
-    from factrl.prepare.convert import convert
+    from factrl.prepare.dataset import convert
 
     settings = plan.settings
     if (run / "config.toml").exists() and not settings.run.resume:
