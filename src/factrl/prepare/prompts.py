@@ -62,12 +62,14 @@ class Made:
         outcomes: how many tries were kept, and why others were not.
         tries: calls that were looked at.
         asked: calls that were made now.
+        known: the new prompts, normalised.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     tries: int = 0
     asked: int = 0
+    known: set[str] = field(default_factory=set, repr=False)
 
 
 def write_prompts(
@@ -103,7 +105,7 @@ def write_prompts(
         "demonstrations": [digest_of(*(example.question for example in group)) for group in groups],
     }
     made, failed = Made(), list[Unscored]()
-    known = {normalised(example.question): "demonstration" for group in groups for example in group}
+    shown = {normalised(example.question) for group in groups for example in group}
     with Journal(path.with_suffix(".journal.jsonl"), head) as journal, Progress("prompts", count) as progress:
 
         def keep(example: Example, number: int, written: Written) -> None:
@@ -121,7 +123,7 @@ def write_prompts(
             made.asked += len(lacking)
             failed = [*failed, *lost] if len(lost) == len(lacking) else []
             for example, row in calls:
-                _judge(made, row, journal.get(example.id), known, sieve)
+                _judge(made, row, journal.get(example.id), shown, sieve)
             progress.advance(len(made.rows) - progress.done)
     if failed and len(made.rows) < count:
         raise TooManyMasked(
@@ -147,12 +149,12 @@ def _call(number: int, seed: int, groups: Sequence[Sequence[Example]]) -> tuple[
 
 
 def _judge(
-    made: Made, row: dict[str, Any], reply: Mapping[str, Any] | None, known: dict[str, str], sieve: Sieve
+    made: Made, row: dict[str, Any], reply: Mapping[str, Any] | None, shown: set[str], sieve: Sieve
 ) -> None:
     """Keep what is new of a reply.
 
     Args:
-        known: normalised prompts that are not new, and what they are; a kept one joins them.
+        shown: the demonstrations, normalised.
     """
     made.tries += 1
     try:
@@ -162,10 +164,19 @@ def _judge(
     except Unscored as error:
         made.outcomes[error.cause] += 1
         return
-    cause = "contaminated" if sieve.found_in(text) else known.setdefault(normalised(text), "kept")
+    words = normalised(text)
+    cause = (
+        "contaminated"
+        if sieve.found_in(text)
+        else "demonstration"
+        if words in shown
+        else "repeat"
+        if words in made.known
+        else "kept"
+    )
     made.outcomes[cause] += 1
     if cause == "kept":
-        known[normalised(text)] = "repeat"
+        made.known.add(words)
         made.rows.append({**row, "question": text})
 
 
