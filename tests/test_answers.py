@@ -5,15 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import string
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from factrl.text import clean
 from factrl.text.answers import (
     MASTER_KEYS,
     final_answer,
@@ -47,14 +43,6 @@ from factrl.text.answers import (
 )
 def test_normalize(raw: str, released: str, ours: str) -> None:
     assert (normalize_released(raw), normalize_answer(raw)) == (released, ours)
-
-
-@given(st.text())
-def test_normalized_answers_are_bare_words(raw: str) -> None:
-    words = normalize_answer(raw)
-    assert set(words).isdisjoint(string.punctuation)
-    assert words == " ".join(words.split())
-    assert not {"a", "an", "the"} & set(words.split())
 
 
 # -- Numbers ------------------------------------------------------------------------------------------
@@ -110,12 +98,6 @@ def test_parse_number(raw: str, value: str) -> None:
 )
 def test_parse_number_refuses(raw: str) -> None:
     assert parse_number(raw) is None
-
-
-@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20, places=4))
-def test_parse_number_reads_what_it_writes(value: Decimal) -> None:
-    assert parse_number(f"{value:f}") == value
-    assert parse_number(f"{value:,f}") == value
 
 
 # -- Equality -----------------------------------------------------------------------------------------
@@ -189,18 +171,6 @@ def test_same(prediction: str, answer: str) -> None:
 def test_different(prediction: str, answer: str) -> None:
     assert not same_answer(prediction, answer)
     assert not matches(prediction, [answer])
-
-
-@given(st.text(min_size=1, max_size=50))
-def test_an_answer_equals_itself(raw: str) -> None:
-    assert same_answer(raw, raw) == bool(clean(raw))
-
-
-@given(st.text(max_size=20), st.text(max_size=20))
-def test_equality_never_raises_and_joins_are_no_answers(first: str, second: str) -> None:
-    same_answer(first, second)
-    matches(first, [second])
-    assert not same_answer(f"Paris {first} or Lyon", "Lyon")
 
 
 def test_matches_names_the_alias() -> None:
@@ -285,11 +255,6 @@ def test_final_answer(raw: str, bare: str) -> None:
 )
 def test_a_sentence_that_does_not_say_paris(prediction: str) -> None:
     assert matches(prediction, ["Paris"]) is None
-
-
-@given(st.text())
-def test_final_answer_never_raises(raw: str) -> None:
-    final_answer(raw)
 
 
 # -- The gate -----------------------------------------------------------------------------------------

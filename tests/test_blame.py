@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import LLMError, OwnDoing, Unscored
-from factrl.llm import FakeLLM
+from factrl.errors import OwnDoing, Unscored
 from factrl.llm.background import wait_for
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.papers import load_reward
@@ -17,7 +16,7 @@ from factrl.rewards import Reward
 from factrl.rewards.checklist import Checklist
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
-from factrl.types import Claim, Example, Passage
+from factrl.types import Example, Passage
 from factrl.verifier import Verifier
 from factrl.verifier.blame import OWN, ROUNDS, judged_here
 from factrl.verifier.claims.llm import _MANY, LLMClaims
@@ -113,10 +112,6 @@ def in_answer(text: str) -> str:
     return tagged("I recall some facts.", text)
 
 
-def boxed(text: str) -> str:
-    return f"<think>{text}</think> \\boxed{{Warsaw}}"
-
-
 # A paper, where a completion of it has room for a text, and what a text that cannot be judged pays.
 PAPERS = [
     ("knowrl", tagged, 3.0),
@@ -144,20 +139,6 @@ def test_a_text_beyond_the_judges_context_is_floored(
     assert (result.state, result.cause, result.value) == ("floored", "oversize", floor)
 
 
-@pytest.mark.parametrize("paper", ["multiplicative", "additive", "conditional"])
-def test_of_a_reasoning_beyond_the_judges_context_the_head_is_rated(
-    serve: Callable[..., OpenAICompatible], paper: str
-) -> None:
-    reward = supplied(f"truthrl:reasoning-{paper}", serve(up_to(9_000)))
-    short, long = (reward(CURIE, boxed(numbered(count))) for count in (30, 600))
-    assert (long.state, long.value) == ("scored", short.value)
-    result = supplied(f"truthrl:reasoning-{paper}", serve(up_to(4_000)))(CURIE, boxed(numbered(600)))
-    assert (result.state, result.cause) == ("floored", "oversize")
-    assert dict(result.terms) == dict(supplied("truthrl", FakeLLM([]))(CURIE, boxed("")).terms) | {
-        "reasoning": -1.0 if paper == "conditional" else 0.0
-    }
-
-
 @pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
 def test_a_judge_that_has_no_room_for_the_question_masks(
     serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
@@ -173,30 +154,6 @@ def test_a_text_that_is_refused_every_time_is_floored(
 ) -> None:
     result = supplied(paper, serve(refuses("abhorrent")))(CURIE, wrapped(BORN + "That is abhorrent."))
     assert (result.state, result.cause, result.value) == ("floored", "unjudgeable", floor)
-
-
-@pytest.mark.parametrize(
-    "odd", ["\ud800", "\udfff\ud800", "\x00", "\ufeff", "\u2028", "\U0010ffff", "e" + "\u0301" * 99]
-)
-@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
-def test_no_character_masks(
-    serve: Callable[..., OpenAICompatible],
-    paper: str,
-    wrapped: Callable[[str], str],
-    floor: float,
-    odd: str,
-) -> None:
-    result = supplied(paper, serve(reply))(CURIE, wrapped(f"{BORN}She {odd} wrote {odd}{odd} to Bronia."))
-    assert result.state == "scored", result
-
-
-def test_claims_that_fill_the_judges_context_are_floored(serve: Callable[..., OpenAICompatible]) -> None:
-    def small(handler: Handler) -> None:
-        crowded = len(data_of(prompt_of(handler)).get("items", ())) > 50
-        (TOO_LONG if crowded else reply)(handler)
-
-    result = supplied("klcf:uncovered", serve(small))(CURIE, in_answer(numbered(60)))
-    assert (result.state, result.cause, result.value) == ("floored", "oversize", 0.0)
 
 
 def test_a_claim_that_talks_the_judge_round_counts_as_unsupported(
@@ -257,20 +214,6 @@ def test_evidence_that_is_too_long_is_shortened_once(serve: Callable[..., OpenAI
         assert (report.counts["supported"], report.counts["unjudged"]) == (supported, 1 - supported)
 
 
-def test_a_claim_that_is_too_long_counts_as_unsupported(serve: Callable[..., OpenAICompatible]) -> None:
-    endless = "Marie Curie was born in " + "Warsaw and in " * 1_500 + "Paris."
-    whole = [BORN.strip(), endless]
-
-    def extract(text: str, question: str = "", topic: str = "") -> list[Claim]:
-        return [Claim(part, 0, len(part), number) for number, part in enumerate(whole)]
-
-    report = Verifier(extract, Given(CURIE.evidence), LLMJudge(serve(up_to(12_000))))(BORN, CURIE.question)
-    assert [(c.verdict.label, c.verdict.cause) for c in report.checks] == [
-        ("supported", None),
-        ("unknown", "oversize"),
-    ]
-
-
 # ---------------------------------------------------------------- lists of facts
 
 
@@ -300,16 +243,6 @@ def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_th
     client = serve(*[cut_list(loop)] * 2, reply)  # the second with twice the tokens
     result = supplied("knowrl", client)(CURIE, tagged(BORN))
     assert (result.state, result.terms["fact"]) == ("scored", 1.0)
-
-
-def test_where_there_is_no_room_for_a_long_list_a_usual_one_is_asked_for(
-    serve: Callable[..., OpenAICompatible],
-) -> None:
-    def room(handler: Handler) -> None:
-        (reply if handler.asked.body["max_tokens"] <= 4096 else TOO_LONG)(handler)
-
-    result = supplied("knowrl", serve(room))(CURIE, tagged(numbered(300)))
-    assert (result.state, result.facts["claims"]) == ("scored", 300)
 
 
 # ---------------------------------------------------------------- our side
@@ -353,46 +286,6 @@ def test_no_fault_by_chance_is_held_against_a_text(
 def test_a_judge_that_fails_every_time_masks(serve: Callable[..., OpenAICompatible], fault: Any) -> None:
     for paper, wrapped, _ in PAPERS:
         assert supplied(paper, serve(fault))(CURIE, wrapped(numbered(4))).state == "masked"
-
-
-WORDINGS = [  # of servers whose prompt is too long, or has no room left for the reply
-    (
-        400,
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
-    ),
-    (400, "The decoder prompt (length 9001) is longer than the maximum model length of 8192."),
-    (400, "The input (9001 tokens) is longer than the model's context length (8192 tokens)."),
-    (400, "the request exceeds the available context size, try increasing it"),
-    (400, "prompt is too long: 9001 tokens > 8192 maximum"),
-    (422, "Input validation error: `inputs` must have less than 8192 tokens. Given: 9001"),
-    (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9001"),
-    (400, "Prompt contains 9001 tokens, too large for model with 8192 maximum"),
-    (400, "The input token count (9001) exceeds the maximum number of tokens allowed (8192)."),
-    (400, "Please reduce the length of the messages or completion."),
-    (400, "max_tokens is too large: 32768. This model supports at most 16384 completion tokens."),
-    (413, "too many tokens"),
-]
-OTHERS = [
-    (400, "no such field"),
-    (400, "The model `tokens-8b` does not exist"),
-    (400, "Unrecognized request argument supplied: max_tokens"),
-    (402, "You exceeded your quota of tokens"),
-]
-
-
-def test_servers_say_in_many_words_that_a_request_is_too_long(serve: Callable[..., OpenAICompatible]) -> None:
-    def cause(status: int, said: str) -> str:
-        client = serve(answers(status, {"error": {"message": said}}))
-        with pytest.raises(LLMError) as caught:
-            client.complete([{"role": "user", "content": "?"}])
-        return caught.value.cause
-
-    assert {said: cause(status, said) for status, said in WORDINGS} == {
-        said: "context_length" for _, said in WORDINGS
-    }
-    assert {said: cause(status, said) for status, said in OTHERS} == {
-        said: f"http_{status}" for status, said in OTHERS
-    }
 
 
 # ---------------------------------------------------------------- the rule itself

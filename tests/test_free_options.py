@@ -21,7 +21,7 @@ from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.text.abstention import abstains
 from factrl.text.answers import normalize_answer, unaccented
-from factrl.text.naming import is_asked, is_known, words_in, words_of
+from factrl.text.ignorance import is_asked, is_known, words_in, words_of
 
 
 @dataclass(frozen=True)

@@ -6,149 +6,51 @@ import functools
 import gc
 import itertools
 import random
-import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import text_readers
 from text_readers import Reader, called
 
-from factrl import text
-from factrl.text import (
-    MAX_PAYLOAD,
-    abstention,
-    answers,
-    boxed,
-    boxed_released,
-    clean,
-    mentions,
-    tag,
-    think_answer,
-    unwrap_latex,
-    words,
-)
+from factrl.text import MAX_PAYLOAD
 
 pytestmark = pytest.mark.alone
 
-# -- Time ---------------------------------------------------------------------------------------------
-
-
-def slowdown(function: Callable[[str], object], unit: str, size: int, factor: int = 2) -> float:
-    """time(factor * n) / time(n), the best of a few."""
-
-    def best(size: int) -> float:
-        sample = (unit * (size // len(unit) + 1))[:size]
-        times = []
-        for _ in range(3):
-            start = time.thread_time()  # what other processes take does not count
-            function(sample)
-            times.append(time.thread_time() - start)
-        return min(times)
-
-    ratio = float("inf")
-    for _ in range(4):
-        ratio = min(ratio, best(factor * size) / best(size))
-        if ratio <= 1.25 * factor:
-            break
-    return ratio
-
-
-HOSTILE = [
-    *(
-        " ",
-        "<think>",
-        "</answer><answer>",
-        "<<<<",
-        "((((",
-        "aaaa!",
-        "\\boxed{",
-        "\\boxed{}",
-        "{}",
-        "{",
-        "\\",
-        "\\{",
-    ),
-    *(
-        "\\boxed ",
-        "$",
-        "\u0316\u0300",
-        "\ufdfa",
-        "👩\u200d👧",
-        "\u200b",
-        "\\text{",
-        "\\text{a}",
-        "the ",
-        "1,",
-        "-",
-    ),
-    *(
-        "I don't know. ",
-        "I don't know but ",
-        '"',
-        '"a',
-        "\n",
-        "**",
-        "It is ",
-        "Answer: ",
-        "。",
-        "the x is unknown ",
-    ),
-]
 # Found by the search below, or by an attacker: (reader, before, unit, after).
 FOUND = [
     ("verifier.judges.replies.read_verdicts", "", '"\\', ""),
     ("rewards.checklist.read_checklist", "", '"\\', ""),
     ("prepare.importance.read_choices", '{"', '\\"', "\\"),
     ("rewards.guards.repeats", "", '"', ""),
-    ("text.words.fold", "", "\u0316\u0300", ""),
+    ("text.words.read", "", "\u0316\u0300", ""),
     ("text.mentions.mentions (answers)", "", "\u0316\u0300", ""),
     ("prepare.contamination.normalised", "$", "\u0316\u0300~", ""),
 ]
-PARSERS: list[Callable[[str], object]] = [
-    *(think_answer, boxed, boxed_released),
-    *(
-        lambda raw: tag(raw, "answer", "first"),
-        lambda raw: tag(raw, "answer"),
-        lambda raw: boxed(raw, "first"),
-    ),
+# These read `MAX_PAYLOAD` characters and no more.
+CAPPED = [
+    *("answers.final_answer", "answers.is_contentless", "answers.normalize_answer", "answers.parse_number"),
+    *("answers.matches", "abstention.abstains", "abstention.asserted", "abstention.says_invalid_question"),
+    *("words.read", "mentions.mentions", "unwrap_latex", "clean"),
 ]
-# These read `MAX_PAYLOAD` characters, so that is where their time must be linear.
-READERS: list[Callable[[str], object]] = [
-    *(unwrap_latex, clean, answers.final_answer, answers.is_contentless, answers.normalize_released),
-    *(answers.normalize_answer, answers.parse_number, lambda raw: answers.matches(raw, ["Paris"])),
-    *(
-        abstention.abstains,
-        abstention.asserted,
-        abstention.abstains_released,
-        abstention.says_invalid_question,
-    ),
-    *(words.read, lambda raw: mentions.mentions("Where?", raw, ["Paris"])),
-]
-
-
-@pytest.mark.security("S15")
-@pytest.mark.parametrize("parser", range(len(PARSERS)))
-def test_parsing_takes_linear_time(parser: int) -> None:
-    assert not {unit: ratio for unit in HOSTILE if (ratio := slowdown(PARSERS[parser], unit, 1 << 17)) > 3.5}
-
-
-@pytest.mark.security("S15")
-@pytest.mark.parametrize("reader", range(len(READERS)))
-def test_reading_takes_linear_time(reader: int) -> None:
-    size = MAX_PAYLOAD // 2
-    assert not {unit: ratio for unit in HOSTILE if (ratio := slowdown(READERS[reader], unit, size)) > 3.5}
 
 
 @pytest.mark.security("S15", "S16")
-@pytest.mark.parametrize("reader", range(len(READERS)))
-def test_reading_stops_at_the_cap(reader: int) -> None:
-    slow = {
-        unit: slowdown(READERS[reader], unit, MAX_PAYLOAD, 32) for unit in ("I don't know. ", "\ufdfa", "é")
-    }
-    assert max(slow.values()) < 8, slow
+@pytest.mark.parametrize("name", CAPPED)
+def test_reading_stops_at_the_cap(name: str) -> None:
+    """What lies behind it costs no more than copying it."""
+    reader = text_readers.READERS[f"text.{name}"]
+
+    def seconds(sample: str) -> float:
+        start = time.thread_time()  # what other processes take does not count
+        reader(sample)
+        return time.thread_time() - start
+
+    for unit in ("I don't know. ", "\ufdfa", "é"):
+        some, many = (repeated("", unit, "", size) for size in (MAX_PAYLOAD, 32 * MAX_PAYLOAD))
+        assert min(min(map(seconds, [many] * 3)) / min(map(seconds, [some] * 3)) for _ in range(3)) < 8
 
 
 # -- Search -------------------------------------------------------------------------------------------
@@ -280,10 +182,6 @@ def test_the_search_can_fail(unit: str) -> None:
     assert growth(str.split, "", unit, "", worth=0.001, most=1 << 16) < SUPERLINEAR
 
 
-def test_the_time_test_can_fail() -> None:
-    assert slowdown(lambda raw: [raw[:i].count("a") for i in range(0, len(raw), 4096)], "a", 1 << 18) > 2.5
-
-
 # -- Patterns -----------------------------------------------------------------------------------------
 
 
@@ -310,20 +208,6 @@ def unbounded_pairs(pattern: str, flags: int = 0) -> int:
         return found
 
     return walk(parser.parse(pattern, flags), False)
-
-
-@pytest.mark.security("S15")
-def test_no_pattern_repeats_a_repetition() -> None:
-    patterns = [
-        value
-        for module in (text, answers, abstention, mentions, words)
-        for value in vars(module).values()
-        if isinstance(value, re.Pattern)
-    ]
-    assert len(patterns) >= 8
-    assert {
-        pattern.pattern for pattern in patterns if unbounded_pairs(pattern.pattern, pattern.flags)
-    } == set()
 
 
 @pytest.mark.parametrize(

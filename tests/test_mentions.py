@@ -5,20 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import time
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from factrl.errors import SetupError
-from factrl.llm import FakeLLM
 from factrl.rewards.grading import Grader
-from factrl.text.mentions import MAX_MENTIONS, mentions
-from factrl.text.words import read, stem
+from factrl.text.mentions import mentions
+from factrl.text.words import read
 
 # ---------------------------------------------------------------- words
 
@@ -35,53 +29,6 @@ from factrl.text.words import read, stem
 )
 def test_numbers_have_one_spelling(text: str, number: str) -> None:
     assert [amount.value for amount in read(text).amounts] == [Decimal(number)]
-
-
-@pytest.mark.parametrize("text", ["I think so", "a while", "the Vikings", "MI", "percent"])
-def test_no_number(text: str) -> None:
-    assert read(text).amounts == ()
-
-
-def test_the_second_year_of_a_range_is_whole() -> None:
-    assert read("1648-51").words == read("1648–1651").words == ("#1648", "#1651")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
-        *[("5 km", "5 kilometres", True), ("5 km", "5,000 m", True), ("5 km", "5 miles", False)],
-        *[("8,848 m", "29,029 ft", True), ("8,848 m", "29,000 feet", True), ("8,848 m", "30,000 ft", False)],
-        *[("24 hours", "one day", True), ("30 hours", "one day", False), ("$5", "£5", False)],
-        *[
-            ("50%", "50 percent", True),
-            ("5 km", "5", True),
-            ("2 kg", "2 km", False),
-            ("100 lbs", "45.4 kg", True),
-        ],
-    ],
-)
-def test_units(one: str, other: str, equal: bool) -> None:
-    assert read(one).amounts[0].equals(read(other).amounts[0]) is equal
-    assert read(other).amounts[0].equals(read(one).amounts[0]) is equal
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("9 February 2018", "February 9, 2018", "on the 9th of February, 2018", "2018-02-09", "Feb. 9 2018"),
-        *("Friday, February 9th, 2018 at 8:00", "2018年2月9日", "2018/2/9"),
-    ],
-)
-def test_a_date_is_read_in_every_format(text: str) -> None:
-    assert (2018, 2, 9) in read(text).dates
-    assert 2018 not in read(text).years or "-" in text or "/" in text or "年" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "root"), [("commemorates commemorated", "commemorat"), ("dogs", "dogs"), ("classes", "class")]
-)
-def test_stem(words: str, root: str) -> None:
-    assert {stem(word) for word in words.split()} == {root}
 
 
 # ---------------------------------------------------------------- what a sentence gives
@@ -238,11 +185,6 @@ def test_does_not_give(question: str, text: str, answer: str) -> None:
     assert mentions(question, text, [answer]) is None
 
 
-@given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=40))
-def test_never_raises(question: str, text: str, answer: str) -> None:
-    mentions(question, text, [answer])
-
-
 # ---------------------------------------------------------------- in the grader
 
 
@@ -266,54 +208,7 @@ def test_the_classes_of_sentences(text: str, label: str) -> None:
     assert Grader(form="sentence")(CAPITAL, text, ["Paris"]).label == label
 
 
-def test_the_judge_is_asked_what_the_rules_leave() -> None:
-    judge = FakeLLM(["VERDICT: correct"])
-    assert Grader(judge, form="sentence")(CAPITAL, "The City of Light. " * 20, ["Paris"]).how == "judge"
-
-
-def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(SetupError, match="'short', 'sentence', not 'long'"):
-        Grader(form="long")  # pyright: ignore[reportArgumentType]
-
-
 # ---------------------------------------------------------------- time and people
-
-
-def best(run: Callable[[str], object], text: str) -> float:
-    def once() -> float:
-        start = time.thread_time()  # what other processes take does not count
-        run(text)
-        return time.thread_time() - start
-
-    return min(once() for _ in range(3))
-
-
-UNITS = [
-    "one hundred and ",
-    "not Paris or ",
-    "1,",
-    "Paris, ",
-    "May 1 of ",
-    "(",
-    "[1]",
-    "A. B. ",
-    "é",
-    "1648-51 ",
-    "巴黎不是",
-]
-
-
-@pytest.mark.security("S15")
-@pytest.mark.parametrize("unit", UNITS)
-def test_time_grows_with_the_length_and_not_faster(unit: str) -> None:
-    short, long = (unit * (size // len(unit)) for size in (6_000, 12_000))
-    assert min(best(read, long) / best(read, short) for _ in range(3)) < 4
-
-    def run(text: str) -> None:
-        mentions("Who?", text[:MAX_MENTIONS], ["Paris Hilton", "巴黎", "May 1, 1990"])
-
-    short, long = (unit * (size // len(unit)) for size in (MAX_MENTIONS // 2, MAX_MENTIONS))
-    assert min(best(run, long) / best(run, short) for _ in range(3)) < 4
 
 
 @pytest.mark.data

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 import factrl.verifier as presets
 from factrl.errors import ConfigError, DataError, MissingExtra, SetupError
 from factrl.llm import FakeLLM
+from factrl.types import Claim, Passage
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims
@@ -18,14 +21,17 @@ CURIE = "Marie Curie was born in Warsaw on 7 November 1867. She won two Nobel Pr
 
 
 class Scorer:
-    """A cross-encoder that finds everything entailed."""
+    """A cross-encoder that is sure to this degree, and finds everything entailed or nothing."""
 
-    identity = "all entailed"
+    identity, p = "all entailed", 0.9
+
+    def __init__(self, name, trust_remote_code=False):
+        self.name = name
 
     def scores(self, pairs):
         import numpy as np
 
-        return np.tile([0.9, 0.05, 0.05], (len(pairs), 1))
+        return np.tile([self.p, 0.05, 0.95 - self.p], (len(pairs), 1))
 
 
 @pytest.fixture
@@ -37,10 +43,9 @@ def curie(tmp_path):
 
 @pytest.fixture
 def nli(monkeypatch):
-    """Any cross-encoder's name gives the scorer; the names that were asked for."""
-    names = []
-    monkeypatch.setattr(presets, "_cross_encoder", lambda name, trusted=False: names.append(name) or Scorer())
-    return names
+    """Any cross-encoder's name gives the scorer."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setitem(sys.modules, "factrl.llm.local.nli", SimpleNamespace(CrossEncoder=Scorer))
 
 
 def test_without_the_local_runtime_the_weak_judge_stands_in(curie, monkeypatch):
@@ -61,17 +66,26 @@ def test_the_published_presets(curie, nli):
     assert made["factscore"].judge.style == "factscore"
     assert made["veriscore"].judge.per_call == 1
     assert made["knowrl"].topic_in_query
-    assert (made["knowrl"].judge.threshold_supported, made["knowrl"].judge.threshold_refuted) == (0.3, None)
     fspo = open_verifier("fspo", judge=f"nli:{presets.FSPO_NLI}@0123abc", trust_remote_code=True)
     assert isinstance(fspo.extract, SentenceClaims)
     named = open_verifier("knowrl", docs=[curie], llm=llm, judge="nli:my/encoder")
-    assert (named.judge.threshold_supported, named.judge.threshold_refuted) == (0.3, None)
     paper = open_verifier("knowrl", docs=[curie], llm=llm, judge="llm")
     assert isinstance(paper.judge, LLMJudge)
     assert paper.topic_in_query
-    assert nli == [presets.KNOWRL_NLI, f"{presets.FSPO_NLI}@0123abc", "my/encoder"]
-    report = fspo("He lived there. Wait.", evidence=["He lived there."])
-    assert [check.verdict.label for check in report.checks if check.verdict] == ["supported"]
+    encoders = [verifier.judge.cross_encoder for verifier in (made["knowrl"], fspo, named)]
+    assert [one.name for one in encoders] == [presets.KNOWRL_NLI, f"{presets.FSPO_NLI}@0123abc", "my/encoder"]
+    # KnowRL counts 0.3 as entailed and never says refuted; FSPO's 0.5 is not over 0.5, and refuted.
+    for p, label, other in (
+        (0.29, "unknown", "refuted"),
+        (0.3, "supported", "refuted"),
+        (0.5, "supported", "refuted"),
+        (0.51, "supported", "supported"),
+    ):
+        for encoder in encoders:
+            encoder.p = p
+        judges = (made["knowrl"].judge, named.judge, fspo.judge)
+        found = [judge.judge([(Claim("x", 0, 1), [Passage("y")])])[0].label for judge in judges]
+        assert found == [label, label, other]
 
 
 def test_a_server_finds_the_claims_and_judges(curie, tmp_path):

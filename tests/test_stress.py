@@ -17,7 +17,7 @@ from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
 from factrl.text import boxed, think_answer
-from factrl.text.refusals import refusals
+from factrl.text.ignorance import refusals
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 

@@ -11,10 +11,8 @@ import time
 import pytest
 
 from factrl.errors import ConfigError, SetupError, Unscored
-from factrl.llm import FakeLLM
 from factrl.types import Claim, Passage, Verdict
 from factrl.verifier import Check, Report, Verifier
-from factrl.verifier.judges import LLMJudge
 
 
 def per_line(text, question="", topic=""):
@@ -329,21 +327,3 @@ def test_verdicts_are_kept_only_under_the_name_of_the_model_that_gave_them(tmp_p
     assert (labels(verifier("yes")), store.size()) == (["supported"], 0)
     judge.down = False
     assert (verifier("yes").judge, store.size()) == ("served", 1)
-
-
-@pytest.mark.security("S11")
-@pytest.mark.fault("F17")
-def test_f17_a_verdict_of_another_call_is_not_used():
-    """The judge answers with the ids of the call before."""
-    seen = []
-
-    def reply(messages):
-        data = json.loads(messages[0]["content"].rpartition("\nDATA ")[2].split("\n")[1])
-        seen.append([claim["id"] for claim in data["claims"]])
-        ids = seen[0]
-        return "\n".join(json.dumps({"id": name, "verdict": "supported"}) for name in ids)
-
-    verifier = Verifier(per_line, None, LLMJudge(FakeLLM(reply)))
-    first, second = (verifier(text, evidence=["Rain is wet."]) for text in ("Rain is wet.", "Rain is dry."))
-    assert (labels(first), labels(second)) == (["supported"], ["unjudged"])
-    assert second.checks[0].verdict.cause == "judge_unreadable"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from factrl.errors import Unscored
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.html import KINDS, Mark, marked, page
+from factrl.verifier.html import KINDS, page
 from factrl.verifier.report import Check, Report
 from test_report import Page
 
@@ -135,25 +135,27 @@ class Lines(HTMLParser):
             self.letters += [(char, kinds[::-1]) for char in data]
 
 
-def mark(start: int, end: int, kind: str = "supported", number: int = 1) -> Mark:
-    return Mark(start, end, kind, number)
-
-
 MARKS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.sampled_from(list(KINDS))), max_size=6)
 
 
 @given(st.text("ab <&\n", max_size=12), MARKS)
 def test_every_letter_has_the_lines_of_its_claims(text: str, stretches: list[tuple[int, int, str]]) -> None:
-    marks = [
-        mark(start, max(start, end), kind, number) for number, (start, end, kind) in enumerate(stretches, 1)
+    marks = [(start, max(start, end), kind) for start, end, kind in stretches]
+    checks = [
+        Check(Claim("c", start, end), (), None if kind == "skipped" else Verdict(kind, "j", cause="x"))  # type: ignore[arg-type]
+        for start, end, kind in marks
     ]
-    seen = Lines(marked(text, marks))
-    assert "".join(char for char, _ in seen.letters) == text
-    for at, (_, kinds) in enumerate(seen.letters):
-        over = {one.kind for one in marks if one.start <= at < one.end}
-        assert kinds == [kind for kind in KINDS if kind in over]
-    shown = [one for one in marks if one.start < min(one.end, len(text))]
-    ends = [(min(one.end, len(text)), f"{KINDS[one.kind][0]}{one.number}") for one in shown]
+    body = page(Report(text, checks=tuple(checks))).partition('class="body"')[2].partition("</div>")[0]
+    seen = Lines(body.partition(">")[2])
+    assert "".join(char for char, _ in seen.letters) == (text or "(empty)")
+    for at in range(len(text)):
+        over = {kind for start, end, kind in marks if start <= at < end}
+        assert seen.letters[at][1] == [kind for kind in KINDS if kind in over]
+    ends = [
+        (min(end, len(text)), f"{KINDS[kind][0]}{number}")
+        for number, (start, end, kind) in enumerate(marks, 1)
+        if start < min(end, len(text))
+    ]
     assert sorted(seen.ends) == sorted(ends)
 
 

@@ -31,9 +31,9 @@ from factrl.rewards.resources import written_certainty
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.server.service import _without_ending
-from factrl.text import abstention, answers, escape, ignorance, measures, mentions, naming, retractions
+from factrl.text import abstention, answers, escape, ignorance, mentions
 from factrl.text.sentences import sentences
-from factrl.text.words import fold, read, stem
+from factrl.text.words import read, same_amount
 from factrl.train import signals
 from factrl.train.card import shown
 from factrl.train.cove import read_questions
@@ -41,9 +41,10 @@ from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search, small_judge
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
-from factrl.verifier.html import Mark, marked
-from factrl.verifier.judges import LLMJudge, WeakJudge, overlap
+from factrl.verifier.html import page
+from factrl.verifier.judges import LLMJudge, WeakJudge
 from factrl.verifier.judges import replies as verdicts
+from factrl.verifier.report import Check, Report
 from factrl.verifier.search import given, sources
 
 Reader = Callable[[str], object]
@@ -65,10 +66,6 @@ def _judging(raw: str) -> object:
 
 def _extracted(raw: str) -> object:
     return asyncio.run(LLMClaims(FakeLLM(lambda _: raw))(FACT))
-
-
-def _pieces(raw: str) -> list[overlap.Piece]:
-    return overlap.pieces_of([Passage(raw)])
 
 
 def _claims(raw: str) -> list[Claim]:
@@ -103,32 +100,14 @@ READERS: dict[str, Reader] = {
     "text.abstention.asserted": abstention.asserted,
     "text.abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
     "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
-    "text.ignorance.visible": ignorance.visible,
-    "text.ignorance.declines_in_own_words": lambda raw: ignorance.declines_in_own_words(
-        raw, frozenset({"who"}), strict=False
-    ),
-    "text.ignorance.guessed": lambda raw: ignorance.guessed(raw, frozenset()),
     "text.ignorance.names_nothing": lambda raw: ignorance.names_nothing(raw, frozenset(), strict=True),
-    "text.naming.words_of": naming.words_of,
-    "text.naming.words_in": naming.words_in,
-    "text.naming.is_new": lambda raw: naming.is_new(raw, frozenset()),
-    "text.naming.is_asked": lambda raw: naming.is_asked(raw, frozenset()),
-    "text.naming.is_known": naming.is_known,
-    "text.naming.is_grammar": naming.is_grammar,
-    "text.naming.says_nothing": lambda raw: naming.says_nothing(raw, frozenset()),
-    "text.naming.unexplained": lambda raw: naming.unexplained(raw, frozenset()),
-    "text.naming.first_name": lambda raw: naming.first_name(raw, frozenset()),
-    "text.naming.sentences": naming.sentences,
-    "text.retractions.given": lambda raw: retractions.given(raw, frozenset()),
-    "text.retractions.lists_candidates": lambda raw: retractions.lists_candidates(raw, frozenset()),
-    "text.measures.same_amount": lambda raw: measures.same_amount("How many?", raw, ["12"]),
+    "text.ignorance.first_name": lambda raw: ignorance.first_name(raw, frozenset()),
     "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
+    "text.words.same_amount": lambda raw: same_amount("How many?", raw, ["12"]),
     "text.abstention.abstains_released": abstention.abstains_released,
     "text.abstention.says_invalid_question": abstention.says_invalid_question,
-    "text.answers.normalize_released": answers.normalize_released,
     "text.answers.normalize_answer": answers.normalize_answer,
     "text.answers.parse_number": answers.parse_number,
-    "text.answers.unaccented": answers.unaccented,
     "text.answers.same_answer": lambda raw: (
         answers.same_answer(raw, "Paris") or answers.same_answer("Paris", raw)
     ),
@@ -174,17 +153,11 @@ READERS: dict[str, Reader] = {
     "text.escape.markdown": escape.markdown,
     "text.escape.attribute": escape.attribute,
     "text.escape.linked": escape.linked,
-    "verifier.claims.unwrapped": claims.unwrapped,
     "verifier.claims.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "verifier.claims.llm.LLMClaims.__call__": _extracted,
-    "verifier.claims.normalised": claims.normalised,
-    "verifier.claims.content_words": claims.content_words,
     "verifier.claims.mark": lambda raw: claims.mark(_claims(raw), raw),
-    "verifier.claims.why_not": claims.why_not,
-    "verifier.claims.speaks_of_itself": claims.speaks_of_itself,
     "verifier.claims.llm.read_facts": llm.read_facts,
     "verifier.claims.llm.Places.claim": _placed,
-    "verifier.claims.statements": claims.statements,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "rewards.grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
     "rewards.checklist.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact", {}),
@@ -196,18 +169,9 @@ READERS: dict[str, Reader] = {
     "verifier.judges.overlap.WeakJudge.judge": lambda raw: WeakJudge().judge(
         [(Claim(raw, 0, 1), [Passage(raw)])] * 2
     ),
-    "verifier.judges.overlap.words_of": overlap.words_of,
-    "verifier.judges.overlap.pieces_of": _pieces,
-    "verifier.judges.overlap.best_pieces": lambda raw: overlap.best_pieces(raw, _pieces(raw), 400),
-    "verifier.judges.overlap.compare": lambda raw: overlap.compare(raw, _pieces(raw)),
-    "verifier.judges.overlap.quote_of": lambda raw: overlap.quote_of(raw, [Passage(raw)]),
     "verifier.judges.replies.read_verdicts": lambda raw: verdicts.read_verdicts(raw, ["a", "b"]),
-    "verifier.judges.replies.json_records": lambda raw: list(verdicts.json_records(raw)),
     "verifier.judges.replies.read_true_false": verdicts.read_true_false,
     "verifier.judges.replies.read_supported": verdicts.read_supported,
-    "verifier.judges.replies.after_thinking": verdicts.after_thinking,
-    "verifier.judges.replies.no_verdict": verdicts.no_verdict,
-    "verifier.judges.replies.item_ids": lambda raw: verdicts.item_ids([*dict.fromkeys(raw.split())]),
     "text.mentions.mentions": lambda raw: mentions.mentions("Where?", raw, ["Paris"]),
     "text.mentions.mentions (question)": lambda raw: mentions.mentions(raw, "In Rome", ["Paris"]),
     "text.mentions.mentions (answers)": lambda raw: mentions.mentions("Where?", "In Rome", [raw]),
@@ -225,9 +189,6 @@ READERS: dict[str, Reader] = {
     "verifier.search.sources.cut": sources.cut,
     "verifier.search.given.Given.covers": lambda raw: given.Given([raw, FACT]).covers(raw),
     "verifier.search.without_secrets": search.without_secrets,
-    "verifier.search.given.words": given.words,
-    "verifier.search.given.title_key": given.title_key,
-    "verifier.search.given.title_keys": given.title_keys,
     "text.sentences.sentences": sentences,
     "server.service (endings)": _without_ending,
     "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
@@ -240,17 +201,14 @@ READERS: dict[str, Reader] = {
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
     "text.boxed": lambda raw: (text.boxed(raw), text.boxed(raw, "first")),
     "text.boxed_released": text.boxed_released,
-    "text.few_marks": text.few_marks,
     "text.unwrap_latex": text.unwrap_latex,
     "text.clean": text.clean,
     "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
-    "verifier.html.marked": lambda raw: marked(
-        raw, [Mark(n, n + 9, "supported", n) for n in range(0, len(raw), 9)]
+    "verifier.html.page": lambda raw: page(
+        Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
-    "text.words.fold": fold,
     "text.words.read": read,
-    "text.words.stem": stem,
     **{
         f"papers.{name} ({spec})": partial(_rewarded, spec)
         for name, spec in {
@@ -279,9 +237,13 @@ ELSEWHERE = {
     "a small world of its own": "lab",
     "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
+    "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
+    "text.few_marks verifier.claims.unwrapped verifier.claims.normalised verifier.claims.content_words "
+    "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
+    "verifier.judges.replies verifier.search.given "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify "
-    "verifier.search.given.Given.scores papers.intuitor "
+    "papers.intuitor "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference",

@@ -23,10 +23,9 @@ from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
-from factrl.text.ignorance import BARE, names_nothing
-from factrl.text.measures import same_amount
+from factrl.text.ignorance import BARE, names_nothing, words_of
 from factrl.text.mentions import MAX_MENTIONS, mentions
-from factrl.text.naming import words_of
+from factrl.text.words import same_amount
 from factrl.types import Grade, Label
 from factrl.verifier.blame import judged_here
 from factrl.verifier.small_judge import BRIEF_PROMPT, ask_briefly, is_letter, names_no_answer

@@ -63,8 +63,8 @@ def _parts(folder: Path, split: str) -> list[Path]:
 
 def _read_file(path: Path) -> Iterator[Row]:
     readers: dict[str, Callable[[Path], Iterable[Any]]] = {
-        ".jsonl": _read_lines,
-        ".jsonl.gz": _read_lines,
+        ".jsonl": read_lines,
+        ".jsonl.gz": read_lines,
         ".json": _read_list,
         ".parquet": _read_parquet,
     }
@@ -111,7 +111,8 @@ def json_lines(content: bytes) -> list[Any]:
     return [json.loads(line) for line in content.split(b"\n") if line.strip()]
 
 
-def _read_lines(path: Path) -> Iterator[Any]:
+def read_lines(path: Path) -> Iterator[Any]:
+    """The values of a file of JSON Lines, plain or .gz."""
     with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
         for number, line in enumerate(lines_of(file, path), start=1):  # pyright: ignore[reportArgumentType]
             if line.strip():

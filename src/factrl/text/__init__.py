@@ -3,8 +3,8 @@
 Every parser works on the raw text with exact ASCII markers and reports character offsets into it,
 because Unicode normalisation creates tags that were not there (NFKC turns `＜` into `<`).  `clean` is for
 the payload, after parsing.  Everything is linear in the length of the text, whatever it holds: tags are
-found with `str.find` and `str.count`, braces with array arithmetic, and no pattern has two unbounded
-quantifiers, since a policy that finds a slow text can stall a whole training step.
+found with `str.find` and `str.count`, braces in one pass, and no pattern has two unbounded quantifiers,
+since a policy that finds a slow text can stall a whole training step.
 """
 
 from __future__ import annotations
@@ -156,29 +156,19 @@ def boxed_released(text: str) -> Slice | None:
 
 
 def _braced(text: str, which: Which) -> tuple[int, int] | None:
-    import numpy as np
-
-    # Replacements of equal length keep the offsets: \x01 marks the brace of a box, \x00 hides an escape.
-    marked = text.replace("\x01", " ")
-    for opener in (_BOX, "\\boxed {", "\\fbox{", "\\fbox {"):
-        marked = marked.replace(opener, opener[:-1] + "\x01")
-    if "\x01" not in marked:
+    boxes = {match.end() - 1 for match in re.finditer(r"\\(?:boxed|fbox) ?\{", text)}
+    stack: list[int] = []
+    closed: list[tuple[int, int]] = []
+    for match in re.finditer(r"\\[\\{}]|[{}]", text) if boxes else ():
+        at = match.end() - 1
+        if match[0] == "{" or at in boxes:
+            stack.append(at)
+        elif match[0] == "}" and stack and (start := stack.pop()) in boxes:
+            closed.append((start + 1, at))
+    if not closed:
         return None
-    for escape in ("\\\\", "\\{", "\\}"):
-        marked = marked.replace(escape, "\x00\x00")
-    chars = np.frombuffer(marked.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    is_box = chars == 1
-    depth = np.cumsum((is_box | (chars == ord("{"))).astype(np.int32) - (chars == ord("}")), dtype=np.int32)
-    # A brace is closed when the depth falls below its own somewhere later.
-    lowest = np.minimum.accumulate(depth[::-1])[::-1]
-    closed = np.flatnonzero(is_box & (lowest < depth))
-    if not closed.size:
-        return None
-    start = int(closed[0 if which == "first" else -1])
-    around = np.minimum.accumulate(depth[:start][::-1])[::-1]  # the lowest depth from each place to the box
-    outer = closed[:-1][around[closed[:-1]] >= depth[closed[:-1]]] if which == "last" else closed[:0]
-    start = int(outer[0]) if outer.size else start
-    return start + 1, start + int(np.argmax(depth[start:] < depth[start]))
+    last = max(closed)  # or the outer one of those around it
+    return min(closed) if which == "first" else min(one for one in closed if one[1] >= last[1])
 
 
 def _unbraced(text: str, which: Which) -> tuple[int, int] | None:

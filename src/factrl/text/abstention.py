@@ -11,10 +11,9 @@ It abstains if it also names nothing: a name, a date or a number that the questi
 know; you should check Lyon") makes it an answer, and one that cannot be right.  So whoever can be right
 can be wrong: no text is right when it names one thing and an abstention when it names another.
 
-Texts that decline in words of their own are found by what they lack (`factrl.text.ignorance`).
+What counts as a name, and texts that decline in words of their own, are in `factrl.text.ignorance`.
 
-The phrases are in `refusals.toml`, what counts as a name is in `factrl.text.naming`; no pattern here repeats
-anything without bound.
+The phrases are in `refusals.toml`; no pattern here repeats anything without bound.
 """
 
 from __future__ import annotations
@@ -27,19 +26,23 @@ from typing import Literal
 
 from factrl.text import MAX_PAYLOAD, clean
 from factrl.text.answers import final_answer, normalize_answer, normalize_released, unaccented
-from factrl.text.ignorance import BARE, declines_in_own_words, guessed, visible
-from factrl.text.naming import (
+from factrl.text.ignorance import (
+    BARE,
     DASH,
     LINE,
     SCRIPT,
+    SPELLINGS,
+    declines_in_own_words,
     first_name,
+    guessed,
     is_asked,
     is_known,
+    refusals,
     says_nothing,
+    visible,
     words_in,
     words_of,
 )
-from factrl.text.refusals import SPELLINGS, refusals
 
 _MAX_CLAUSES = 256
 """Clauses that are read; the rest of the text counts as asserted."""

@@ -1,27 +1,260 @@
-"""Texts that decline in words of their own, found by what they lack.
+"""Talk of what is not known: what a text names beside it, and texts that decline in words of their own.
 
-Somebody denies something of himself or of what he was given, nothing is guessed and nothing is named, and
-most of the words are talk of what is not known, grammar or the question's.
+A word is new when it is neither grammar nor talk of what is not known (`refusals.toml`) nor in the
+question.  A name is a new word with a capital, and so are a date, a number and a quotation.
+
+A text that declines in words of its own is found by what it lacks: somebody denies something of himself or of
+what he was given, nothing is guessed and nothing is named, and most of the words are talk of what is not
+known, grammar or the question's.  No pattern here repeats anything without bound.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
 
 from factrl.text import clean, unwrap_latex
-from factrl.text.naming import (
-    DASH,
-    LINE,
-    SCRIPT,
-    SHORT_RUN,
-    first_name,
-    is_grammar,
-    is_known,
-    is_new,
-    sentences,
-    unexplained,
-    words_in,
+from factrl.text.answers import MONTHS, unaccented
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+SPELLINGS = {
+    **{"can't": "cannot", "cant": "cannot", "won't": "will not", "dont": "do not", "didnt": "did not"},
+    **{"doesnt": "does not", "isnt": "is not", "couldnt": "could not", "im": "i am", "i'm": "i am"},
+    **{"i've": "i have", "i'd": "i would", "i'll": "i will", "it's": "it is", "that's": "that is"},
+    **{"there's": "there is", "we're": "we are", "we've": "we have", "idk": "i do not know"},
+    **{"dunno": "do not know", "isn't": "is not", "ain't": "is not", "i-i": "i"},
+}
+"""What contractions are spelt out as."""
+
+Phrases = tuple[str, ...]
+Words = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The tables of `refusals.toml`, which says what each one is for."""
+
+    phrases: dict[str, Phrases]  # each ends in a space, so that whole words match
+    bare: Words  # what declines as the complete clause, or before a question word ("No idea who")
+    spaceless: dict[str, Phrases]  # of scripts without spaces
+    words: dict[str, Words]
+    grammar: Words  # small words of six languages
+    talk: Words  # words of talk about what is not known
+    stems: Words  # beginnings of such words
+    sources: Words  # where people are sent to look, and who made the model
+    chinese: re.Pattern[str]  # what such talk is made of
+    japanese: re.Pattern[str]
+
+
+@cache
+def refusals() -> Refusals:
+    """The tables, read once."""
+    raw = tomllib.loads((Path(__file__).parent / "refusals.toml").read_text(encoding="utf-8"))
+    words = {name: frozenset(text.split()) for name, text in raw["words"].items()}
+    lists = {name: text.split() for name, text in raw["talk"].items()}
+    talk = [*lists["english"], *lists["european"]]
+    scripts = (sorted(lists[name], key=len, reverse=True) for name in ("chinese", "japanese"))
+    chinese, japanese = (re.compile("|".join(map(re.escape, variants))) for variants in scripts)
+    phrases = {name: tuple(f"{phrase} " for phrase in _split(text)) for name, text in raw["phrases"].items()}
+    negations = ("does not", "do not", "did not")
+    phrases["silent"] += tuple(f"{no} {verb} " for no in negations for verb in sorted(words["saying"]))
+    words["clause_words"] |= words["contrasts"]
+    return Refusals(
+        phrases,
+        frozenset(phrase.strip() for phrase in phrases["bare"]),
+        {name: _split(text) for name, text in raw["spaceless"].items()},
+        words,
+        frozenset(lists["grammar"]),
+        frozenset(word for word in talk if not word.endswith("-")),
+        frozenset(word[:-1] for word in talk if word.endswith("-")),
+        frozenset(lists["sources"]),
+        chinese,
+        japanese,
+    )
+
+
+def _split(text: str) -> Phrases:
+    return tuple(" ".join(phrase.split()) for phrase in text.split("|"))
+
+
+# -- What a text names
+
+_LONGEST = 24  # letters of a stem
+SHORT_RUN = 6
+"""Characters of a run without spaces in which none may be new, as a name of two may be all."""
+# What follows is an answer, whatever it says.
+_ANSWERS = re.compile(
+    r"\b(?:answer|antwort|lösung|réponse|respuesta|risposta|resposta)(?: (?:is|was|ist|war|est|es|è|é)\b|:)"
 )
+LINE, DASH = "¶", "‖"
+"""A line end and a dash, which survive cleaning as signs of one character and push no text over a cap."""
+
+# A date beside one of these is the model's and no answer.
+_CUTOFF = (
+    *("cutoff", "cut-off", "knowledge", "trained", "training", "updat", "my data", "wissen", "stand"),
+    *("aktualisier", "connaissances", "entraîn", "mes données", "mise à jour", "conocimiento", "mis datos"),
+    *("entren", "actualiz", "conoscenze", "addestr", "aggiorn", "i miei dati", "conhecimento", "treina"),
+    *("atualiz", "meus dados", "截止", "截至", "训练", "知识", "学習", "データ", "更新"),
+)
+_IS = frozenset(
+    {
+        *("is", "was", "are", "were", "be", "been", "it's", "ist", "war", "sind", "waren", "est", "sont"),
+        *("était", "es", "era", "son", "è", "é", "são"),
+    }
+)
+TOKEN = re.compile(r"\d[\d.,/:]*|[^\W\d_](?:[^\W\d_]|['-](?=[^\W\d_]))*|_+")
+_ELIDED = re.compile(
+    r"\b(?:l|d|n|m|j|s|t|c|qu|un|dell|all|nell|dall|sull|quest|jusqu|lorsqu|puisqu)'(?=\w)", re.I
+)
+_CONTRACTED = re.compile(r"(?:'(?:s|ve|d|ll|re|m)|n't)\b", re.I)
+_CANNOT = re.compile(r"\bcan't\b", re.I)
+_CITED = re.compile(r"(?<=\S)\[\d{1,2}(?:, ?\d{1,2}){0,5}\]|\b\d{1,2}[.)](?= )")
+SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+")
+_QUOTATION = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^']{1,80}'(?!\w)|[「『《][^」』》]{1,80}[」』》]")
+_YEAR = re.compile(r"(?:19|20)\d\d\b")
+_KANA = re.compile(r"[\u3040-\u30ff]")
+_GERMAN = frozenset(
+    ("ich", "nicht", "der", "die", "das", "kein", "keine", "keinen", "ist", "und", "zu", "leider", "mir")
+)
+_NOUN_COMES = re.compile(
+    r"(?:.*(?:e|en|er|es|em)|.?.?ein|ihr|und|oder|als|ohne|per|zum|zur|im|am|vom|beim|das|ans|ins)"
+)
+_ITEM = re.compile(rf"{LINE} ?(?:[-•·#]+|\d{{1,2}}[.)]) ?")
+
+
+@lru_cache(maxsize=256)
+def words_of(question: str) -> frozenset[str]:
+    """The words and numbers of a question as they are compared, and its pairs of characters without case."""
+    text = unaccented(question)
+    words = {word[:5] for word in map(str.strip, TOKEN.findall(text)) for word in (word, *word.split("-"))}
+    pairs = {run[i : i + 2] for run in SCRIPT.findall(text) for i in range(len(run) - 1)}
+    return frozenset(words | pairs)
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text without elided articles and contracted verbs: `l'autrice` is one word."""
+    return TOKEN.findall(_CONTRACTED.sub(" ", _CANNOT.sub("cannot", _ELIDED.sub(" ", text))))
+
+
+def is_new(word: str, query_words: frozenset[str], least: int = 2) -> bool:
+    """Whether a word is neither grammar nor talk of what is not known nor the question's.
+
+    Args:
+        least: letters of the shortest stem that counts: "verd-" does not make "Verdi" such talk.
+    """
+    return not (
+        is_known(word, least) or word in refusals().sources or is_asked(unaccented(word), query_words)
+    )
+
+
+def is_asked(word: str, query_words: frozenset[str]) -> bool:
+    """Whether the question has a word with the same first five letters."""
+    return word[:5] in query_words or word.rstrip(".,:/")[:5] in query_words
+
+
+def is_grammar(word: str) -> bool:
+    """Whether a casefolded word is one of grammar's small ones."""
+    return word in refusals().grammar
+
+
+def is_known(word: str, least: int = 2) -> bool:
+    """Whether a casefolded word is grammar or talk of what is not known."""
+    return is_grammar(word) or _is_talk(word, least)
+
+
+def _is_talk(word: str, least: int = 2) -> bool:
+    stems = refusals().stems
+    if word in refusals().talk or word in stems:
+        return True
+    # A short stem has short endings: "law-" is no beginning of "lawyer".
+    sizes = range(min(len(word) - 1, _LONGEST), least - 1, -1)
+    return any(word[:size] in stems for size in sizes if size > 4 or len(word) - size < 3)
+
+
+def says_nothing(clause: str, query_words: frozenset[str]) -> bool:
+    """Whether a clause is made of nothing but talk of what is not known, grammar and the question's words."""
+    if _ANSWERS.search(clause.casefold()):
+        return False
+    talk = since = given = 0
+    for token in words_in(_CITED.sub(" ", clause)):
+        word = token.casefold()
+        if SCRIPT.match(word):
+            rest = unexplained(word, query_words)
+            if len(rest) > (len(word) > SHORT_RUN):
+                return False
+            talk += 2
+        elif is_grammar(word):
+            if word in _IS:
+                since = given = 0
+        elif _is_talk(word):
+            talk += 1
+            since += 1
+        elif word in refusals().sources or is_asked(unaccented(word), query_words):
+            given += 1
+        else:
+            return False
+    return talk > 1 and not (given and not since)
+
+
+def unexplained(word: str, query_words: frozenset[str]) -> str:
+    """The characters of a run without spaces that neither the question nor such talk accounts for."""
+    kept = [True] * len(word)
+    for at in range(len(word) - 1):
+        if word[at : at + 2] in query_words:
+            kept[at] = kept[at + 1] = False
+    rest = "".join(char if keep else " " for char, keep in zip(word, kept, strict=True))
+    talk = refusals().japanese if _KANA.search(word) else refusals().chinese
+    return "".join(talk.sub(" ", rest).split())
+
+
+def first_name(text: str, query_words: frozenset[str], few: int = 0) -> str:
+    """The first name, date, number or quotation that the question did not give; empty without one.
+
+    Args:
+        few: words of a sentence up to which its first word is taken for a name too, if it is new.
+    """
+    text = _ITEM.sub(LINE, text)
+    german = len(_GERMAN.intersection(TOKEN.findall(text.casefold()))) > 1
+    return next((name for part in sentences(text) if (name := _named(part, query_words, german, few))), "")
+
+
+def _named(sentence: str, query_words: frozenset[str], german: bool, few: int) -> str:
+    """The first name, date, number or quotation of a sentence that the question did not give.
+
+    The first word has its capital from its place, and German nouns have theirs from grammar: behind an
+    article or an adjective, a capital tells nothing.
+    """
+    sentence = _CITED.sub(" ", sentence)
+    for quoted in _QUOTATION.findall(sentence):
+        if not all(is_asked(unaccented(word), query_words) for word in words_in(quoted)):
+            return quoted
+    tokens = words_in(sentence)
+    folded = [token.casefold() for token in tokens]
+    dated = any(cutoff in sentence.casefold() for cutoff in _CUTOFF)
+    for place, (token, word) in enumerate(zip(tokens, folded, strict=True)):
+        if word[0].isdigit():
+            if not (dated and _YEAR.match(word)) and not is_asked(word, query_words):
+                return token
+        elif token[0].isupper() and (place or len(tokens) <= few) and is_new(word, query_words, least=5):
+            by_grammar = german and place and _NOUN_COMES.fullmatch(folded[place - 1])
+            if not (by_grammar or (dated and word in MONTHS)):
+                return token
+    return ""
+
+
+def sentences(text: str) -> list[str]:
+    """A text cut behind every sign that ends a sentence or a line."""
+    return re.split(rf"(?<=[.!?:。{LINE}])", text)
+
+
+# -- Texts that decline in words of their own
 
 BARE = 200
 """Characters of the longest text that is read strictly."""
@@ -83,7 +316,7 @@ def declines_in_own_words(text: str, query_words: frozenset[str], *, strict: boo
     """Whether a text denies, speaks of its writer or sources, guesses nothing and names nothing.
 
     Args:
-        query_words: the question's words (`factrl.text.naming.words_of`).
+        query_words: the question's words (`words_of`).
         strict: no word of a text up to `BARE` characters may be new.
     """
     said = visible(text)
@@ -145,7 +378,7 @@ def names_nothing(text: str, query_words: frozenset[str], *, strict: bool) -> bo
     """Whether a text names no candidate answer.
 
     Args:
-        query_words: the question's words (`factrl.text.naming.words_of`).
+        query_words: the question's words (`words_of`).
         strict: any new word is a candidate; otherwise names, dates, numbers and quotations are.
     """
     if not strict:

@@ -22,9 +22,20 @@ from dataclasses import dataclass, replace
 
 from factrl.text import clean
 from factrl.text.answers import matches
-from factrl.text.measures import unit_asked
 from factrl.text.retractions import alternatives, given, lists_candidates
-from factrl.text.words import STOP_WORDS, Amount, Day, Reading, beside, fold, initials, is_date, read, stem
+from factrl.text.words import (
+    STOP_WORDS,
+    Amount,
+    Day,
+    Reading,
+    beside,
+    fold,
+    initials,
+    is_date,
+    read,
+    stem,
+    unit_asked,
+)
 
 MAX_MENTIONS = 4_000
 """Characters of the longest text that the rules read; a longer one gives no answer."""
@@ -61,6 +72,7 @@ _OR = re.compile(r",? or ")
 _ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|almost|nearly|roughly|circa|c\.|~|≈)", re.I)
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
+_NOT_BEFORE = ("不是", "并非", "並非", "不叫", "而非", "ではなく", "还是", "或", "或者")
 _RELATED = _stems(
     "sister brother mother father wife husband son daughter cousin niece nephew uncle aunt friend rival enemy"
     " student pupil teacher assistant secretary successor predecessor widow widower lover partner"
@@ -71,19 +83,12 @@ _RELATED = _stems(
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """The text that is looked at, in the forms the rules compare.
-
-    Attributes:
-        reading: its words, numbers and dates.
-        places: where each word stands; what is denied or one of several candidates is left out.
-        roots: the words of `places` by their first letters.
-        compact: its letters and digits without spaces.
-    """
+    """The text that is looked at, in the forms the rules compare."""
 
     reading: Reading
-    places: dict[str, list[int]]
-    roots: dict[str, list[str]]
-    compact: str
+    places: dict[str, list[int]]  # of each word; what is denied or one of several candidates is left out
+    roots: dict[str, list[str]]  # the words of `places` by their first letters
+    compact: str  # its letters and digits without spaces
 
 
 def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
@@ -92,7 +97,6 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
     Args:
         question: what an answer repeats of it tells nothing.
         text: what the model wrote, without its reasoning; over `MAX_MENTIONS` characters it gives nothing.
-        answers: accepted answers.
     """
     answers = list(answers)
     if len(text) > MAX_MENTIONS:
@@ -117,7 +121,7 @@ def mentions(question: str, text: str, answers: Iterable[str]) -> str | None:
 def _said(raw: str, known: frozenset[str]) -> _Said:
     reading = read(raw)
     left_out = alternatives(reading, known)
-    if not any(map(_denies, known)):  # "Which Games did it not attend?" asks for what is denied
+    if known.isdisjoint(_DENIALS):  # "Which Games did it not attend?" asks for what is denied
         left_out |= _denied(reading)
     places: dict[str, list[int]] = {}
     for place, word in enumerate(reading.words):
@@ -141,9 +145,6 @@ def _spellings(answer: str) -> list[str]:
     return list(dict.fromkeys([bare, *_OR.split(bare)]))
 
 
-# -- What does not count ------------------------------------------------------------------------------
-
-
 def _denied(reading: Reading) -> set[int]:
     """The places of up to five words after a denial, in the same clause."""
     denied: set[int] = set()
@@ -154,16 +155,9 @@ def _denied(reading: Reading) -> set[int]:
         elif left:
             denied.add(place)
             left -= 1
-        if _denies(word):
+        if word in _DENIALS:
             left = 5
     return denied
-
-
-def _denies(word: str) -> bool:
-    return word in _DENIALS
-
-
-# -- What counts --------------------------------------------------------------------------------------
 
 
 def _gives(said: _Said, wanted: Reading, query: Reading) -> bool:
@@ -348,13 +342,11 @@ def _names_before(spelt: tuple[str, ...], place: int) -> list[str]:
 
 def _dated(wanted: Reading, said: Reading) -> bool:
     """Whether every date is said, or its year alone."""
-    return all(
-        any(_same_day(day, other) for other in said.dates) or day[0] in said.years for day in wanted.dates
-    )
 
+    def same(day: Day, other: Day) -> bool:
+        return all(a == b or not a or not b for a, b in zip(day, other, strict=True))
 
-def _same_day(wanted: Day, said: Day) -> bool:
-    return all(a == b or not a or not b for a, b in zip(wanted, said, strict=True))
+    return all(any(same(day, other) for other in said.dates) or day[0] in said.years for day in wanted.dates)
 
 
 def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
@@ -363,7 +355,7 @@ def _agrees(said: _Said, query: Reading, yes: bool) -> bool:
     if words[:1] and words[0] in _YES | _NO:
         return (words[0] in _YES) == yes
     first = words[: words.index("|") if "|" in words else len(words)]
-    if any(_denies(word) or word in _NO for word in first):
+    if not (_DENIALS | _NO).isdisjoint(first):
         return not yes
     return yes and (not _YES.isdisjoint(first) or _repeats(first, said.reading.spelt, query.words))
 
@@ -382,9 +374,7 @@ def _spaceless(raw: str, answer: str) -> bool:
         return False
     place = text.find(compact)
     while place >= 0:
-        if not text[:place].endswith(
-            ("不是", "并非", "並非", "不叫", "而非", "ではなく", "还是", "或", "或者")
-        ):
+        if not text[:place].endswith(_NOT_BEFORE):
             return not text[place + len(compact) :].startswith(("还是", "或", "ではな", "不是"))
         place = text.find(compact, place + 1)
     return False

@@ -9,36 +9,29 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from factrl.text import clean, few_marks
-from factrl.text.answers import MONTHS, SCALES, parse_number
+from factrl.text.answers import MAX_ANSWER, MONTHS, SCALES, parse_number
 
 Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""
 
 
-def _list(words: str) -> list[str]:
-    return words.split()
-
-
-_STOP = _list(
-    """
+_STOP = """
     a an the of in on at to for by from with and or as is are was were be been being it its his her their he
     she they we you i this that these those which who whom whose what when where why how do does did s t has
     have had not no into than then also about around approximately circa roughly nearly almost over typically
     usually during some there
-    """
-)
-_ORDINALS = _list("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth")
-_UNITS = _list(
-    """
+    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
+_UNITS = """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
     seventeen eighteen nineteen
-    """
-)
-_TENS = _list("twenty thirty forty fifty sixty seventy eighty ninety")
+    """.split()  # noqa: SIM905
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()  # noqa: SIM905
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
 _SPELLED = {
     **{word: value for value, word in enumerate(_UNITS)},
     **{word: value for value, word in enumerate(_ORDINALS, 1)},
@@ -130,21 +123,13 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text as words.
+    """A text as words."""
 
-    Attributes:
-        words: stems in order; `#12` is a number, `|` an end of a clause.
-        spelt: the same places as written, in lower or upper case.
-        amounts: every number with its unit.
-        dates: every day, month of a year, or day of a month.
-        years: four-digit numbers that stand in no longer date.
-    """
-
-    words: tuple[str, ...]
-    spelt: tuple[str, ...]
-    amounts: tuple[Amount, ...]
-    dates: frozenset[Day]
-    years: frozenset[int]
+    words: tuple[str, ...]  # stems in order; `#12` is a number, `|` an end of a clause
+    spelt: tuple[str, ...]  # the same places as written, in lower or upper case
+    amounts: tuple[Amount, ...]  # every number with its unit
+    dates: frozenset[Day]  # every day, month of a year, or day of a month
+    years: frozenset[int]  # four-digit numbers that stand in no longer date
 
 
 def stem(word: str) -> str:
@@ -238,8 +223,9 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         if value is None:
             return None
         start = match.start()
-        if len(match[0]) == 2 and match.string[max(start - 5, 0) : start - 1].isdigit() and _hyphen(match):
-            value += int(match.string[start - 5 : start - 3]) * 100  # the second year of `1939-45`
+        before = match.string[max(start - 6, 0) : start]
+        if len(match[0]) == 2 and re.fullmatch(r"\D?\d{4}-", before):
+            value += int(before[-5:-3]) * 100  # the second year of `1939-45`
         if start and match.string[start - 1] == "-" and not match.string[max(start - 2, 0)].isalnum():
             value = -value
         step = Decimal(1).scaleb(int(value.normalize().as_tuple().exponent)) if value else Decimal(1)
@@ -261,12 +247,6 @@ def _amount(tokens: list[re.Match[str]], spelt: list[str], place: int) -> tuple[
         if power > 30:
             break
     return Amount(value.scaleb(power), "", step.scaleb(power)), end
-
-
-def _hyphen(match: re.Match[str]) -> bool:
-    """Whether a number follows a hyphen after a year."""
-    start = match.start()
-    return start >= 5 and match.string[start - 1] == "-" and not match.string[start - 6 : start - 5].isdigit()
 
 
 def _spelled(spelt: list[str], place: int) -> tuple[Decimal, int]:
@@ -299,10 +279,8 @@ def _at(spelt: list[str], place: int) -> str:
 
 
 def _with_unit(amount: Amount, spelt: list[str], start: int, end: int) -> Amount:
-    for word in (
-        _at(spelt, end),
-        _at(spelt, end + 1) if _at(spelt, end) in ("°", "degree", "degrees") else "",
-    ):
+    degree = _at(spelt, end) in ("°", "degree", "degrees")
+    for word in (_at(spelt, end), _at(spelt, end + 1) if degree else ""):
         for name in (word, word.removesuffix("s")):
             if name in _MEASURES and (len(name) > 1 or name in "%$£€¥mg"):
                 return Amount(amount.value, name, amount.step)
@@ -359,9 +337,8 @@ def _named(spelt: list[str], place: int, month: int, days: set[Day]) -> set[int]
 
 def _day(word: str) -> int:
     digits = word[:-2] if word[-2:] in ("st", "nd", "rd", "th") else word
-    return (
-        int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) <= 31 else 0
-    )
+    plain = digits.isascii() and digits.isdigit() and len(digits) <= 2
+    return int(digits) if plain and int(digits) <= 31 else 0
 
 
 def is_date(reading: Reading) -> bool:
@@ -369,3 +346,43 @@ def is_date(reading: Reading) -> bool:
     rest = {word for word in reading.words if word[0] not in "#|"}
     named = {stem(name) for name in _MONTH} | {stem(name) for name in _WEEKDAYS}
     return bool(reading.dates) and rest <= named | STOP_WORDS
+
+
+# -- Amounts
+
+_SIGNED = re.compile(r"[!¬≠✗✘❌~<>=≈±]")  # not, about, or a limit
+
+
+def same_amount(question: str, text: str, answers: Iterable[str]) -> str | None:
+    """The first accepted answer that a text is, when both are one amount and nothing more.
+
+    "8849 metres" is "8,849 m", and "8849" too where the question asks for metres; "12 goals" is "12" where it
+    asks for goals.  A number without a unit that the question does not name either is only equal to itself.
+    """
+    if _SIGNED.search(text):
+        return None
+    query, said = read(question), read(text[:MAX_ANSWER])
+    query_unit = unit_asked(query)
+    if not _only_amount(said, query):
+        return None
+    for answer in answers:
+        wanted = read(answer[:MAX_ANSWER])
+        if _only_amount(wanted, query) and said.amounts[0].same_in(wanted.amounts[0], query_unit):
+            return answer
+    return None
+
+
+def unit_asked(query: Reading) -> str:
+    """The last unit that a question names."""
+    named = (word.lower() for word in reversed(query.spelt) if len(word) > 1)
+    return next((UNITS[word] for word in named if word in UNITS), "")
+
+
+def _only_amount(reading: Reading, query: Reading) -> bool:
+    """Whether a text is one number with its unit, or with what the question asks for."""
+    rest = {
+        word
+        for word, spelt in zip(reading.words, reading.spelt, strict=True)
+        if word[0] != "#" and word not in query.words and spelt.lower() not in UNITS and word != "|"
+    }
+    return len(reading.amounts) == 1 and not reading.dates and not rest

@@ -14,6 +14,7 @@ unknown, where FActScore stops and KnowRL gives the whole batch 0.
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -93,7 +94,7 @@ class Verifier:
         evidence: Evidence | None = None,
         watch: Callable[[int, int], None] | None = None,
     ) -> Report:
-        """Check one text; see `batch`."""
+        """Check one text, as `batch` does many."""
         return self.batch([text], [question], topics=[topic], evidence=[evidence], watch=watch)[0]
 
     def batch(
@@ -128,16 +129,17 @@ class Verifier:
                 raise ConfigError(f"{name} has {len(given)} entries for {count} texts")
         if not texts:
             return []
-        search_for = lru_cache(None)(self._search_for)  # texts with the same evidence share one search
-        for one in evidence or ():
-            if isinstance(one, str):
-                raise ConfigError(f"evidence is a list of texts, not one text: give [{one[:40]!r}…]")
+        given_once = lru_cache(None)(Given)  # texts with the same evidence share one search
         blank = [""] * count
+        jobs = []
         rows = zip(texts, questions or blank, topics or blank, evidence or [None] * count, strict=True)
-        jobs = [
-            Job(text, search_for(None if given is None else tuple(given)), question, topic)
-            for text, question, topic, given in rows
-        ]
+        for text, question, topic, given in rows:
+            if isinstance(given, str):
+                raise ConfigError(f"evidence is a list of texts, not one text: give [{given[:40]!r}…]")
+            search = self.search if given is None else given_once(tuple(given))
+            if search is None:
+                raise ConfigError("this verifier has no search; pass evidence=… with the text")
+            jobs.append(Job(text, search, question, topic))
         started = time.monotonic()
         wait_for(run(self, jobs, watch))
         return [self._report(job, time.monotonic() - started) for job in jobs]
@@ -150,13 +152,6 @@ class Verifier:
 
         texts, questions, topics, evidence = zip(*(one(*args, **named) for args, named in calls), strict=True)
         return self.batch(texts, questions, topics=topics, evidence=evidence)
-
-    def _search_for(self, evidence: tuple[str | Passage, ...] | None) -> Search:
-        if evidence is not None:
-            return Given(evidence)
-        if self.search is None:
-            raise ConfigError("this verifier has no search; pass evidence=… with the text")
-        return self.search
 
     def _report(self, job: Job, seconds: float) -> Report:
         return Report(
@@ -176,8 +171,16 @@ class Verifier:
 
 KNOWRL_NLI = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"  # systems page of KnowRL: fact scorer, HEAD
 FSPO_NLI = "vectara/hallucination_evaluation_model"  # nusnlp/FSPO, issue 6
-
-
+_THRESHOLDS: Mapping[str, dict[str, Any]] = {
+    # zjunlp/KnowRL f75b0bb: entailed by any of the passages with at least 0.3.
+    "knowrl": {"threshold_supported": 0.3, "threshold_refuted": None},
+    # nusnlp/FSPO 7f5e4f9: HHEM over 0.5 is consistent, and all else counts against.
+    "fspo": {
+        "threshold_supported": math.nextafter(0.5, 1.0),
+        "threshold_refuted": None,
+        "otherwise": "refuted",
+    },
+}
 _STYLES: Mapping[str, tuple[Style, dict[str, Any]]] = {
     "local": ("factscore", {}),
     "factscore": ("factscore", {"k": 5}),  # section 4.1: five passages of the title
@@ -265,8 +268,7 @@ def _judge(preset: str, judge: str | Judge | None, llm: LLM | None, controls: bo
             "another nli:NAME"
         )
     if isinstance(judge, str):
-        thresholds = {"knowrl": NLIJudge.knowrl, "fspo": NLIJudge.fspo}.get(preset, NLIJudge)
-        return open_judge(judge, trust_remote_code=trusted, thresholds=thresholds)
+        return open_judge(judge, trust_remote_code=trusted, **_THRESHOLDS.get(preset, {}))
     if judge is not None:
         return judge
     if llm is not None:
@@ -307,13 +309,9 @@ def verify(
 
 
 def open_judge(
-    name: str, *, trust_remote_code: bool = False, thresholds: Callable[[Any], NLIJudge] = NLIJudge
+    name: str, *, trust_remote_code: bool = False, **thresholds: Any
 ) -> LocalJudge | NLIJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, or `nli:MODEL`.
-
-    Args:
-        trust_remote_code: as of `open_verifier`.
-        thresholds: makes the judge of a cross-encoder.
+    """A judge by name: `local`, `weak`, or `nli:MODEL` with the thresholds of `NLIJudge`.
 
     Raises:
         ConfigError: another name.
@@ -325,7 +323,11 @@ def open_judge(
         return WeakJudge()
     kind, _, model = name.partition(":")
     if kind == "nli" and model:
-        return thresholds(_cross_encoder(model, trust_remote_code))
+        if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
+            raise MissingExtra("transformers", "train")
+        from factrl.llm.local.nli import CrossEncoder
+
+        return NLIJudge(CrossEncoder(model, trust_remote_code=trust_remote_code), **thresholds)
     if kind == "own":
         raise ConfigError(
             f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
@@ -341,14 +343,6 @@ def _readable(reply: Reply) -> bool:
     except Unscored:
         return False
     return True
-
-
-def _cross_encoder(name: str, trusted: bool) -> Any:
-    if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
-        raise MissingExtra("transformers", "train")
-    from factrl.llm.local.nli import CrossEncoder
-
-    return CrossEncoder(name, trust_remote_code=trusted)
 
 
 def _open_search(

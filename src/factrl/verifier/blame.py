@@ -71,14 +71,14 @@ async def judged(
         except Unscored:
             raise first from None
         if cause == "oversize":
+            if isinstance(part, str) and 0 < head < len(part):
+                return await judged(ask, part[:head], control=control)
             break
         try:
             return await _answer(ask(part))
         except Unscored as error:
             if error.cause not in REPLY:
                 raise
-    if cause == "oversize" and isinstance(part, str) and 0 < head < len(part):
-        return await judged(ask, part[:head], control=control)
     detail = f"{first.cause}, and not of a sentence in its place ({first.detail})"
     raise OwnDoing(cause, detail, **first.facts)
 

@@ -18,7 +18,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -121,11 +121,6 @@ class _Counter:
     total: int = 0
     done: int = 0
 
-    def settled(self, claims: int) -> None:
-        self.done += claims
-        if claims and self.watch is not None:
-            self.watch(self.done, self.total)
-
 
 class _Group:
     """The texts that answer one question."""
@@ -139,19 +134,16 @@ class _Group:
 
     async def run(self) -> None:
         try:
-            await self._stages()
+            extracted = asyncio.gather(*map(self._extract, self.jobs))
+            found, _ = await asyncio.gather(self._found_first(), extracted)
+            items = [item for job in self.jobs for item in job.items if item.is_open]
+            self.counter.total += len(items)
+            pool = await self._pool(found, items) if self.verifier.share else None
+            await asyncio.gather(*(self._search(item, pool) for item in items))
+            await self._judge([item for item in items if item.is_open])
         finally:  # at the deadline nothing may go on asking servers
             for search in self._searches.values():
                 search.cancel()
-
-    async def _stages(self) -> None:
-        extracted = asyncio.gather(*map(self._extract, self.jobs))
-        found, _ = await asyncio.gather(self._found_first(), extracted)
-        items = [item for job in self.jobs for item in job.items if item.is_open]
-        self.counter.total += len(items)
-        pool = await self._pool(found, items) if self.verifier.share else None
-        await asyncio.gather(*(self._search(item, pool) for item in items))
-        await self._judge([item for item in items if item.is_open])
 
     async def _extract(self, job: Job) -> None:
         verifier = self.verifier
@@ -164,18 +156,13 @@ class _Group:
             )
         except OwnDoing as error:
             job.floored = error.cause
-            return
         except Unscored as error:
             job.failure = error
-            return
-        job.extracted, room = True, verifier.max_claims
-        for claim in claims:
-            item = Item(job, claim)
-            if claim.skip is None:
-                room -= 1
-                if room < 0:  # the policy's own doing, so it is not masked: an unsupported claim
-                    item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
-            job.items.append(item)
+        else:
+            job.extracted, job.items = True, [Item(job, claim) for claim in claims]
+            for item in [item for item in job.items if item.is_open][verifier.max_claims :]:
+                # The policy's own doing, so it is not masked: an unsupported claim.
+                item.verdict = Verdict("unknown", by=self.identity, cause="over_limit")
 
     # -- Evidence: a search for every claim, or for a group one pool, found for the question and the sentences
     # -- of its longest text (which need not wait for the claims) and of those with a claim that none covers.
@@ -247,7 +234,11 @@ class _Group:
         for item in items:
             waiting.setdefault(self._key(item), []).append(item)
         known = {} if self.store is None else self.store.get_many(waiting)
-        self._settle({item: _verdict(row) for key, row in known.items() for item in waiting[key]})
+        stored = {
+            key: Verdict(**{**row, "quote": tuple(row["quote"]) if row["quote"] else None})
+            for key, row in known.items()
+        }
+        self._settle({item: verdict for key, verdict in stored.items() for item in waiting[key]})
         todo = [key for key in waiting if key not in known]
         size = max(1, self.verifier.judge.per_call)
         chunks = [todo[start : start + size] for start in range(0, len(todo), size)]
@@ -267,7 +258,7 @@ class _Group:
             )
         found = dict(zip(chunk, verdicts, strict=True))
         if self.store is not None:  # a failure is never kept
-            kept = {key: _row(verdict) for key, verdict in found.items() if verdict.label != "unjudged"}
+            kept = {key: asdict(verdict) for key, verdict in found.items() if verdict.label != "unjudged"}
             await self.store.aput_many(kept)
         for key, pair in zip(chunk, pairs, strict=True):
             if found[key].label == "unjudged" and found[key].cause in LENGTH | REPLY:
@@ -304,10 +295,12 @@ class _Group:
         return digest({"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence})
 
     def _settle(self, found: Mapping[Item, Verdict]) -> None:
-        """Write verdicts down, and tell of all of them at once."""
         for item, verdict in found.items():
             item.verdict = verdict
-        self.counter.settled(len(found))
+        counter = self.counter
+        counter.done += len(found)
+        if found and counter.watch is not None:
+            counter.watch(counter.done, counter.total)
 
 
 def _given(found: Iterable[_Result]) -> Given:
@@ -315,16 +308,6 @@ def _given(found: Iterable[_Result]) -> Given:
     passages = (passage for one in found if not isinstance(one, Unscored) for passage in one)
     once = {" ".join(passage.text.split()): passage for passage in reversed([*passages])}
     return Given(passage for key, passage in reversed(once.items()) if key)
-
-
-def _row(verdict: Verdict) -> dict[str, Any]:
-    """What a store keeps of a verdict; `asdict` would copy every value."""
-    return {field.name: getattr(verdict, field.name) for field in fields(Verdict)}
-
-
-def _verdict(row: dict[str, Any]) -> Verdict:
-    quote = row["quote"]
-    return Verdict(**{**row, "quote": tuple(quote) if quote else None})
 
 
 _EXECUTORS: dict[int, ThreadPoolExecutor] = {}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from markupsafe import Markup
-
-from factrl.text.escape import markup
 from factrl.text.html import page as whole_page
 
 from .report import Check, Report
@@ -41,10 +37,6 @@ def page(report: Report) -> str:
         "took": f"{report.seconds:.1f} s",
     }
     claims = [_claim(number, check, len(report.text)) for number, check in enumerate(report.checks, start=1)]
-    stretches = [
-        Mark(check.claim.start, check.claim.end, one["kind"], one["number"])
-        for check, one in zip(report.checks, claims, strict=True)
-    ]
     title = _headline(report)
     return whole_page(
         "verifier/report.html",
@@ -55,7 +47,7 @@ def page(report: Report) -> str:
         report=report,
         facts=facts,
         counts={**report.counts, "skipped": skipped},
-        text=marked(report.text, stretches, id="mark-"),
+        pieces=_pieces(report.text, claims),
         claims=claims,
     )
 
@@ -74,7 +66,6 @@ def _headline(report: Report) -> str:
 
 
 def _claim(number: int, check: Check, length: int) -> Mapping[str, Any]:
-    """A claim: where it is, the verdict, and the passages that the judge read, the one that decided first."""
     claim, verdict = check.claim, check.verdict
     notes = []
     if verdict is None:
@@ -91,6 +82,7 @@ def _claim(number: int, check: Check, length: int) -> Mapping[str, Any]:
         "number": number,
         "kind": "skipped" if verdict is None else verdict.label,
         "text": claim.text,
+        "place": (claim.start, min(claim.end, length)),
         "found": claim.start < min(claim.end, length),
         "p": verdict.p if verdict is not None else None,
         "notes": notes,
@@ -107,61 +99,25 @@ def _excerpt(text: str, start: int, end: int) -> tuple[str, str, str]:
     return before + text[first:start], text[start:end], text[end:last] + after
 
 
-# -- Underlined by verdict.  Stretches may overlap, as those of the claims of one sentence do: the text is cut
-# -- wherever one begins or ends, and every piece gets one line per verdict beneath it, the gravest nearest to
-# -- the letters.  Line style and letter tell the verdicts apart without colour.
+def _pieces(text: str, claims: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The text, cut wherever a claim begins or ends; stretches may overlap, as those of one sentence do.
 
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A stretch of the text and the claim that it belongs to.
-
-    Attributes:
-        start, end: in characters, end exclusive; what lies outside of the text is left out.
-        kind: one of `KINDS`.
-        number: of the claim, as it is shown; its part of the page has the id `claim-NUMBER`.
+    A piece has the verdicts of its claims, the gravest first, the first claim with that one, and the claims
+    that end with it.  One line per verdict is drawn beneath it, the gravest nearest to the letters; line
+    style and letter tell the verdicts apart without colour.
     """
-
-    start: int
-    end: int
-    kind: str
-    number: int
-
-
-def marked(text: str, marks: Sequence[Mark], id: str = "") -> Markup:
-    """`text` as HTML content with its `marks`; a mark of no length, or outside of the text, is left out.
-
-    Args:
-        id: what the ids of the links at the ends begin with, so that others can lead here; empty for none.
-    """
-    ends = {mark: min(mark.end, len(text)) for mark in marks if mark.start < min(mark.end, len(text))}
-    cuts = sorted({0, len(text), *ends.values(), *(mark.start for mark in ends)})
-    later = sorted(ends, key=lambda mark: mark.start, reverse=True)  # the next one is the last
-    here: list[Mark] = []
-    parts: list[str] = []
+    shown = [one for one in claims if one["found"]]
+    cuts = sorted({0, len(text), *(place for one in shown for place in one["place"])})
+    later = sorted(shown, key=lambda one: one["place"][0], reverse=True)  # the next one is the last
+    here: list[Mapping[str, Any]] = []
     for start, end in pairwise(cuts):
-        while later and later[-1].start <= start:
+        while later and later[-1]["place"][0] <= start:
             here.append(later.pop())
-        parts.append(_piece(text[start:end], here))
-        for mark in sorted((mark for mark in here if ends[mark] == end), key=lambda mark: mark.number):
-            letter, word = KINDS[mark.kind]
-            name = f' id="{id}{mark.number}"' if id else ""
-            parts.append(
-                f'<sup><a class="to {mark.kind}"{name} href="#claim-{mark.number}"'
-                f' aria-label="claim {mark.number}, {word}">{letter}{mark.number}</a></sup>'
-            )
-        here = [mark for mark in here if ends[mark] > end]
-    return Markup("".join(parts))  # noqa: S704 - every piece is escaped
-
-
-def _piece(text: str, marks: Sequence[Mark]) -> str:
-    """One piece, a link to the gravest of its claims."""
-    if not marks:
-        return markup(text)
-    graves = [kind for kind in KINDS if any(mark.kind == kind for mark in marks)]
-    shown = markup(text)
-    for depth, kind in enumerate(graves):
-        shown = f'<span class="line {kind} d{depth}">{shown}</span>'
-    first = min(mark.number for mark in marks if mark.kind == graves[0])
-    # The numbered links behind do the same for the keyboard.
-    return f'<a class="piece" href="#claim-{first}" tabindex="-1">{shown}</a>'
+        kinds = [kind for kind in KINDS if any(one["kind"] == kind for one in here)]
+        yield {
+            "text": text[start:end],
+            "kinds": kinds,
+            "first": min((one["number"] for one in here if one["kind"] == kinds[0]), default=0),
+            "ends": sorted((one["number"], one["kind"]) for one in here if one["place"][1] == end),
+        }
+        here = [one for one in here if one["place"][1] > end]

@@ -13,7 +13,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from factrl.types import Claim, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number
 _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
-_KEPT, _CLAIM, _QUOTE, _SOURCE = 8, 160, 160, 80  # of `checked`: claims, and characters of their parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,6 @@ class Report:
     """The checked text.
 
     Attributes:
-        text: what was checked.
-        question: the question it answers; empty when there was none.
         checks: one per claim, in the order of the text.
         judge: identity of the judge.
         weak: no model judged, only overlap of words and numbers; not a verification.
@@ -71,6 +67,7 @@ class Report:
         floored: why the text itself could not be checked (`oversize`, `unjudgeable`), else None.
         failure: why there are no claims although the text was fine: our side failed; else None.
         seconds: wall-clock time of the whole batch that this text was checked in.
+        counts: claims by verdict; skipped ones do not count.
     """
 
     text: str
@@ -90,7 +87,7 @@ class Report:
 
     @property
     def claims(self) -> int:
-        """How many claims count: all but the skipped ones."""
+        """How many claims count."""
         return sum(self.counts.values())
 
     @property
@@ -164,16 +161,16 @@ class Report:
             For at most 8 claims `claim`, `verdict`, and the `quote` that decided with its `source`, which
             are empty without one.
         """
-        judged = ((check, check.verdict) for check in self.checks if check.verdict is not None)
         return [
             {
-                "claim": check.claim.text[:_CLAIM],
-                "verdict": verdict.label,
-                "quote": check.quote[:_QUOTE],
-                "source": check.quoted_from[:_SOURCE],
+                "claim": check.claim.text[:160],
+                "verdict": check.verdict.label,
+                "quote": check.quote[:160],
+                "source": check.quoted_from[:80],
             }
-            for check, verdict in islice(judged, _KEPT)
-        ]
+            for check in self.checks
+            if check.verdict is not None
+        ][:8]
 
     def to_html(self, path: str | Path) -> Path:
         """Write the report as one self-contained page; returns its path."""

@@ -27,7 +27,7 @@ from math import inf
 from pathlib import Path
 from statistics import fmean
 
-from factrl.text.refusals import refusals
+from factrl.text.ignorance import refusals
 
 from .texts import PROMPTS_HELD, SAME, Prompt, Setup, battery, filled, in_blocks
 

@@ -62,8 +62,7 @@ def label_of(claim: str) -> Finding:
         return "supported"
     if spelling in false:
         return "refuted"
-    start, end = unwrapped(claim)
-    bare = _SOURCE.sub("", claim[start:end])
+    bare = _SOURCE.sub("", claim[unwrapped(claim) :])
     if bare != claim:
         found = label_of(bare)
         return "refuted" if found == "supported" and _SOURCE.search(claim) else found

@@ -25,7 +25,7 @@ from factrl.text import MAX_PAYLOAD, clean
 from factrl.text.abstention import stance
 from factrl.text.answers import is_contentless
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Skip
+from factrl.types import Claim
 
 __all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
 
@@ -36,12 +36,7 @@ class Extractor(Protocol):
     def __call__(
         self, text: str, question: str = "", topic: str = ""
     ) -> list[Claim] | Awaitable[list[Claim]]:
-        """The claims of `text`, in order; an empty text makes none.
-
-        Args:
-            text: what is judged.
-            question: what the text answers, empty when unknown.
-            topic: what the text is about, empty when unknown.
+        """The claims of `text`, in order; an empty text makes none, an unknown question or topic is empty.
 
         Raises:
             Unscored: the claims could not be extracted; never a shorter list instead.
@@ -62,11 +57,10 @@ class SentenceClaims:
     identity = "sentences/3"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
-        """The claims of `text` in order, marked by `mark`."""
         found = []
         for unit in statements(text):
-            start, end = unwrapped(unit.text)
-            words = unit.text[start:end]
+            start = unwrapped(unit.text)
+            words = unit.text[start:]
             words = words[:1].upper() + words[1:] if start else words
             found.append(Claim(f"{unit.context} {words}".strip(), unit.start, unit.end, unit.sentence))
         return mark(found, question)
@@ -156,17 +150,15 @@ _TURNS = re.compile(
 )
 
 
-def unwrapped(text: str) -> tuple[int, int]:
-    """The stretch [start, end) of a sentence that says what is claimed, without its wrappers.
+def unwrapped(text: str) -> int:
+    """Where in a sentence that begins which says what is claimed, without its wrappers.
 
-    Returns (0, len(text)) when there is none, when the sentence turns against what it wraps, or when too
-    little would be left to be a sentence.
+    0 when there is none, when the sentence turns against what it wraps, or when too little would be left to
+    be a sentence.
     """
     match = None if _TURNS.search(text) else _WRAPPERS.match(text)
     start = match.end() if match else 0
-    if text[start:].count(" ") < 2 or not text[start : start + 1].isalnum():
-        start = 0
-    return start, len(text)
+    return start if text[start:].count(" ") > 1 and text[start : start + 1].isalnum() else 0
 
 
 # -- Words
@@ -282,7 +274,11 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
     seen: set[str] = set()
     marked: list[Claim] = []
     for claim in claims:
-        skip = claim.skip or why_not(claim.text, question)
+        skip = claim.skip
+        if skip is None and speaks_of_itself(claim.text, question):
+            skip = "self"
+        if skip is None and _is_unverifiable(clean(claim.text).lstrip("\"'([")):
+            skip = "unverifiable"
         if skip is None and asked and len(words := content_words(claim.text)) > 1 and words <= asked:
             skip = "question"
         if skip is None and len(claim.text) <= MAX_PAYLOAD:
@@ -291,13 +287,6 @@ def mark(claims: Iterable[Claim], question: str = "") -> list[Claim]:
             seen.add(spelling)
         marked.append(claim if skip == claim.skip else replace(claim, skip=skip))
     return marked
-
-
-def why_not(text: str, question: str = "") -> Skip | None:
-    """`self` or `unverifiable` for a sentence that no evidence could decide, whatever else was said."""
-    if speaks_of_itself(text, question):
-        return "self"
-    return "unverifiable" if _is_unverifiable(clean(text).lstrip("\"'([")) else None
 
 
 # What asks whether, or which of several, asserts none of it.

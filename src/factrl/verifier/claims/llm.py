@@ -2,7 +2,7 @@
 
 The prompts are files beside this one, in words of our own.  What differs from the originals: the text is
 quoted as JSON, sentences that address a grader are not shown to the model, replies are read strictly, and a
-claim whose words are not in the text is dropped and counted.
+claim whose words are not in the text is dropped.
 
 - `factscore` (arXiv 2305.14251): every atomic fact, sentence by sentence; here in one call, there one call
   each.
@@ -20,9 +20,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from factrl.errors import ConfigError, LLMError, OwnDoing, Unscored, nearest
+from factrl.errors import LLMError, OwnDoing, Unscored
 from factrl.llm import LLM, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim
@@ -37,28 +37,19 @@ _MANY = 64  # facts: as many as a verifier judges of one text
 
 
 class LLMClaims:
-    """Claims that a language model finds.
+    """Claims that a language model finds; the calls about one text run side by side.
 
     Args:
-        llm: any LLM; its `acomplete` is used when it has one, and the calls of one text run side by side.
+        llm: any LLM.
         style: whose definition of a claim: `factscore`, `veriscore` (one call per sentence),
             `veriscore_response` (one call) or `knowrl`.
 
-    Attributes:
-        found, planted: claims so far, and those dropped because their words are not in the text.
-
-    Raises:
-        ConfigError: no such style.
     """
 
     def __init__(self, llm: LLM, style: Style = "factscore") -> None:
-        if style not in get_args(Style):
-            names = ", ".join(get_args(Style))
-            raise ConfigError(f"style must be one of {names}, not {style!r}{nearest(style, get_args(Style))}")
         self.llm, self.style = llm, style
         self.per_sentence = style == "veriscore"
         self.prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").strip()
-        self.found = self.planted = 0
 
     @property
     def identity(self) -> str:
@@ -91,14 +82,11 @@ class LLMClaims:
             asked = list(self._asked(shown, question, topic))
             replies = await asyncio.gather(*(self._facts(data) for _, data in asked))
             for (number, _), (facts, cut) in zip(asked, replies, strict=True):
-                placed = [places.claim(fact, number) for fact in facts]
-                kept = [claim for claim in placed if claim is not None]
+                kept = [claim for fact in facts if (claim := places.claim(fact, number)) is not None]
                 if cut is not None:  # a model that repeats itself has no more facts to list
                     if len({normalised(claim.text) for claim in kept}) <= _MANY:
                         raise cut
                     raise OwnDoing("oversize", f"more than {_MANY} facts, and {cut.detail}", **cut.facts)
-                self.found += len(placed)
-                self.planted += placed.count(None)
                 claims += kept
         return mark(sorted(claims, key=lambda claim: claim.sentence), question)
 
@@ -160,16 +148,9 @@ _FENCE = re.compile(r"(?:```|~~~)[\w-]{0,20}\s{0,8}")
 _SPACES = re.compile(r"\s+")
 NONE = frozenset(
     {
-        *(
-            "no verifiable claim",
-            "no verifiable claims",
-            "no verifiable claims found",
-            "no claim",
-            "no claims",
-        ),
-        *("no facts", "no fact", "no atomic facts", "no facts found"),
-        *("no factual statements", "none"),
-        *("there are no facts", "there are no verifiable claims", "the text states no facts"),
+        *("no verifiable claim", "no verifiable claims", "no verifiable claims found", "no claim"),
+        *("no claims", "no facts", "no fact", "no atomic facts", "no facts found", "no factual statements"),
+        *("none", "there are no facts", "there are no verifiable claims", "the text states no facts"),
         "the sentence states no facts",
     }
 )
@@ -184,7 +165,6 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
     `</think>` is read.
 
     Args:
-        reply: the model's whole reply.
         facts: what is known about the call; kept with the error.
 
     Raises:
@@ -209,12 +189,8 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
     if found or (none and not marked and (len(lines) == 1 or _plain(" ".join(lines)) in NONE)):
         return found
     said = " ".join(text.split())[:200]
-    problem = (
-        f"the reply is neither a list of facts nor the words for none: {said!r}"
-        if said
-        else "the reply is empty"
-    )
-    raise Unscored("extract_unreadable", problem, **facts)
+    problem = f"the reply is neither a list of facts nor the words for none: {said!r}"
+    raise Unscored("extract_unreadable", problem if said else "the reply is empty", **facts)
 
 
 def _unmarked(line: str, count: int) -> tuple[str, int, bool]:
@@ -256,8 +232,6 @@ class Places:
     """The content words of a text and where they stand.
 
     Args:
-        text: the whole text.
-        units: its statements.
         given: what else a claim may take its words from: the question, the topic.
     """
 
@@ -279,7 +253,6 @@ class Places:
         stand in the text or in what was given.
 
         Args:
-            fact: the claim's words.
             only: the number of the unit that it must come from.
         """
         words = content_words(fact)

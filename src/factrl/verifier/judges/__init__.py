@@ -43,7 +43,8 @@ class Judge(Protocol):
     ) -> list[Verdict] | Awaitable[list[Verdict]]:
         """A verdict for every pair, in their order; may be a coroutine, awaited on the background loop.
 
-        One bad reply never raises: its claims are `unjudged`, with the cause.
+        Without evidence a claim is `unknown` with the cause `no_evidence`.  One bad reply never raises: its
+        claims are `unjudged`, with the cause.
 
         Raises:
             SetupError: what the user must change before any claim can be judged.

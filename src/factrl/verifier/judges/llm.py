@@ -15,9 +15,9 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from factrl.errors import ConfigError, LLMError, Unscored, nearest
+from factrl.errors import LLMError, Unscored
 from factrl.llm import LLM, Reply, ask
 from factrl.llm.quoting import quoted_message
 from factrl.types import Claim, Finding, Passage, Verdict
@@ -44,56 +44,32 @@ _TOKENS_ONE_WORD = 256  # a model that explains itself before or after its word
 
 
 class LLMJudge:
-    """Asks an LLM whether passages support claims; `judge` is a coroutine.
+    """A `Judge` that asks a language model; `judge` is a coroutine.
 
     Args:
         llm: any LLM.
         claims_per_call: claims in one call; the published styles always ask about one.
         style: `factrl`, or the question of `factscore` or `veriscore`.
-        evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
-            evidence share it.
-
-        controls: put a true and a false claim of ours among those of every call, in their form.  A judge that
-            is broken, badly set up or talked round by a text in its prompt says the same of everything: a
-            call that gets one of the two wrong is void, its claims `unjudged` with the cause
-            `judge_fails_control`.
+        controls: put a true and a false claim of ours among those of every call of the style `factrl`, in
+            their form.  A judge that is broken, badly set up or talked round by a text in its prompt says the
+            same of everything: a call that gets one of the two wrong is void, its claims `unjudged` with the
+            cause `judge_fails_control`.
 
     Attributes:
-        identity: model, style, hash of the prompt, limits: everything that changes a verdict.
-        per_call: claims that one call takes.
-        weak: False.
-
-    Raises:
-        ConfigError: a style that does not exist, a number below 1, or controls in a published style, which
-            asks about one claim.
+        evidence_chars: characters of evidence shown for one claim, best passages first; claims with the same
+            evidence share it.
     """
 
     weak = False
+    evidence_chars = 6000
 
     def __init__(
-        self,
-        llm: LLM,
-        *,
-        claims_per_call: int = 5,
-        style: Style = "factrl",
-        evidence_chars: int = 6000,
-        controls: bool = False,
+        self, llm: LLM, *, claims_per_call: int = 5, style: Style = "factrl", controls: bool = False
     ) -> None:
-        styles = get_args(Style)
-        if style not in styles:
-            raise ConfigError(
-                f"{style!r} is no style of a judge: {', '.join(styles)}{nearest(style, styles)}"
-            )
-        for name, value in (("claims_per_call", claims_per_call), ("evidence_chars", evidence_chars)):
-            if value < 1:
-                raise ConfigError(f"{name} must be at least 1, not {value!r}")
-        if controls and style != "factrl":
-            raise ConfigError(f"the style {style!r} asks about one claim at a time and takes no controls")
         self.llm = llm
         self.style = style
         self.controls = controls
         self.per_call = claims_per_call if style == "factrl" else 1
-        self.evidence_chars = evidence_chars
         self._prompt = (Path(__file__).parent / "prompts" / f"{style}.txt").read_text("utf-8").rstrip("\n")
         self._digest = hashlib.sha256(self._prompt.encode()).hexdigest()[:12]
 
@@ -119,24 +95,20 @@ class LLMJudge:
         """A verdict for every pair, in their order; pairs with the same evidence are asked about together.
 
         A call that fails leaves its claims `unjudged` with the cause of the failure, and a reply that cannot
-        be read those that it concerns with `judge_unreadable` or `judge_refusal`.  A claim without evidence
-        is `unknown` with the cause `no_evidence`; nothing is asked.
+        be read those that it concerns with `judge_unreadable` or `judge_refusal`.
         """
-        verdicts: list[Verdict | None] = [None] * len(pairs)
+        verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(pairs)
         shared: dict[tuple[Passage, ...], list[int]] = {}
         for index, (_, passages) in enumerate(pairs):
-            shown = self._shown(passages)
-            if shown:
+            if shown := self._shown(passages):
                 shared.setdefault(shown, []).append(index)
-            else:
-                verdicts[index] = Verdict("unknown", self.identity, cause="no_evidence")
-        items = [(index, pairs[index][0], shown) for shown, members in shared.items() for index in members]
+        items = [(index, (pairs[index][0], shown)) for shown, members in shared.items() for index in members]
         calls = [items[start : start + self.per_call] for start in range(0, len(items), self.per_call)]
-        answers = await asyncio.gather(*(self._call([item[1:] for item in call]) for call in calls))
+        answers = await asyncio.gather(*(self._call([pair for _, pair in call]) for call in calls))
         for call, answered in zip(calls, answers, strict=True):
-            for (index, _, _), verdict in zip(call, answered, strict=True):
+            for (index, _), verdict in zip(call, answered, strict=True):
                 verdicts[index] = verdict
-        return [verdict for verdict in verdicts if verdict is not None]
+        return verdicts
 
     def _shown(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The first passages, up to the limit; the last of them may be cut."""
@@ -150,38 +122,42 @@ class LLMJudge:
 
     async def _call(self, asked: Sequence[_Pair]) -> list[Verdict]:
         whole, true, false = _with_controls(asked) if self.controls else (list(asked), None, None)
-        ids = _ids(whole)
+        ids = item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in whole])
         together = self.style == "factrl"
         data = _joint(whole, ids) if together else _single(*asked[0])
         limit = _TOKENS_PER_CLAIM * (len(whole) + 1) if together else _TOKENS_ONE_WORD
         try:
-            messages = quoted_message(self._prompt, data)
-            reply = await ask(self.llm, messages, max_tokens=limit)
+            reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
         except LLMError as error:
             return [self._unjudged(error, error.facts) for _ in asked]
         facts = {**reply.facts, "elapsed": round(reply.elapsed, 3)}
-        read = self._read(reply, ids)
-        said = {pair: read[id_] for pair, id_ in zip(whole, ids, strict=True)}
+        said = dict(zip(whole, self._read(reply, ids), strict=True))
         if true is not None and false is not None:
             labels = [answer.label if isinstance(answer := said[one], Said) else "" for one in (true, false)]
             if labels[0] != "supported" or labels[1] in ("supported", ""):
                 detail = f"the judge calls a true and a false claim of ours {labels[0]!r} and {labels[1]!r}"
                 void = Unscored("judge_fails_control", detail)
                 return [self._unjudged(void, facts) for _ in asked]
-        return [
-            self._unjudged(answer, facts)
-            if isinstance(answer := said[claim, passages], Unscored)
-            else Verdict(answer.label, self.identity, quote=_quote(answer, claim, passages), facts=facts)
-            for claim, passages in asked
-        ]
+        verdicts = []
+        for claim, passages in asked:
+            answer = said[claim, passages]
+            if isinstance(answer, Unscored):
+                verdicts.append(self._unjudged(answer, facts))
+                continue
+            # The sentence that the judge cites, or the one that covers most of the claim when it cites none.
+            cited = quote_of(answer.quote, passages) if answer.quote else None
+            quote = cited or quote_of(claim.text, passages)
+            verdicts.append(Verdict(answer.label, self.identity, quote=quote, facts=facts))
+        return verdicts
 
-    def _read(self, reply: Reply, ids: Sequence[str]) -> Mapping[str, Said | Unscored]:
+    def _read(self, reply: Reply, ids: Sequence[str]) -> list[Said | Unscored]:
         if self.style == "factrl":
-            return read_verdicts(reply.text, ids)
+            read = read_verdicts(reply.text, ids)
+            return [read[id_] for id_ in ids]
         try:
-            return {ids[0]: Said(_READERS[self.style](reply.text))}
+            return [Said(_READERS[self.style](reply.text))]
         except Unscored as error:
-            return {ids[0]: error}
+            return [error]
 
     def _unjudged(self, error: Unscored, facts: Mapping[str, Any]) -> Verdict:
         return Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=dict(facts))
@@ -211,11 +187,6 @@ def _name(llm: LLM) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-def _ids(asked: Sequence[_Pair]) -> list[str]:
-    """An id for each claim with its evidence."""
-    return item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in asked])
-
-
 def _joint(asked: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
     """The passages once each, then the claims with the passages that each is held against."""
     numbers: dict[Passage, str] = {}
@@ -237,8 +208,3 @@ def _single(claim: Claim, passages: Sequence[Passage]) -> dict[str, Any]:
         "passages": [{"title": passage.title, "text": passage.text} for passage in passages],
         "claim": claim.text,
     }
-
-
-def _quote(said: Said, claim: Claim, passages: Sequence[Passage]) -> tuple[int, int, int] | None:
-    """The sentence that the judge cites, or the one that covers most of the claim when it cites none."""
-    return (quote_of(said.quote, passages) if said.quote else None) or quote_of(claim.text, passages)

@@ -23,7 +23,7 @@ from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import ConfigError, LLMError
+from factrl.errors import LLMError
 from factrl.llm.quoting import broken
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Finding, Passage, Verdict
@@ -31,6 +31,8 @@ from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare,
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from factrl.llm.local.nli import CrossEncoder
 
 ANSWERS = ("Yes", "No", "Unknown")
 EVIDENCE = 450
@@ -50,8 +52,7 @@ class Calibration:
     `benchmarks/verifier.py` fits them with scikit-learn; the file in `calibrations` says on which data.
 
     Attributes:
-        features: names of the features, in the order of the weights.
-        mean, scale: of each feature, where it was fitted.
+        features: their names, in the order of `mean` and `scale`, where it was fitted, and of the weights.
         supported, refuted: `weights` and `bias` of each regression.
     """
 
@@ -63,14 +64,10 @@ class Calibration:
 
     @property
     def identity(self) -> str:
-        """A hash of the weights."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        return _digest(json.dumps(asdict(self), sort_keys=True))
 
     def decide(self, features: Mapping[str, float]) -> tuple[Finding, float]:
-        """The label and the probability of support.
-
-        Supported from 0.5 on; below, the likelier of refuted and unknown.
-        """
+        """The label and the probability of support: supported from 0.5 on, below it refuted or unknown."""
         row = [
             (features[name] - mean) / scale
             for name, mean, scale in zip(self.features, self.mean, self.scale, strict=True)
@@ -104,15 +101,10 @@ class LetterModel(Protocol):
 
 
 class LocalJudge:
-    """Judges with a language model in this process.
+    """A `Judge` that reads the probabilities of a language model in this process.
 
     Args:
-        model: the model; by default the judge that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
-
-    Attributes:
-        identity: model, hash of the prompt, calibration and limit of the evidence.
-        per_call: pairs that one call takes.
-        weak: False.
+        model: by default the judge that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
 
     Raises:
         ModelError, MissingExtra: the default model cannot be had.
@@ -137,8 +129,8 @@ class LocalJudge:
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair, in their order.
 
-        A claim without evidence is `unknown` with the cause `no_evidence`.  One that does not fit into the
-        model's context is `unjudged` with the cause `too_long`; when the model fails, all are.
+        A claim that does not fit into the model's context is `unjudged` with the cause `too_long`; when the
+        model fails, all are.
         """
         held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
         verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
@@ -148,30 +140,24 @@ class LocalJudge:
         except LLMError as error:
             facts = dict(error.facts)
             failed = Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
-            return [
-                failed if pieces else verdict for verdict, (_, pieces) in zip(verdicts, held, strict=True)
-            ]
+            rows = [failed] * len(asked)
         for index, row in zip(asked, rows, strict=True):
-            verdicts[index] = self._verdict(compare(*held[index]), row)
+            verdicts[index] = row if isinstance(row, Verdict) else self._verdict(compare(*held[index]), row)
         return verdicts
 
     def logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
         """How likely each of `ANSWERS` is for each claim with the sentences of its evidence."""
         if not held:
             return []
-        prompts = []
-        for claim, pieces in held:
-            shown = _shown(best_pieces(claim, pieces, EVIDENCE))
-            prompts.append(_turn(shown[: 2 * EVIDENCE], claim[:_MAX_CLAIM]))
+        shown = [_shown(best_pieces(claim, pieces, EVIDENCE))[: 2 * EVIDENCE] for claim, pieces in held]
+        prompts = [_turn(one, claim[:_MAX_CLAIM]) for one, (claim, _) in zip(shown, held, strict=True)]
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
     def _verdict(self, overlap: Overlap, row: Sequence[float]) -> Verdict:
         if any(map(math.isnan, row)):
             return Verdict("unjudged", self.identity, cause="too_long")
         label, p = self.calibration.decide(features_of(overlap, row))
-        facts: dict[str, Any] = {
-            answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)
-        }
+        facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
         return Verdict(label, self.identity, p=p, quote=overlap[1], facts=facts)
 
 
@@ -190,7 +176,11 @@ def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:
 
 def prompt_digest() -> str:
     """A hash of the instructions and examples; weights fitted under another one do not hold."""
-    return hashlib.sha256(_prefix().encode()).hexdigest()[:12]
+    return _digest(_prefix())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _shown(pieces: Sequence[Piece]) -> str:
@@ -223,35 +213,17 @@ def _quoted(text: str) -> str:
     return json.dumps(" ".join(broken(text).split()), ensure_ascii=False)
 
 
-class Scorer(Protocol):
-    """What `factrl.llm.local.nli.CrossEncoder` is."""
-
-    identity: str
-
-    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Probabilities of (premise, hypothesis) pairs: (N, 3), columns supported, refuted, unknown."""
-        ...
-
-
 class NLIJudge:
-    """Judges by thresholds on a cross-encoder's probabilities; all passages of all claims go in at once.
+    """A `Judge` by thresholds on a cross-encoder's probabilities; all passages of all claims go in at once.
 
     A claim is supported when a passage reaches `threshold_supported`, and refuted when none does and one
     reaches `threshold_refuted`.  When two passages disagree, the surer one counts.
 
     Args:
-        cross_encoder: the model.
-        threshold_supported: probability of support from which on a claim is supported.
-        threshold_refuted: probability of contradiction from which on it is refuted; None never says refuted.
+        cross_encoder: a `factrl.llm.local.nli.CrossEncoder`: its `scores` are of (premise, hypothesis) pairs,
+            of the shape (N, 3) with the columns supported, refuted, unknown.
+        threshold_supported, threshold_refuted: probability from which on; None never says refuted.
         otherwise: the verdict when neither threshold is reached.
-
-    Attributes:
-        identity: the model and the thresholds.
-        per_call: pairs that one call takes.
-        weak: False.
-
-    Raises:
-        ConfigError: a threshold outside (0, 1].
     """
 
     weak = False
@@ -259,29 +231,16 @@ class NLIJudge:
 
     def __init__(
         self,
-        cross_encoder: Scorer,
+        cross_encoder: CrossEncoder,
         threshold_supported: float = 0.5,
         threshold_refuted: float | None = 0.5,
         *,
         otherwise: Finding = "unknown",
     ) -> None:
-        for value in (threshold_supported, threshold_refuted):
-            if value is not None and not 0.0 < value <= 1.0:
-                raise ConfigError(f"a threshold must lie above 0 and not above 1, not {value!r}")
         self.cross_encoder = cross_encoder
         self.threshold_supported = threshold_supported
         self.threshold_refuted = threshold_refuted
         self.otherwise: Finding = otherwise
-
-    @classmethod
-    def knowrl(cls, cross_encoder: Scorer) -> NLIJudge:
-        """KnowRL's test (zjunlp/KnowRL f75b0bb): entailed by any of the passages with at least 0.3."""
-        return cls(cross_encoder, 0.3, None)
-
-    @classmethod
-    def fspo(cls, cross_encoder: Scorer) -> NLIJudge:
-        """FSPO's test (nusnlp/FSPO 7f5e4f9): HHEM over 0.5 is consistent, and all else counts against."""
-        return cls(cross_encoder, math.nextafter(0.5, 1.0), None, otherwise="refuted")
 
     @property
     def identity(self) -> str:
@@ -291,15 +250,14 @@ class NLIJudge:
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair; `p` is the highest probability of support.
 
-        A claim without evidence is `unknown` with the cause `no_evidence`; a score that is no number leaves
-        its claim `unjudged` with the cause `nan_score`.
+        A score that is no number leaves its claim `unjudged` with the cause `nan_score`.
         """
-        held = [(claim, [p for p in enumerate(passages) if p[1].text.strip()]) for claim, passages in pairs]
-        asked = list(dict.fromkeys((p.text, claim.text) for claim, shown in held for _, p in shown))
-        scores = dict(zip(asked, self.cross_encoder.scores(asked).tolist(), strict=True)) if asked else {}
+        shown = [[(n, p.text) for n, p in enumerate(passages) if p.text.strip()] for _, passages in pairs]
+        asked = [(text, claim.text) for (claim, _), own in zip(pairs, shown, strict=True) for _, text in own]
+        rows = iter(self.cross_encoder.scores(asked).tolist() if asked else ())
         return [
-            self._verdict(claim, passages, {number: scores[p.text, claim.text] for number, p in shown})
-            for (claim, shown), (_, passages) in zip(held, pairs, strict=True)
+            self._verdict(claim, passages, {number: next(rows) for number, _ in own})
+            for (claim, passages), own in zip(pairs, shown, strict=True)
         ]
 
     def _verdict(

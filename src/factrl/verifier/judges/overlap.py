@@ -1,9 +1,8 @@
 """What a claim and its evidence have in common, word by word: no model, linear time.
 
-It finds the sentences that bear on a claim, compares words, numbers, names and negations, and says which
-sentence to quote.  It helps the other judges, and `WeakJudge` has nothing else: for machines without a model.
-That one cannot tell "the dog bit the man" from "the man bit the dog", so its verdicts are marked weak
-wherever they are shown, and are never called verification.
+It helps the other judges, and `WeakJudge`, for machines without a model, has nothing else.  That one cannot
+tell "the dog bit the man" from "the man bit the dog", so its verdicts are marked weak wherever they are
+shown, and are never called verification.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage, Verdict
@@ -52,28 +50,17 @@ _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "tri
 _ENDS = frozenset('.!?:"“«([')
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What a stretch of text holds.
+class Words(NamedTuple):
+    """What a stretch of text holds: its content words, numbers and names, and whether it denies something."""
 
-    Attributes:
-        stems: its content words, names and numbers among them, in lower case and cut to six letters; in
-            the order in which they first occur.
-        numbers: the numbers that it writes in digits or in words, by value.
-        names: stems of the words that have a capital letter inside a sentence.
-        negated: there is a negation in it.
-        subject: how many of the stems it opens with have a capital letter: the name of what it is about.
-    """
-
-    stems: tuple[str, ...]
-    numbers: frozenset[float]
-    names: frozenset[str]
+    stems: tuple[str, ...]  # of content words, names and numbers, in the order in which they first occur
+    numbers: frozenset[float]  # in digits or in words, by value
+    names: frozenset[str]  # stems of the words that have a capital letter inside a sentence
     negated: bool
-    subject: int
+    subject: int  # how many of the stems it opens with have a capital: the name of what it is about
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One sentence of the evidence: `passages[passage].text[start:end]`, and its passage's title."""
 
     passage: int
@@ -92,13 +79,15 @@ def words_of(text: str) -> Words:
     stems: dict[str, None] = {}  # an ordered set
     numbers: set[float] = set()
     names: set[str] = set()
-    negated = False
+    negated, opens = False, True
     subject = -1  # until its end is known
     last: float | None = None  # the number just before, which "million" multiplies
-    opens = True
     for found in _TOKEN.finditer(text):
         low = found[0].lower().replace("’", "'")
-        value = _value(low) if found[1] else _VALUES.get(low)
+        value = _VALUES.get(low)
+        if found[1]:  # no number: a version, or 40 digits
+            plain = low.replace(",", "")
+            value = float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
         if last is not None and low in _SCALES:
             numbers.discard(last)
             stems.pop(f"{last:g}", None)
@@ -120,12 +109,6 @@ def words_of(text: str) -> Words:
     return Words(tuple(stems), frozenset(numbers), frozenset(names), negated, max(subject, 0))
 
 
-def _value(digits: str) -> float | None:
-    """The number that `digits` writes; None for what is none, such as a version or 40 digits."""
-    plain = digits.replace(",", "")
-    return float(plain) if len(plain) <= 18 and plain.count(".") <= 1 else None
-
-
 def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
     """The sentences of the evidence in order, of the first `MAX_EVIDENCE` characters."""
     found: list[Piece] = []
@@ -139,8 +122,8 @@ def pieces_of(passages: Sequence[Passage]) -> list[Piece]:
 
 @lru_cache(maxsize=512)  # claims of one group share their evidence; what is kept takes 15 bytes per character
 def _cut(text: str) -> tuple[tuple[int, int, str, Words], ...]:
-    spans = ((sentence.start, sentence.end) for sentence in sentences(text))
-    return tuple((start, end, text[start:end], words_of(text[start:end])) for start, end in spans)
+    spans = [(one.start, one.end, text[one.start : one.end]) for one in sentences(text)]
+    return tuple((*span, words_of(span[2])) for span in spans)
 
 
 def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
@@ -163,12 +146,11 @@ def best_pieces(claim: str, pieces: Sequence[Piece], limit: int) -> list[Piece]:
         if 0 <= near < len(pieces) and pieces[near].passage == pieces[order[0]].passage:
             order.append(near)
     taken: set[int] = set()
-    left = limit
     for index in dict.fromkeys(order):
         length = len(pieces[index].text) + 1
-        if length <= left or not taken:
+        if length <= limit or not taken:
             taken.add(index)
-            left -= length
+            limit -= length
     return [pieces[index] for index in sorted(taken)]
 
 
@@ -192,10 +174,9 @@ def compare(claim: str, pieces: Sequence[Piece]) -> Overlap:
     everything = {stem for piece in pieces for stem in piece.words.stems}
     everything.update(stem for title in {piece.title for piece in pieces} for stem in words_of(title).stems)
     names = said.names | {*said.stems[: said.subject]}
+    numbers = {number for piece in pieces for number in piece.words.numbers}
+    missing = 1.0 - _share(said.numbers, numbers) if said.numbers else 0.0
     covered_best = _share(said.stems, near)
-    missing = 0.0
-    if said.numbers:
-        missing = 1.0 - _share(said.numbers, {number for piece in pieces for number in piece.words.numbers})
     negation = said.negated != best.words.negated
     other_number = missing > 0 and bool(best.words.numbers)
     features = {
@@ -240,16 +221,9 @@ def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
 
 
 class WeakJudge:
-    """Judges by covered words, numbers, names and negations.
-
-    A claim is `refuted` only when a sentence covers it but for another number or a negation; `supported` when
-    the evidence holds `ENOUGH` of its words and lacks none of its names and numbers; else `unknown`.
-
-    Attributes:
-        identity: begins with "weak".
-        per_call: pairs that one call takes.
-        weak: True.
-    """
+    """A `Judge` that counts words: a claim is `refuted` only when a sentence covers it but for another number
+    or a negation; `supported` when the evidence holds `ENOUGH` of its words and lacks none of its names and
+    numbers; else `unknown`."""
 
     weak = True
     per_call = 256

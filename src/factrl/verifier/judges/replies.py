@@ -15,8 +15,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from factrl.errors import Unscored
 from factrl.text.abstention import stance
@@ -33,14 +32,8 @@ _DECORATION = " \t*_`#.\"'"
 _JSON_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*\\?"?|[{}\[\]]')
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a judge said about one claim.
-
-    Attributes:
-        label: its verdict.
-        quote: the words of the evidence that it gave for it; empty when it gave none.
-    """
+class Said(NamedTuple):
+    """What a judge said about one claim: its verdict, and the words of the evidence that it gave for it."""
 
     label: Finding
     quote: str = ""
@@ -73,18 +66,17 @@ def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, Said | Unscored]:
         `judge_refusal`.
     """
     text = after_thinking(reply)
-    found = [record for record in json_records(text) if "verdict" in record]
-    if not found:
-        problem = no_verdict(text)
-        return dict.fromkeys(ids, problem)
     said: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for record in found:
-        said[_id_of(record)].append(record)
+    for record in json_records(text):
+        if "verdict" in record:
+            id_ = record.get("id")
+            said[id_ if isinstance(id_, str) else json.dumps(id_)].append(record)
+    if not said:
+        return dict.fromkeys(ids, no_verdict(text))
     strangers = sorted(said.keys() - {*ids})
     if strangers:
-        return dict.fromkeys(
-            ids, _unreadable(f"the judge's reply is about {strangers[0][:40]!r}, no claim of this call")
-        )
+        problem = f"the judge's reply is about {strangers[0][:40]!r}, no claim of this call"
+        return dict.fromkeys(ids, _unreadable(problem))
     return {id_: _one(id_, said[id_]) for id_ in ids}
 
 
@@ -93,9 +85,8 @@ def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> Said | Unscored:
         return _unreadable(f"the judge's reply has no verdict on claim {id_!r}")
     words = {_word(record["verdict"]) for record in records}
     if len(words) > 1:
-        return _unreadable(
-            f"the judge's reply holds several verdicts on claim {id_!r}: {', '.join(sorted(words))}"
-        )
+        several = ", ".join(sorted(words))
+        return _unreadable(f"the judge's reply holds several verdicts on claim {id_!r}: {several}")
     word = words.pop()
     if word not in _WORDS:
         return _unreadable(f"the judge's verdict on claim {id_!r} is {word!r}, not {'|'.join(_WORDS)}")
@@ -103,53 +94,36 @@ def _one(id_: str, records: Sequence[Mapping[str, Any]]) -> Said | Unscored:
     return Said(_WORDS[word], quote.strip() if isinstance(quote, str) else "")
 
 
+def _word(value: Any) -> str:
+    return value.strip(_DECORATION).lower()[:40] if isinstance(value, str) else json.dumps(value)[:40]
+
+
 def json_records(text: str) -> Iterable[Mapping[str, Any]]:
     """The innermost JSON objects of a text; one pass, and no nesting to follow."""
     start = -1  # of an object that has no other bracket inside so far
     for token in _JSON_TOKEN.finditer(text):
         sign = token[0]
-        if sign == "{":
-            start = token.start()
-        elif sign == "}":
-            if start >= 0:
-                record = _loads(text[start : token.end()])
-                if record is not None:
-                    yield record
-            start = -1
-        elif sign in "[]":
-            start = -1
+        if sign == "}" and start >= 0 and (record := _loads(text[start : token.end()])) is not None:
+            yield record
+        if sign in "{}[]":
+            start = token.start() if sign == "{" else -1
 
 
 def _loads(text: str) -> Mapping[str, Any] | None:
     """A flat JSON object; None for what is none, for NaN and for an object that names a key twice."""
     try:
         # Numbers stay text: no verdict is one, and turning 5000 digits into one takes quadratic time.
-        value = json.loads(
-            text, object_pairs_hook=_unique, parse_int=str, parse_float=str, parse_constant=_no_constant
+        pairs = json.loads(
+            text, object_pairs_hook=list, parse_int=str, parse_float=str, parse_constant=_no_constant
         )
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    keys = dict(pairs)
-    if len(keys) < len(pairs):
-        raise ValueError("a key stands twice")
-    return keys
+    record = dict(pairs)
+    return record if len(record) == len(pairs) else None
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def _id_of(record: Mapping[str, Any]) -> str:
-    id_ = record.get("id")
-    return id_ if isinstance(id_, str) else json.dumps(id_)
-
-
-def _word(value: Any) -> str:
-    return value.strip(_DECORATION).lower()[:40] if isinstance(value, str) else json.dumps(value)[:40]
 
 
 # -- One claim, in the words of a published prompt ----------------------------------------------------
@@ -164,20 +138,17 @@ _SUPPORTED: Mapping[str, Finding] = {
 }
 # What a negation makes of them; an absent pair says nothing ("not inconclusive").
 _NEGATED: Mapping[str, Finding] = {"true": "refuted", "supported": "unknown"}
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_LEAD = _set(
-    "a answer claim conclusion decision fact final hence input is isn it judgement judgment label my "
-    "output result s so statement t the therefore this thus verdict was wasn your"
+_LEAD, _NOT, _SUPPOSED, _GOES_ON = (
+    frozenset(words.split())
+    for words in (
+        "a answer claim conclusion decision fact final hence input is isn it judgement judgment label my "
+        "output result s so statement t the therefore this thus verdict was wasn your",
+        "cannot neither never nor not",
+        "and could if may might or should unless were whether would",
+        # What may follow a verdict that opens a sentence: "True because …", but not "True love …".
+        "according as based because by given in per since that",
+    )
 )
-_NOT = _set("cannot neither never nor not")
-_SUPPOSED = _set("and could if may might or should unless were whether would")
-# What may follow a verdict that opens a sentence: "True because …", but not "True love …".
-_GOES_ON = _set("according as based because by given in per since that")
 _CONTEXT = 48  # characters before a word in which a negation or a condition counts
 
 
@@ -224,7 +195,7 @@ def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
     text = after_thinking(reply).replace("###", "\n").strip()
     mentions: list[tuple[re.Match[str], Finding]] = [
         (found, meaning)
-        for found in _mention(words).finditer(text)
+        for found in re.finditer(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", text, re.I)
         if (meaning := _meaning(text, found, words)) is not None
     ]
     end = len(text.rstrip(" *_`\"'.!)]\n"))
@@ -236,10 +207,6 @@ def _read_word(reply: str, words: Mapping[str, Finding]) -> Finding:
     if back:
         raise _unreadable(f"the judge's reply says both {verdict} and {sorted(back)[0]}: {text[:200]!r}")
     return verdict
-
-
-def _mention(words: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(words)})(?![\w-])", re.I)
 
 
 def _meaning(text: str, found: re.Match[str], words: Mapping[str, Finding]) -> Finding | None:

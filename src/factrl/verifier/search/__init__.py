@@ -34,7 +34,6 @@ class Search(Protocol):
         """At most `k` passages that bear on `query`, best first; an empty list when there are none.
 
         Args:
-            query: a claim or a question, in its own words.
             topic: the title of the document that the claim is about, for searches that know titles.
 
         Raises:
@@ -44,16 +43,12 @@ class Search(Protocol):
 
 
 class WebSearch:
-    """A Serper-compatible search engine, as a `Search`.
+    """A Serper-compatible search engine, as a `Search`; the topic has no meaning there.
 
     Args:
         url: its address, to which `/search` is appended.
         key: the API key; None reads `SERPER_API_KEY`.
-        limits: `timeout_attempt`, `max_attempts`, `max_concurrency`, `rpm`, `max_calls`, … of
-            `factrl.llm.client.JSONClient`.
-
-    Raises:
-        ConfigError: a value that cannot work.
+        limits: `timeout_attempt`, `max_attempts`, … of `factrl.llm.client.JSONClient`.
     """
 
     def __init__(self, url: str = SERPER, key: str | None = None, **limits: Any) -> None:
@@ -73,9 +68,6 @@ class WebSearch:
 
     async def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
         """What the engine shows for `query`, in its order; an empty list when it found nothing.
-
-        Args:
-            topic: has no meaning here: the web has no documents by title.
 
         Raises:
             Unscored: `search_failed`, with the client's cause as the fact `reason`: no connection, the quota
@@ -110,14 +102,11 @@ def without_secrets(query: str) -> str:
 def _results(document: Any) -> list[Passage]:
     from factrl.llm.client import Unreadable
 
-    results = document.get("organic") if isinstance(document, dict) else None
-    if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
-        raise Unreadable("answered something other than a list of results ('organic')")
-    found = []
-    for entry in results:
-        snippet, title, link = (entry.get(name) or "" for name in ("snippet", "title", "link"))
-        if not all(isinstance(text, str) for text in (snippet, title, link)):
-            raise Unreadable("answered a result whose snippet, title or link is not text")
-        if snippet.strip():
-            found.append(Passage(snippet.strip(), title=title.strip(), source=link))
-    return found
+    try:
+        parts = [
+            [one.get(name) or "" for name in ("snippet", "title", "link")] for one in document["organic"]
+        ]
+        found = [Passage(text.strip(), title.strip(), source=link + "") for text, title, link in parts]
+    except (TypeError, KeyError, AttributeError):  # no results, or no texts in them
+        raise Unreadable("answered something other than a list of results ('organic')") from None
+    return [passage for passage in found if passage.text]

@@ -89,7 +89,7 @@ class Given:
     """Evidence that was handed in, as a `Search`.
 
     Args:
-        evidence: passages, or texts that become passages as they are.
+        evidence: passages, or texts that become passages.
     """
 
     def __init__(self, evidence: Iterable[Passage | str]) -> None:
@@ -103,11 +103,10 @@ class Given:
 
     @classmethod
     def read(cls, paths: Iterable[str | Path]) -> Given:
-        """The evidence in files or folders, cut into passages; formats as in
-        `factrl.verifier.search.sources`.
+        """The evidence in files or folders, cut into passages.
 
         Raises:
-            DataError: a file is missing, unreadable or of no known format, or none of them holds any text.
+            DataError: as `factrl.verifier.search.sources` says, or there is no text.
         """
         files = find_sources(paths)
         found = [p for file in files for document in documents(file) for p in passages_of(document)]

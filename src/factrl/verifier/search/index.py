@@ -15,7 +15,6 @@ one machine; beyond that, any object with `search` takes its place.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from factrl.errors import ConfigError, DataError, SetupError
-from factrl.runs.disk import whole_file
+from factrl.runs.disk import write_whole
 from factrl.runs.progress import Progress
 from factrl.types import Passage
 from factrl.verifier.search.given import title_key, title_keys, words
@@ -56,11 +55,8 @@ class Manifest(NamedTuple):
     passages: int | None = None
 
     def save(self, folder: Path) -> None:
-        """Write it so that a reader, or the next process, sees the old or the new one, never a part."""
-        with whole_file(folder / NAME) as unfinished, unfinished.open("w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, **self._asdict()}, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        content = json.dumps({"format": FORMAT, **self._asdict()}, ensure_ascii=False, indent=1)
+        write_whole(folder / NAME, content.encode("utf-8"))
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -92,13 +88,7 @@ def _broken(folder: Path, problem: str, sources: Iterable[tuple[str, str]] = ())
 
 
 class Index:
-    """An index in a folder; any number of threads and processes may search it.
-
-    Use `Index.build` or `Index.open`.
-
-    Attributes:
-        path: the folder.
-    """
+    """An index in a folder, by `Index.build` or `Index.open`; any number of processes may search it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -146,7 +136,6 @@ class Index:
         return cls(Path(path).expanduser())
 
     def __len__(self) -> int:
-        """Passages."""
         return self._searcher.num_docs
 
     def __repr__(self) -> str:
@@ -157,10 +146,8 @@ class Index:
 
         Args:
             query: a claim or a question, in its own words; nothing in it is an operator.
-            k: how many at most.
             topic: rank only the passages of the document with this title, and all of them; none when there is
-                no such document.  KnowRL's rows name several in one title, parted by semicolons.  Case and
-                underscores make no difference.
+                no such document.  KnowRL's rows name several in one title, parted by semicolons.
 
         Raises:
             ConfigError: `k` is below 1.
@@ -183,7 +170,7 @@ class Index:
         return [passage for _, passage in sorted(found, key=lambda each: (-(each[1].score or 0.0), each[0]))]
 
 
-# Writing
+# -- Writing
 
 
 def _is_built(folder: Path, fingerprints: set[str]) -> bool:
@@ -192,19 +179,19 @@ def _is_built(folder: Path, fingerprints: set[str]) -> bool:
     Raises:
         SetupError: it holds something else.
     """
-    if (folder / NAME).exists():
-        manifest = load_manifest(folder)
-        if manifest.passages is None:
-            return False
-        if {mark for _, mark in manifest.sources} != fingerprints:
-            raise SetupError(
-                f"{folder} already holds an index of other files, or they have changed; "
-                "remove it first (rm -r), or name another folder"
-            )
-        return True
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SetupError(f"{folder} is there already and holds no index; name another folder")
-    return False
+    if not (folder / NAME).exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise SetupError(f"{folder} is there already and holds no index; name another folder")
+        return False
+    manifest = load_manifest(folder)
+    if manifest.passages is None:
+        return False
+    if {mark for _, mark in manifest.sources} != fingerprints:
+        raise SetupError(
+            f"{folder} already holds an index of other files, or they have changed; "
+            "remove it first (rm -r), or name another folder"
+        )
+    return True
 
 
 def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:

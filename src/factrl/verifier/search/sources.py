@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import json
 import re
 import sqlite3
 import zlib
@@ -27,7 +26,7 @@ from typing import Any, TypeAlias
 
 from factrl.errors import DataError, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import lines_of, read_rows
+from factrl.runs.rows import lines_of, read_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Passage
 
@@ -38,13 +37,13 @@ KEPT_WORDS = 200
 
 _UNSPACED = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _PIECE = re.compile(r"\S{1,200}\s*")
-
 _TEXT = ("text", "contents", "passage")
 _COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
-_MAX_FIELD = 1 << 26  # characters of one CSV field; a whole book is 10 million
-_FINGERPRINT_BYTES = 1 << 16
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
+
+_Rows: TypeAlias = Iterator[tuple[str, Mapping[str, Any]]]
+"""Each row with its place in the file."""
 
 
 def documents(path: Path) -> Iterator[Passage]:
@@ -77,22 +76,17 @@ def _document(path: Path, row: Mapping[str, Any], place: str) -> Passage:
         )
     if text is not None and not isinstance(text, str):
         raise DataError(f"{path}, {place}: the text is a {type(text).__name__}, not a string")
-    return Passage(
-        text or "",
-        title="" if title is None else str(title).strip(),
-        source=path.name if url is None else str(url),
-        id="" if name is None else str(name),
-    )
+    source = path.name if url is None else str(url)
+    return Passage(text or "", str(title or "").strip(), source, "" if name is None else str(name))
 
 
 def fingerprint(path: Path) -> str:
     """Changes when the file does: a digest of its size, its start and its end."""
-    size = path.stat().st_size
+    size, part = path.stat().st_size, 1 << 16
     with path.open("rb") as file:
-        start = file.read(_FINGERPRINT_BYTES)
-        file.seek(max(0, size - _FINGERPRINT_BYTES))
-        end = file.read()
-    return hashlib.sha256(b"%d:%b%b" % (size, start, end)).hexdigest()[:32]
+        start = file.read(part)
+        file.seek(max(0, size - part))
+        return hashlib.sha256(b"%d:%b%b" % (size, start, file.read())).hexdigest()[:32]
 
 
 def find_sources(paths: Iterable[str | Path], *, outside: Path | None = None) -> list[Path]:
@@ -134,13 +128,22 @@ def _files_in(folder: Path, outside: Path | None) -> Iterator[Path]:
 
 def _kind(path: Path) -> str:
     """`.jsonl` for `a.jsonl` and `a.jsonl.gz`."""
-    stem = path.stem if path.suffix.lower() == ".gz" else path.name
-    return Path(stem).suffix.lower()
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
-# -- Formats: each row with its place in the file
+# -- Formats
 
-_Rows: TypeAlias = Iterator[tuple[str, Mapping[str, Any]]]
+
+def _read_json_lines(path: Path) -> _Rows:
+    with path.open("rb") as file:
+        is_list = file.read(1) == b"[" and path.suffix == ".json"
+    for number, row in enumerate(read_rows(str(path)) if is_list else read_lines(path), start=1):
+        place = f"row {number}"
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, {place} is a {type(row).__name__}, not an object with columns")
+        # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
+        if row.keys() != {"index"} and row.get("namespace", 0) == 0:
+            yield place, row
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -149,36 +152,14 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.decode("utf-8")
 
 
-def _read_json_lines(path: Path) -> _Rows:
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
-        place = f"line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            is_list = number == 1 and line.startswith("[")
-            hint = "; a list of rows is written one row a line" if is_list else ""
-            said = str(error).partition("; use sys.")[0]
-            raise DataError(f"{path}, {place} is not JSON: {said}{hint}") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, {place} is a {type(row).__name__}, not an object with columns")
-        # A Cirrus dump alternates between an action and its article, and has talk pages and the like.
-        if row.keys() != {"index"} and row.get("namespace", 0) == 0:
-            yield place, row
-
-
 def _read_separated(path: Path) -> _Rows:
-    limit = csv.field_size_limit(_MAX_FIELD)
-    try:
-        reader = csv.DictReader(_lines(path), delimiter="\t" if _kind(path) == ".tsv" else ",")
-        for row in reader:
-            place = f"line {reader.line_num}"
-            if None in row:
-                raise DataError(f"{path}, {place} has more fields than the first line")
-            yield place, row
-    finally:
-        csv.field_size_limit(limit)
+    csv.field_size_limit(limits.LONGEST_LINE)
+    reader = csv.DictReader(_lines(path), delimiter="\t" if _kind(path) == ".tsv" else ",")
+    for row in reader:
+        place = f"line {reader.line_num}"
+        if None in row:
+            raise DataError(f"{path}, {place} has more fields than the first line")
+        yield place, row
 
 
 def _read_parquet(path: Path) -> _Rows:
