@@ -45,7 +45,7 @@ class Blocks:
     malformed: str | None = None
 
 
-# -- Tags ---------------------------------------------------------------------------------------------
+# -- Tags
 
 
 def think_answer(text: str, prefill: str = "") -> Blocks:
@@ -62,8 +62,8 @@ def think_answer(text: str, prefill: str = "") -> Blocks:
             that lies in the prefill is not part of the slice.
 
     Returns:
-        Blocks; `malformed` is one of `tag_repeated`, `no_think`, `think_unclosed`, `no_answer`,
-        `answer_unclosed`, `tag_order`, `text_outside`, `empty_think`, `empty_answer`.
+        `malformed` is one of `tag_repeated`, `no_think`, `think_unclosed`, `no_answer`, `answer_unclosed`,
+        `tag_order`, `text_outside`, `empty_think`, `empty_answer`.
     """
     opened = prefill[prefill.find(_THINK) :] if _THINK in prefill else ""
     whole = opened + text
@@ -128,7 +128,7 @@ def _slice(text: str, span: tuple[int, int], shift: int) -> Slice:
     return Slice(text[start:end], start, end)
 
 
-# -- Boxes --------------------------------------------------------------------------------------------
+# -- Boxes
 
 
 def boxed(text: str, which: Which = "last") -> Slice | None:
@@ -210,7 +210,7 @@ def unwrap_latex(text: str) -> str:
     return " ".join(text.split())
 
 
-# -- The payload --------------------------------------------------------------------------------------
+# -- The payload
 
 # Invisible, although Unicode does not file them under "format": fillers, the blank Braille cell and the
 # selectors.  Removing them before NFKC is enough, because no visible character decomposes into one.

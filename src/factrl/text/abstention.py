@@ -114,10 +114,7 @@ def _cues() -> frozenset[str]:
 
 
 # What these say, they say of anything: "They are not available in Europe".
-_OF_ANYTHING = frozenset(
-    f"{verb} {what} " for verb in ("is", "are") for what in ("not available", "unavailable")
-)
-_OF_ANYTHING |= frozenset(("is vague ", "is ambiguous "))
+_OF_ANYTHING = re.compile("(?:is|are) (?:not available|unavailable) |is vague |is ambiguous ")
 _BRIEF = 5  # words
 _SOON = 6  # words from the start of a clause
 _BRIEF_RUN = 8  # characters of a run without spaces
@@ -227,19 +224,10 @@ def abstains_released(text: str) -> bool:
 
 
 # In the form of `normalize_answer`, which has no articles.
-_INVALID = frozenset(
-    f"{subject}{verdict}"
-    for subjects, verdicts in (
-        (("",), ("invalid question", "not valid question", "false premise", "invalid premise")),
-        (("this is ", "it is ", "that is "), ("invalid question", "not valid question", "false premise")),
-        (("question is ", "this question is "), ("invalid", "not valid", "based on false premise")),
-        (
-            ("question ", "this question "),
-            ("has false premise", "contains false premise", "rests on false premise"),
-        ),
-    )
-    for subject in subjects
-    for verdict in verdicts
+_INVALID = re.compile(
+    r"(?:(?:this|it|that) is )?(?:invalid question|not valid question|false premise)|invalid premise"
+    r"|(?:this )?question (?:is (?:invalid|not valid|based on false premise)"
+    r"|(?:has|contains|rests on) false premise)"
 )
 
 
@@ -250,12 +238,8 @@ def says_invalid_question(text: str) -> bool:
     an answer beside it is an answer.
     """
     text = clean(text)
-    if len(text) > _MAX_CLAUSE:
-        return False
-    return not _INVALID.isdisjoint((normalize_answer(text), normalize_answer(final_answer(text))))
-
-
-# -- Clauses ------------------------------------------------------------------------------------------
+    forms = (text, final_answer(text)) if len(text) <= _MAX_CLAUSE else ()
+    return any(_INVALID.fullmatch(normalize_answer(form)) for form in forms)
 
 
 def _parts(text: str, query_words: frozenset[str]) -> Iterator[tuple[str, _Kind]]:
@@ -338,11 +322,8 @@ def _declines(line: str, query_words: frozenset[str]) -> bool:
             return True
     if line.startswith(known.phrases["have"]) and not known.words["information"].isdisjoint(words):
         return True
-    cannot = known.phrases["cannot"]
-    if line.startswith(cannot) and any(
-        line.startswith(start) and line[len(start) :].split(" ", 1)[0] in known.words["verbs"]
-        for start in cannot
-    ):
+    cannot = (start for start in known.phrases["cannot"] if line.startswith(start))
+    if any(line[len(start) :].split(" ", 1)[0] in known.words["verbs"] for start in cannot):
         return True
     return _is_unknown(line, query_words) or _is_silent(line)
 
@@ -350,10 +331,8 @@ def _declines(line: str, query_words: frozenset[str]) -> bool:
 def _asks_back(line: str) -> bool:
     """`Could you clarify`, `Which Springfield do you mean`."""
     phrases = refusals().phrases
-    if line.startswith(phrases["asks_back"]):
-        return True
-    questions = (f" {phrase}" for phrase in phrases["do_you_mean"])
-    return line.startswith(("which ", "who ", "what ")) and any(phrase in line for phrase in questions)
+    means = any(f" {phrase}" in line for phrase in phrases["do_you_mean"])
+    return line.startswith(phrases["asks_back"]) or (line.startswith(("which ", "who ", "what ")) and means)
 
 
 def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
@@ -361,15 +340,13 @@ def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
     known = refusals()
     clause_words = known.words["clause_words"]
     for predicate in known.phrases["unknown"]:
-        if predicate not in line:
-            continue
         subject, matched, tail = line.partition(f" {predicate}")
         if not matched:
             continue
         words = subject.split()
         named = words[:1] and (
             words[0] in known.words["subjects"]
-            or (predicate not in _OF_ANYTHING and _all_given(words, query_words))
+            or (not _OF_ANYTHING.fullmatch(predicate) and _all_given(words, query_words))
         )
         plain = (named and clause_words.isdisjoint(words[1:])) or not known.words["exact"].isdisjoint(
             words[:2]

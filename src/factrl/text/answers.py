@@ -11,8 +11,8 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
 
@@ -55,7 +55,7 @@ def normalize_answer(text: str) -> str:
     return normalize_released(clean(text))
 
 
-# -- Numbers and dates --------------------------------------------------------------------------------
+# -- Numbers and dates
 
 _MAX_NUMBER = 64
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
@@ -130,11 +130,10 @@ def _date(text: str) -> tuple[int, int, int] | None:
     return (years or [0])[0], months[0], (days or [0])[0]
 
 
-# -- Equality -----------------------------------------------------------------------------------------
+# -- Equality
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(NamedTuple):
     """An answer in the spellings that are compared."""
 
     text: str
@@ -273,7 +272,7 @@ def matches(prediction: str, answers: Iterable[str]) -> str | None:
     return None
 
 
-# -- Around the answer --------------------------------------------------------------------------------
+# -- Around the answer
 
 _WRAPPERS = ("**", "__", "``", '""', "''", "「」", "『』", "《》")
 _LABELS = re.compile(
@@ -295,18 +294,8 @@ _TURNS = frozenset(
         *("unlike", "than", "who", "whom", "whose", "which", "that", "what", "why", "how", "whether", "if"),
         *("when", "where", "nobody", "hardly", "supposed", "alleged", "least", "only", "except", "besides"),
         *("doubt", "worst", "bad", "opposite", "lacks", "lacking", "missing", "unlikely", "impossible"),
-        *(
-            "fake",
-            "rejected",
-            "excluded",
-            "other",
-            "previous",
-            "next",
-            "second",
-            "hated",
-            "untrue",
-            "mistaken",
-        ),
+        *("fake", "rejected", "excluded", "other", "previous", "next", "second", "hated", "untrue"),
+        "mistaken",
     }
 )
 
@@ -362,12 +351,7 @@ def is_contentless(text: str) -> bool:
     such as "Solution" can be the right answer.  Short answers (`0`, `K`, `C++`, `π`, `中`, `No`, `A`) pass.
     """
     text = clean(text).casefold()
-    if not any(map(_has_content, text)):
+    signs = (char for char in text if not char.isascii() and char != "\ufffd")
+    if not any(map(str.isalnum, text)) and all(unicodedata.category(char)[0] != "S" for char in signs):
         return True
     return text.strip(" .:,;!?*_#\"'`-()[]{}<>。、") in MASTER_KEYS
-
-
-def _has_content(char: str) -> bool:
-    return char.isalnum() or (
-        not char.isascii() and unicodedata.category(char)[0] == "S" and char != "\ufffd"
-    )

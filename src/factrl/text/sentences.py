@@ -69,7 +69,7 @@ def sentences(text: str) -> list[Sentence]:
     return pieces
 
 
-# -- Lines --------------------------------------------------------------------------------------------
+# -- Lines
 
 _Line = tuple[int, int, Literal["prose", "item", "heading", "row", "code", "blank"]]
 
@@ -205,7 +205,7 @@ def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-# -- Boundaries ---------------------------------------------------------------------------------------
+# -- Boundaries
 
 # Matching a run never fails, so no start is tried twice; what follows is looked at by hand.
 _STOPS = re.compile(r"[.!?…]+|[。！？｡︒]+")
@@ -217,33 +217,29 @@ _MAX_WORD = 40
 _MAX_ASIDE = 300
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 # Never the end of a sentence.
-_TITLES = _words(
+_TITLES = frozenset(
     """
     mr mrs ms messrs dr prof gen col lt capt cpt sgt cpl maj cmdr adm rev hon sen gov pres st ste mt ft fr vs
     viz approx ca e.g i.e eg ie supt insp mlle mme hr sra dra gebr geb bzw cf c
-    """
+    """.split()  # noqa: SIM905
 )
 # The end of a sentence only where a number does not follow.
-_BEFORE_NUMBERS = _words("no nos nr jan feb mar apr jun jul aug sep sept oct nov dec")
+_BEFORE_NUMBERS = frozenset("no nos nr jan feb mar apr jun jul aug sep sept oct nov dec".split())  # noqa: SIM905
 # The end of a sentence where one clearly starts.
-_TRAILING = _words(
+_TRAILING = frozenset(
     """
     jr sr inc ltd co corp bros llc etc esq ph.d al vol vols fig figs pp p b d r v ed eds sec ch eq op
-    """
+    """.split()  # noqa: SIM905
 )
 # The same, with a capital only: they are words without one.
-_TRAILING_CAPITAL = _words(
+_TRAILING_CAPITAL = frozenset(
     """
     Mass Calif Conn Ill Ind Ariz Ala Fla Ga Ky La Md Mich Minn Miss Mo Okla Ore Pa Tenn Tex Va Vt Wash Wis
     Ave Blvd Rd Dept Univ Assn Art Rep Sir Est Bl
-    """
+    """.split()  # noqa: SIM905
 )
-_STARTERS = _words(
+_STARTERS = frozenset(
     """
     he she it they we you i the a an this that these those there here in on at by from for with without after
     before during since until while when where as however although though but and so then their his her its
@@ -253,7 +249,7 @@ _STARTERS = _words(
     afterwards afterward besides overall like unlike prior born known along together early shortly
     subsequently nevertheless thus therefore instead initially originally to is was are were did does do has
     have had only even within upon near thanks given based please note overall
-    """
+    """.split()  # noqa: SIM905
 )
 
 
@@ -306,8 +302,7 @@ def _ends(text: str, begin: int, stop: tuple[int, int], after: int, end: int) ->
         first += 1
     if first >= end:
         return True
-    following = _WORD.match(text, first, end)
-    word = following[0] if following else ""
+    word = following[0] if (following := _WORD.match(text, first, end)) else ""
     spaced = text[after].isspace()
     sign = text[stop[0] : stop[1]]
     before = text[max(begin, stop[0] - _MAX_WORD) : stop[0]].rsplit(None, 1)
@@ -327,8 +322,7 @@ def _period_ends(last: str, word: str, first: str, inside: bool) -> bool:
     """Whether a period between the words `last` and `word` ends a sentence.
 
     Args:
-        last: the word before the period, empty when a sign stands there.
-        word: the word after it, empty when it starts with something else.
+        last, word: empty where a sign stands there.
         first: the first character after the period.
         inside: whether the sentence began before `last`.
     """

@@ -44,9 +44,7 @@ class Verifier:
     """Checks texts: `verifier(text)` one, `verifier.batch(texts)` many at once.
 
     Args:
-        extract: text -> claims.
-        search: query -> passages; None when evidence comes with every text.
-        judge: claims with passages -> verdicts.
+        search: None when evidence comes with every text.
         k: passages per claim.
         share: the texts of one question share what is found for the question and for the sentences of one of
             them, and of the others' sentences for those with a claim that nothing of it covers.
@@ -54,11 +52,8 @@ class Verifier:
             claims does not pay.
         max_chars: a longer text is not read at all but floored as `oversize`.
         deadline: seconds for a batch; what has no verdict then is unjudged.
-        store: keeps verdicts; None keeps nothing.
+        store: keeps verdicts.
         topic_in_query: search for the topic and the claim instead of the claim alone.
-
-    Raises:
-        ConfigError: a limit that cannot work.
     """
 
     def __init__(
@@ -119,9 +114,7 @@ class Verifier:
             One report per text, in order.  A text that our side could not check has a `failure`.
 
         Raises:
-            ConfigError: lists of different lengths, a text where a list belongs, or neither a search nor
-                evidence.
-            SetupError: something that the user must change, found by one of the parts.
+            ConfigError: lists of different lengths, a text where a list belongs, no search and no evidence.
         """
         count = len(texts)
         for name, given in (("questions", questions), ("topics", topics), ("evidence", evidence)):
@@ -218,13 +211,12 @@ def open_verifier(
             `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
             preset `local` asks a server.
-        k: passages for a claim instead of the preset's number.
-        max_claims, max_chars: limits of `Verifier`.
+        k, max_claims, max_chars: limits of `Verifier`; None takes the preset's.
         store: keeps verdicts and claims.
 
     Raises:
-        ConfigError: an unknown preset, no evidence or several kinds, a server that the preset lacks.
-        SetupError: a file, an index, a model or a package that is not there.
+        SetupError: an unknown preset, several kinds of evidence, or something that is not there: a server
+            that the preset asks, a file, an index, a model, a package.
     """
     presets = (*_STYLES, "fspo")
     if preset not in presets:
@@ -291,15 +283,9 @@ def verify(
     """Check one text: `fx.verify(text, docs=["curie.txt"])`.
 
     Args:
-        text: what is checked.
-        question: what it answers.
-        topic: the title of the document that evidence may come from; empty for all.
-        evidence: passages, instead of `docs`, `index` or `web`.
+        question, topic, evidence: as of `Verifier.batch`.
         llm: a model server like `http://localhost:8000/v1#model`, or any LLM.
         named: whatever else `open_verifier` takes.
-
-    Raises:
-        SetupError: as `open_verifier`.
     """
     if isinstance(llm, str):
         from factrl.llm import connect  # the client of servers, which most verifiers do without
@@ -311,12 +297,7 @@ def verify(
 def open_judge(
     name: str, *, trust_remote_code: bool = False, **thresholds: Any
 ) -> LocalJudge | NLIJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, or `nli:MODEL` with the thresholds of `NLIJudge`.
-
-    Raises:
-        ConfigError: another name.
-        SetupError: its model or a package is not there.
-    """
+    """A judge by name: `local`, `weak`, or `nli:MODEL` with the thresholds of `NLIJudge`."""
     if name == "local":
         return LocalJudge()
     if name == "weak":
@@ -328,13 +309,8 @@ def open_judge(
         from factrl.llm.local.nli import CrossEncoder
 
         return NLIJudge(CrossEncoder(model, trust_remote_code=trust_remote_code), **thresholds)
-    if kind == "own":
-        raise ConfigError(
-            f"{name!r}: {NO_OWN_VERIFIER}; use local, or nli:NAME with any cross-encoder's name"
-        )
-    raise ConfigError(
-        f"unknown judge {name!r} (there are: local, weak, llm, nli:NAME with any cross-encoder's name)"
-    )
+    problem = f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}"
+    raise ConfigError(f"{problem} (there are: local, weak, llm, nli:NAME with any cross-encoder's name)")
 
 
 def _readable(reply: Reply) -> bool:

@@ -26,17 +26,11 @@ _SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One claim, what was found for it and what the judge said.
-
-    Attributes:
-        claim: the claim; when its `skip` is set, there are no passages and no verdict.
-        passages: the evidence that the judge saw, best first.
-        verdict: None exactly when the claim is skipped.
-    """
+    """One claim, what was found for it and what the judge said."""
 
     claim: Claim
-    passages: tuple[Passage, ...] = ()
-    verdict: Verdict | None = None
+    passages: tuple[Passage, ...] = ()  # the evidence that the judge saw, best first
+    verdict: Verdict | None = None  # exactly when the claim has a `skip`
 
     @property
     def quote(self) -> str:
@@ -103,7 +97,6 @@ class Report:
         """Precision times `exp(1 - gamma / claims)` below `gamma` claims; `gamma=0` is without the penalty.
 
         Raises:
-            ConfigError: `gamma` is negative.
             Unscored: as `precision`.
         """
         if gamma < 0:
@@ -155,12 +148,7 @@ class Report:
         }
 
     def checked(self) -> list[dict[str, str]]:
-        """The first claims that were judged, short enough to be kept beside every completion of a run.
-
-        Returns:
-            For at most 8 claims `claim`, `verdict`, and the `quote` that decided with its `source`, which
-            are empty without one.
-        """
+        """At most 8 claims that were judged, short enough to be kept beside every completion of a run."""
         return [
             {
                 "claim": check.claim.text[:160],
@@ -173,12 +161,12 @@ class Report:
         ][:8]
 
     def to_html(self, path: str | Path) -> Path:
-        """Write the report as one self-contained page; returns its path."""
+        """Write the report as one self-contained page."""
+        from factrl.text.html import write_page
+
         from .html import page
 
-        target = Path(path)
-        target.write_text(page(self), encoding="utf-8")
-        return target
+        return write_page(path, page(self))
 
     def __repr__(self) -> str:
         """The counts and the score, in one line; `print` has the claims."""

@@ -61,10 +61,7 @@ def _content(text: str) -> frozenset[str]:
 
 
 def ask_briefly(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:
-    """A grade, asked for in a few lines; every text in them is one JSON string, taken apart.
-
-    Returns:
-        `correct`, `incorrect` or `not_attempted`, and no reason.
+    """`correct`, `incorrect` or `not_attempted`, and no reason; every text is shown as one JSON string.
 
     Raises:
         Unscored: `judge_unreadable`.
