@@ -20,7 +20,7 @@ from factrl.evals.samples import RESULTS, SAMPLES, read_output
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
 from factrl.types import Result, Span
-from factrl.verifier.html import page as verified
+from factrl.verifier.report import page as verified
 from test_report import PAYLOADS, Page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from factrl.errors import Unscored
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.html import KINDS, page
-from factrl.verifier.report import Check, Report
+from factrl.verifier.report import KINDS, Check, Report, page
 from test_report import Page
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."

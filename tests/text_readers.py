@@ -41,10 +41,9 @@ from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search, small_judge
 from factrl.verifier.claims import SentenceClaims, llm
 from factrl.verifier.claims.llm import LLMClaims
-from factrl.verifier.html import page
 from factrl.verifier.judges import LLMJudge, WeakJudge
 from factrl.verifier.judges import replies as verdicts
-from factrl.verifier.report import Check, Report
+from factrl.verifier.report import Check, Report, page
 from factrl.verifier.search import given, sources
 
 Reader = Callable[[str], object]
@@ -205,7 +204,7 @@ READERS: dict[str, Reader] = {
     "text.clean": text.clean,
     "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
-    "verifier.html.page": lambda raw: page(
+    "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
     "text.words.read": read,

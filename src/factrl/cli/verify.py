@@ -136,7 +136,7 @@ def _verify(args: argparse.Namespace) -> int:
     elif report.failure is None and not report.floored:
         say(str(report))
     if args.html is not None:
-        from factrl.verifier.html import page
+        from factrl.verifier.report import page
 
         with writing("--html", args.html):
             Path(args.html).write_text(page(report), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 A policy in training finds them by itself: a form of words that is right when its guess is right, and an
 abstention when it is wrong, such as "The name escapes me and is Lyon".  Nobody can list them all, so forms
-are put together from parts at random: what declines comes from `factrl.text.refusals` in all its languages,
+are put together from parts at random: what declines comes from `factrl.text.ignorance` in all its languages,
 joints, wrappers and frames from `families.json`.  Values of a part are dealt like cards, so that a long
 sample holds all of them.
 
@@ -135,7 +135,7 @@ def _data() -> Mapping[str, list]:
 
 
 def _declining() -> Sequence[str]:
-    """Every way in which `factrl.text.refusals` knows that a text declines."""
+    """Every way in which `factrl.text.ignorance` knows that a text declines."""
     known = refusals()
     phrases, spaceless = known.phrases, known.spaceless
     plain = [*phrases["declines"], *sorted(known.bare), *phrases["asks_back"]]
