@@ -234,7 +234,7 @@ READERS: dict[str, Reader] = {
 ELSEWHERE = {
     "what the user writes": "bridges.verl train.card cli evals.plots evals.report train.tuning.settings",
     "a small world of its own": "lab",
-    "a protocol": "verifier.claims.Extractor verifier.search.Search rewards.Reward",
+    "a protocol": "verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
     "text.few_marks verifier.claims.unwrapped verifier.claims.normalised verifier.claims.content_words "

@@ -72,19 +72,12 @@ _SENTENCE_ENDS = f".!?。:{LINE}"
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """What a text does with the question it replies to.
+    """What a text does with the question it replies to."""
 
-    Attributes:
-        declines: by its form: a clause declines, and none asserts.  Such a text is never a right answer.
-        names: the first thing that it names although it declines and the question did not; "" without one.
-        asserted: what is left once the declining clauses are taken out; the cleaned text if none declines.
-        brief: a clause of a few words asserts, as an answer does.
-    """
-
-    declines: bool
-    names: str
-    asserted: str
-    brief: bool = False
+    declines: bool  # by its form: a clause declines, and none asserts.  Such a text is never a right answer
+    names: str  # the first thing that it names although it declines and the question did not
+    asserted: str  # what is left once the declining clauses are taken out; the cleaned text if none declines
+    brief: bool = False  # a clause of a few words asserts, as an answer does
 
     @property
     def abstains(self) -> bool:
@@ -138,7 +131,7 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
     """Whether a text declines to answer a question, what it names all the same, and what it asserts.
 
     Args:
-        text: what the policy wrote; over `MAX_PAYLOAD` characters it never declines.
+        text: over `MAX_PAYLOAD` characters it never declines.
         question: what it replies to.  None takes the names of declining clauses for the question's ("I
             know nothing about Jane Doe").
         strict: a text of up to 200 characters declines only in phrases that are known, or in words none of

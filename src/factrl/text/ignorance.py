@@ -316,7 +316,7 @@ def declines_in_own_words(text: str, query_words: frozenset[str], *, strict: boo
     """Whether a text denies, speaks of its writer or sources, guesses nothing and names nothing.
 
     Args:
-        query_words: the question's words (`words_of`).
+        query_words: of the question, by `words_of`.
         strict: no word of a text up to `BARE` characters may be new.
     """
     said = visible(text)

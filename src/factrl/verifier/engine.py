@@ -71,12 +71,16 @@ class Item:
 async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int], None] | None) -> None:
     """Fill `jobs`; what is not done at the verifier's deadline stays unjudged.
 
-    Raises:
-        SetupError: a stage needs the user to change something.
-        Exception: whatever bug a stage has; the other groups are stopped.
+    Whatever bug a stage has, or a `SetupError`, stops the other groups.
     """
     ends = asyncio.get_running_loop().time() + verifier.deadline
-    counter, store = _Counter(watch), await _store(verifier)
+    counter, store = _Counter(watch), verifier.store
+    ready = getattr(verifier.judge, "ready", None)
+    if ready is not None and store is not None:
+        try:
+            await asyncio.wait_for(ready(), verifier.deadline)
+        except (Unscored, asyncio.TimeoutError):  # nobody can say which model judges
+            store = None
     groups: dict[Any, list[Job]] = {}
     for number, job in enumerate(jobs):  # the same question and place to search; without a question alone
         key = (job.question, job.topic, id(job.search)) if job.question else number
@@ -100,17 +104,6 @@ async def run(verifier: Verifier, jobs: Sequence[Job], watch: Callable[[int, int
         for item in job.items:
             if item.is_open:
                 item.verdict = Verdict("unjudged", by=verifier.judge.identity, cause="deadline")
-
-
-async def _store(verifier: Verifier) -> Store | None:
-    """Where verdicts are kept; None while nobody can say which model judges."""
-    ready = getattr(verifier.judge, "ready", None)
-    if ready is not None and verifier.store is not None:
-        try:
-            await asyncio.wait_for(ready(), verifier.deadline)
-        except (Unscored, asyncio.TimeoutError):
-            return None
-    return verifier.store
 
 
 @dataclass

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import TypeAlias
 
 from factrl.llm.quoting import forges
 from factrl.text import MAX_PAYLOAD, clean
@@ -30,18 +30,9 @@ from factrl.types import Claim
 __all__ = ["Extractor", "SentenceClaims", "content_words", "mark", "normalised", "statements"]
 
 
-class Extractor(Protocol):
-    """Anything that takes a text apart into claims."""
-
-    def __call__(
-        self, text: str, question: str = "", topic: str = ""
-    ) -> list[Claim] | Awaitable[list[Claim]]:
-        """The claims of `text`, in order; an empty text makes none, an unknown question or topic is empty.
-
-        Raises:
-            Unscored: the claims could not be extracted; never a shorter list instead.
-        """
-        ...
+Extractor: TypeAlias = "Callable[..., list[Claim] | Awaitable[list[Claim]]]"
+"""Takes (text, question, topic) and gives the claims in order; what is not known is empty, and an empty text
+makes none.  It raises `Unscored` where it cannot, and never returns a shorter list instead."""
 
 
 class SentenceClaims:
@@ -78,20 +69,13 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One unit of a text, ready to be taken apart.
+    """One unit of a text, ready to be taken apart."""
 
-    Attributes:
-        text: what it says, on one line, without markup.
-        start, end: the stretch of the whole text, end exclusive.
-        sentence: its number among the sentences of the text.
-        context: the line that introduces its list; not part of the stretch.
-    """
-
-    text: str
-    start: int
+    text: str  # what it says, on one line, without markup
+    start: int  # of the stretch of the whole text, end exclusive
     end: int
-    sentence: int
-    context: str = ""
+    sentence: int  # its number among the sentences of the text
+    context: str = ""  # the line that introduces its list; not part of the stretch
 
 
 def statements(text: str) -> list[Statement]:

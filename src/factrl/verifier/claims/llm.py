@@ -64,8 +64,7 @@ class LLMClaims:
         """The claims of `text` in the order of its sentences, marked by `factrl.verifier.claims.mark`.
 
         Raises:
-            Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read; the text has no claims
-                that could be counted.
+            Unscored: `extract_unreadable` or `truncated`: a reply that cannot be read.
             OwnDoing: `oversize`: the list was cut off, with more facts of the text in it than are judged.
             LLMError: the model could not be asked.
         """
@@ -162,10 +161,7 @@ def read_facts(reply: str, **facts: Any) -> list[str]:
 
     Only lines with a list mark are facts.  Lines before and between them ("Here are the facts:") are not,
     and a marked line that ends in a colon is a heading.  Of a reasoning model's reply only what follows
-    `</think>` is read.
-
-    Args:
-        facts: what is known about the call; kept with the error.
+    `</think>` is read.  What is known about the call is kept with the error.
 
     Raises:
         Unscored: `extract_unreadable`: an empty reply, a refusal, prose, or a list of nothing.
@@ -229,11 +225,7 @@ _SHARE = 0.5
 
 
 class Places:
-    """The content words of a text and where they stand.
-
-    Args:
-        given: what else a claim may take its words from: the question, the topic.
-    """
+    """The content words of a text and where they stand; claims may take words from what is `given` too."""
 
     def __init__(self, text: str, units: Sequence[Statement], given: str = "") -> None:
         self._units = units
@@ -250,10 +242,7 @@ class Places:
         """The claim with the stretch that shares most of its rare words; None when the text does not say it.
 
         The text must hold at least one of its content words and every number; half of all content words must
-        stand in the text or in what was given.
-
-        Args:
-            only: the number of the unit that it must come from.
+        stand in the text or in what was given.  With `only` it must come from the unit of this number.
         """
         words = content_words(fact)
         known = words & (self._rarity.keys() | self._given)

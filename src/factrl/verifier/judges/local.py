@@ -50,16 +50,12 @@ class Calibration:
     it does not support, how probable it is that it refutes them.  Two instead of one over three classes,
     because most human labels only say "not supported", and these can then be used for the first.
     `benchmarks/verifier.py` fits them with scikit-learn; the file in `calibrations` says on which data.
-
-    Attributes:
-        features: their names, in the order of `mean` and `scale`, where it was fitted, and of the weights.
-        supported, refuted: `weights` and `bias` of each regression.
     """
 
-    features: tuple[str, ...]
+    features: tuple[str, ...]  # their names, in the order of all below
     mean: tuple[float, ...]
     scale: tuple[float, ...]
-    supported: Mapping[str, Any]
+    supported: Mapping[str, Any]  # `weights` and `bias`
     refuted: Mapping[str, Any]
 
     @property
@@ -101,10 +97,8 @@ class LetterModel(Protocol):
 
 
 class LocalJudge:
-    """A `Judge` that reads the probabilities of a language model in this process.
-
-    Args:
-        model: by default the judge that factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
+    """A `Judge` that reads the probabilities of a language model in this process, by default of the one that
+    factrl downloads, Qwen2.5-Coder-1.5B-Instruct.
 
     Raises:
         ModelError, MissingExtra: the default model cannot be had.

@@ -55,15 +55,8 @@ def read_verdicts(reply: str, ids: Sequence[str]) -> dict[str, Said | Unscored]:
     it may stand on a line, in a list, in another object, in a code fence or after a reason.  Order does not
     matter.  A verdict on a claim that was not asked about, or one too many, shows that the judge answers
     something else than it was asked, and rejects the whole reply.  A claim has no verdict when it is not
-    mentioned, when its word is not `supported`, `refuted` or `unknown`, or when two of its verdicts differ.
-
-    Args:
-        reply: the judge's whole reply.
-        ids: the ids of the claims that it was asked about.
-
-    Returns:
-        For each id what was said, or why nothing was: `Unscored` with the cause `judge_unreadable` or
-        `judge_refusal`.
+    mentioned, when its word is not `supported`, `refuted` or `unknown`, or when two of its verdicts differ;
+    its `Unscored` has the cause `judge_unreadable` or `judge_refusal`.
     """
     text = after_thinking(reply)
     said: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -164,9 +157,6 @@ def read_true_false(reply: str) -> Finding:
       verdict.
     - with both words the later one counts there, so "False. It would be true if …" is supported and "True,
       not false" is not.  Here the word that opens the reply counts, unless the rest takes it back.
-
-    Raises:
-        Unscored: `judge_unreadable` or `judge_refusal`.
     """
     return _read_word(reply, _TRUE_FALSE)
 
@@ -183,9 +173,6 @@ def read_supported(reply: str) -> Finding:
       claim.  Here they are read.
     - what is none of this counts against the claim there: an empty reply, an error, a refusal.  Here it is no
       verdict.
-
-    Raises:
-        Unscored: `judge_unreadable` or `judge_refusal`.
     """
     return _read_word(reply, _SUPPORTED)
 

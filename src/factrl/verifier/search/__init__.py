@@ -46,8 +46,7 @@ class WebSearch:
     """A Serper-compatible search engine, as a `Search`; the topic has no meaning there.
 
     Args:
-        url: its address, to which `/search` is appended.
-        key: the API key; None reads `SERPER_API_KEY`.
+        key: None reads `SERPER_API_KEY`.
         limits: `timeout_attempt`, `max_attempts`, … of `factrl.llm.client.JSONClient`.
     """
 

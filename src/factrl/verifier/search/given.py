@@ -86,11 +86,7 @@ def title_keys(topic: str) -> set[str]:
 
 
 class Given:
-    """Evidence that was handed in, as a `Search`.
-
-    Args:
-        evidence: passages, or texts that become passages.
-    """
+    """Evidence that was handed in, as a `Search`: passages, or texts that become passages."""
 
     def __init__(self, evidence: Iterable[Passage | str]) -> None:
         self.passages = [Passage(each) if isinstance(each, str) else each for each in evidence]
@@ -117,10 +113,8 @@ class Given:
     def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
         """The `k` passages that bear most on `query`, best first; also those that share no word with it.
 
-        What was handed in is meant to be looked at, so fewer than `k` come only when there are fewer.
-
-        Args:
-            topic: narrows the search to the passages of this title where there are any.
+        What was handed in is meant to be looked at, so fewer than `k` come only when there are fewer.  Where
+        there are passages of the title `topic`, only those are ranked.
         """
         scores = self.scores(query)
         numbers: Sequence[int] = range(len(self.passages))

@@ -44,15 +44,10 @@ class BrokenIndex(SetupError, ValueError):
 
 
 class Manifest(NamedTuple):
-    """The content of `index.json`.
+    """The content of `index.json`."""
 
-    Attributes:
-        sources: path and fingerprint of every file, in the order in which they are read.
-        passages: how many they gave; None until all of them were read.
-    """
-
-    sources: tuple[tuple[str, str], ...]
-    passages: int | None = None
+    sources: tuple[tuple[str, str], ...]  # path and fingerprint of every file, in the order of reading
+    passages: int | None = None  # how many they gave; None until all of them were read
 
     def save(self, folder: Path) -> None:
         content = json.dumps({"format": FORMAT, **self._asdict()}, ensure_ascii=False, indent=1)
@@ -63,8 +58,7 @@ def load_manifest(folder: Path) -> Manifest:
     """The manifest of an index.
 
     Raises:
-        SetupError: there is no index in this folder.
-        BrokenIndex: what is there cannot be read by this version.
+        SetupError: there is no index in this folder; `BrokenIndex` where this version cannot read it.
     """
     path = folder / NAME
     if not path.is_file():
@@ -110,10 +104,6 @@ class Index:
     def build(cls, path: str | Path, sources: Iterable[str | Path]) -> Index:
         """Build an index of files and folders; one that holds these very files already is opened.
 
-        Args:
-            path: a folder that is empty, is not there yet, or holds an unfinished build.
-            sources: what `factrl.verifier.search.sources` reads, cut into passages of 120 words.
-
         Raises:
             DataError: a source is missing, unreadable or without text.
             SetupError: the folder holds something else, or another process writes to it.
@@ -130,8 +120,7 @@ class Index:
         """Open an index that was built.
 
         Raises:
-            SetupError: there is no index, or its build was not finished.
-            BrokenIndex: it is damaged, or of another version; the message says how to build it again.
+            SetupError: there is none, or its build was not finished; `BrokenIndex` where it is damaged.
         """
         return cls(Path(path).expanduser())
 
@@ -148,10 +137,6 @@ class Index:
             query: a claim or a question, in its own words; nothing in it is an operator.
             topic: rank only the passages of the document with this title, and all of them; none when there is
                 no such document.  KnowRL's rows name several in one title, parted by semicolons.
-
-        Raises:
-            ConfigError: `k` is below 1.
-            BrokenIndex: the files are damaged.
         """
         if k < 1:
             raise ConfigError(f"k must be at least 1, not {k!r}")
@@ -174,11 +159,7 @@ class Index:
 
 
 def _is_built(folder: Path, fingerprints: set[str]) -> bool:
-    """Whether the folder holds a whole index of the files with these fingerprints.
-
-    Raises:
-        SetupError: it holds something else.
-    """
+    """Whether the folder holds a whole index of the files with these fingerprints, and nothing else."""
     if not (folder / NAME).exists():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SetupError(f"{folder} is there already and holds no index; name another folder")
@@ -195,12 +176,7 @@ def _is_built(folder: Path, fingerprints: set[str]) -> bool:
 
 
 def _write(folder: Path, files: Sequence[Path], manifest: Manifest) -> None:
-    """Read every file into the engine, and then say in the manifest that it is whole.
-
-    Raises:
-        DataError: a file is unreadable, or there is no text in any.
-        SetupError: another process writes to this index, or nothing can be written.
-    """
+    """Read every file into the engine, and then say in the manifest that it is whole."""
     schema = tantivy.SchemaBuilder()
     schema.add_text_field("title", tokenizer_name="raw", index_option="basic")
     schema.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
