@@ -119,17 +119,16 @@ def test_a_reply_to_another_call_has_ids_that_do_not_exist() -> None:
 
 
 @pytest.mark.security("S11")
-@given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=12, unique=True))
-def test_every_claim_gets_its_own_verdict(texts: list[str]) -> None:
-    label = {text: ("supported", "refuted", "unknown")[number % 3] for number, text in enumerate(texts)}
+@given(st.lists(st.integers(), min_size=1, max_size=12, unique=True))
+def test_every_claim_gets_its_own_verdict(numbers: list[int]) -> None:
+    label = {f"It has {n} rooms.": ("supported", "refuted", "unknown")[n % 3] for n in numbers}
 
     def answer(messages: Sequence[Message]) -> str:
         claims = data_of(messages)["claims"][::-1]
-        return "\n".join(line(one["id"], label.get(one["claim"], "unknown")) for one in claims)
+        return "\n".join(line(one["id"], label[one["claim"]]) for one in claims)
 
-    verdicts = run(LLMJudge(FakeLLM(answer), claims_per_call=3), [(claim(text), [CURIE]) for text in texts])
-    # What is shown of a claim is its words without what cannot be seen or could pass for our format.
-    assert all(found in (label[text], "unknown") for found, text in zip(labels(verdicts), texts, strict=True))
+    judge = LLMJudge(FakeLLM(answer), claims_per_call=3)
+    assert labels(run(judge, [(claim(text), [CURIE]) for text in label])) == [*label.values()]
 
 
 PAYLOADS = [
