@@ -212,9 +212,19 @@ def test_a_value_that_is_lost_is_asked_before_anything_runs(
     words = ["reproduce", "factreason", "--full", *given, "--judge", "http://localhost:1/v1#m"]
     words += ["--output", str(tmp_path / "out")]
     assert main(words) == 2
-    assert "--full of factreason needs train.beta=…: it has a KL penalty" in capfd.readouterr().err
-    assert main([*words, "--dry-run", "train.beta=0.001"]) == 0
-    assert "To be given" not in capfd.readouterr().err
+    assert "and train.beta=…: it has a KL penalty" in capfd.readouterr().err
+    assert main([*words, "--dry-run", "train.beta=0.001", "verifier.web=http://localhost:1"]) == 0
+    out, err = capfd.readouterr()
+    assert "To be given" not in err
+    steps = [
+        line for line in out.splitlines() if line.startswith(("factrl tune", "factrl train", "factrl eval"))
+    ]
+    assert all("verifier.web=http://localhost:1" in line for line in steps)  # each of them verifies
+    assert all(("train.beta" in line) == line.startswith("factrl train") for line in steps)
+    assert main(["reproduce", "klcf", "--full", "--output", "out", "--dry-run"]) == 0
+    assert "train.beta" not in capfd.readouterr().err  # its step says it
+    assert main(["reproduce", "fspo", "--full", "--output", "out", "--dry-run"]) == 0
+    assert "and verifier.judge=…: what judges sentences" in capfd.readouterr().err
 
 
 def test_at_full_scale_the_retrieval_setting_shows_the_documents_of_the_rows(

@@ -122,7 +122,9 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print every command and what it will ask; run nothing"
     )
-    add_settings(parser, "any setting of the steps that train with a reward")
+    add_settings(
+        parser, "any setting of the steps that train with a reward; [judge] and [verifier] are those of all"
+    )
 
 
 def _reproduce(args: argparse.Namespace) -> int:
@@ -248,6 +250,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
             words += [] if args.full or args.held_out else ["--limit", str(SMALL_HELD_OUT)]
+            words += _of_all(args)
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
     if seed == 0 and args.paper in paper_names() and declared(args.paper, "STUDY"):
         lab = ("lab", "--table", args.paper, "--output", str(folder / "lab"), _JSON)
@@ -262,15 +265,19 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
 
 def _absent(pipeline: Pipeline, args: argparse.Namespace) -> list[str]:
     """What only the user can give and has not given, at full scale; lost values of papers among it."""
-    absent = [
-        f"--{name.replace('_', '-')}: {why}"
-        for name, why in pipeline.asks.items()
-        if getattr(args, name) is None
-    ]
-    specs = [word[6:] for step in pipeline.steps for word in step.words.split() if word.startswith("paper=")]
-    lost = {key: why for spec in specs for key, why in asked_of(spec).items()}
     given = {word.partition("=")[0] for word in args.settings}
-    return absent + [f"{key}=…: {why}" for key, why in lost.items() if key not in given]
+    settings = {name: why for name, why in pipeline.asks.items() if "." in name}
+    needed = {name: why for name, why in settings.items() if not given & {*name.split(" or ")}}
+    for step in pipeline.steps:
+        words = [word.partition("=") for word in f"{step.words} {step.full or ''}".split()]
+        told = given | {name for name, _, _ in words}
+        lost = (asked_of(spec).items() for name, _, spec in words if name == "paper")
+        needed |= {key: why for each in lost for key, why in each if key not in told}
+    options = {name: why for name, why in pipeline.asks.items() if name not in settings}
+    return [
+        *(f"--{name.replace('_', '-')}: {options[name]}" for name in options if getattr(args, name) is None),
+        *(f"{key}=…: {why}" for key, why in needed.items()),
+    ]
 
 
 def _runs(step: Stage, *, full: bool) -> bool:
@@ -287,6 +294,8 @@ def _command(
 ) -> Command:
     filled = f"{step.words} {step.full if args.full else step.small}".format_map(_quoted(names))
     words = shlex.split(filled)
+    if words[0] in ("tune", "probe", "eval"):
+        words += _of_all(args)
     if words[0] in _RUNS:
         place = folder / "runs" / step.name
         words += ["--output", str(place)] if words[0] == "tune" else [f"run.dir={place}"]
@@ -296,6 +305,11 @@ def _command(
             words += [*args.settings, *((*_VERL, *overrides) if args.engine == "verl" else ())]
         return Command(step.name, tuple(words), place / "model")
     return Command(step.name, tuple(words), _output(words, folder / step.name))
+
+
+def _of_all(args: argparse.Namespace) -> list[str]:
+    """The user's settings of what judges and verifies, which are those of every step."""
+    return [word for word in args.settings if word.startswith(("judge.", "verifier."))]
 
 
 def _output(words: Sequence[str], otherwise: Path) -> Path:

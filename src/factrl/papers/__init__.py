@@ -132,7 +132,8 @@ class Pipeline:
             out are in `SMALL`.
         full: the settings of the full scale besides those of the paper, nested alike.
         model: the paper's model, for the full scale.
-        asks: what only the user can give at full scale, `train`, `held_out` or `judge`, and what it is.
+        asks: what only the user can give at full scale, an option such as `held_out` or a setting such as
+            `verifier.judge`, and what it is.
         evaluate: how a row is evaluated, with {row} and {trained}, its model; by default as short answers
             are, or as `long` ones.
         metrics: the table's columns: metric of the study -> what the evaluation calls it.

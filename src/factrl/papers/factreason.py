@@ -469,6 +469,7 @@ PIPELINE = Pipeline(
         "train": "fact-seeking prompts, e.g. of `factrl prepare prompts`",
         "held_out": "LongFact, FAVA, AlpacaFact, Biography, Factory or FactBench prompts",
         "judge": "the model of VeriScore and of the preference, as http://host:8000/v1#name",
+        "verifier.index or verifier.web": "an index that `factrl index` made, or a search server",
     },
     metrics={"verified": "precision", "detail": "detail"},
     published={

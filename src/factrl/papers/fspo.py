@@ -449,6 +449,9 @@ PIPELINE = Pipeline(
     asks={
         "train": "the paper's mix: HotpotQA and 2WikiMultiHopQA with their evidence, and mathematics without",
         "held_out": "GSM8K, a file with question and answers",
+        "verifier.judge": "what judges sentences; the paper's is "
+        "nli:vectara/hallucination_evaluation_model@COMMIT, with verifier.preset=fspo and, once you have "
+        "read its code, verifier.trust_remote_code=true",
     },
     notes=(
         "`outcome` is GRPO, `fspo` GRPO with FSPO's reward and credit; `reinforce++` and `fspo-reinforce++` "

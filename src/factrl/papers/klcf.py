@@ -484,7 +484,7 @@ PIPELINE = Pipeline(
             "train --config {recipe} --model {base} --data {train} paper=factreason:fact-only "
             "reward.weight_preference=0",
             row="grpo-factscore",
-            full="verifier.preset=factscore",
+            full="verifier.preset=factscore train.beta=0",  # it starts from the base model, as KLCF-zero
         ),
         rewarded("klcf", "truth-only", more=_TRUTH, small="reward.general=0", full=_CHECKS),
         rewarded(
@@ -508,6 +508,7 @@ PIPELINE = Pipeline(
         "train": "prompts with their checklists, e.g. of `factrl prepare klcf`",
         "held_out": "LongFact, FActScore, LongWiki or Factory prompts",
         "judge": "what verifies claims and rates answers, as http://host:8000/v1#name",
+        "verifier.index or verifier.web": "an index that `factrl index` made, or a search server",
     },
     full={"judge": {"reward_model": "Skywork/Skywork-Reward-V2-Llama-3.2-1B"}},
     metrics={"verified": "factscore_unpenalised", "recall": "recall@32", "detail": "detail"},

@@ -458,6 +458,7 @@ PIPELINE = Pipeline(
     asks={
         "warm": "the cold start's rows, question and reasoned; 1,798 are in the history of zjunlp/KnowRL",
         "train": "KnowRL's questions with their topics",
+        "verifier.index": "Wikipedia, as `factrl index` has it, with every page that a topic names",
         "held_out": "SimpleQA, a file with question and answers",
         "judge": "the model that grades and verifies, GPT-4o in the paper, as http://host:8000/v1#name",
     },
