@@ -28,7 +28,6 @@ from factrl.papers import (
     Pipeline,
     Stage,
     Study,
-    asked_of,
     declared,
     paper_names,
     split_spec,
@@ -37,7 +36,7 @@ from factrl.runs.disk import Journal, write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one
 from .prepare_questions import write_questions
-from .reproduce_asks import STAND_INS, asks, reader
+from .reproduce_asks import STAND_INS, asks, reader, to_be_given
 from .reproduce_table import measured, table, write
 from .terminal import say, show_table, tell
 
@@ -214,7 +213,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
     Raises:
         ConfigError: something that only the user can give is not given, or a step to run does not exist.
     """
-    absent = _absent(pipeline, args) if args.full else []
+    absent = to_be_given(pipeline, args) if args.full else []
     asked = "\nand ".join(absent)
     if absent and not args.dry_run:
         raise ConfigError(f"--full of {args.paper} needs {asked}")
@@ -261,23 +260,6 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             near = nearest(name, steps)
             raise ConfigError(f"--only {name!r} is no step{near} (there are: {', '.join(steps)})")
     return commands
-
-
-def _absent(pipeline: Pipeline, args: argparse.Namespace) -> list[str]:
-    """What only the user can give and has not given, at full scale; lost values of papers among it."""
-    given = {word.partition("=")[0] for word in args.settings}
-    settings = {name: why for name, why in pipeline.asks.items() if "." in name}
-    needed = {name: why for name, why in settings.items() if not given & {*name.split(" or ")}}
-    for step in pipeline.steps:
-        words = [word.partition("=") for word in f"{step.words} {step.full or ''}".split()]
-        told = given | {name for name, _, _ in words}
-        lost = (asked_of(spec).items() for name, _, spec in words if name == "paper")
-        needed |= {key: why for each in lost for key, why in each if key not in told}
-    options = {name: why for name, why in pipeline.asks.items() if name not in settings}
-    return [
-        *(f"--{name.replace('_', '-')}: {options[name]}" for name in options if getattr(args, name) is None),
-        *(f"{key}=…: {why}" for key, why in needed.items()),
-    ]
 
 
 def _runs(step: Stage, *, full: bool) -> bool:

@@ -6,11 +6,13 @@ stood in for, and a reward's requests, tokens and dollars are bounded as `factrl
 
 from __future__ import annotations
 
+import argparse
 import functools
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from factrl.papers import Pipeline, asked_of
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.estimate import estimate
@@ -27,6 +29,23 @@ _ABSENT = [Example(_CITY, ("Reykjavik",), id="absent", evidence=(Passage(_CITY),
 _FLAGS = {"--model": "model.name", "--data": "data.train", "--rule": "tune.rule", "--judge": "judge.url"}
 
 Read = Callable[[str], Sequence[Example]]
+
+
+def to_be_given(pipeline: Pipeline, args: argparse.Namespace) -> list[str]:
+    """What only the user can give and has not given, at full scale; lost values of papers among it."""
+    given = {word.partition("=")[0] for word in args.settings}
+    settings = {name: why for name, why in pipeline.asks.items() if "." in name}
+    needed = {name: why for name, why in settings.items() if not given & {*name.split(" or ")}}
+    for step in pipeline.steps:
+        words = [word.partition("=") for word in f"{step.words} {step.full or ''}".split()]
+        told = given | {name for name, _, _ in words}
+        lost = (asked_of(spec).items() for name, _, spec in words if name == "paper")
+        needed |= {key: why for each in lost for key, why in each if key not in told}
+    options = {name: why for name, why in pipeline.asks.items() if name not in settings}
+    return [
+        *(f"--{name.replace('_', '-')}: {options[name]}" for name in options if getattr(args, name) is None),
+        *(f"{key}=…: {why}" for key, why in needed.items()),
+    ]
 
 
 def reader(made: Path) -> Read:
