@@ -169,8 +169,8 @@ MISTAKES: list[tuple[str, str]] = [
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
     ("eval questions.jsonl --judge nonsense", "'nonsense' does not name a model server"),
     # runs and outputs
-    ("train --resume outt", "--resume outt: it does not exist; did you mean 'out'?"),
-    ("train --resume out", "--resume out: it is not a run folder (no config.toml)"),
+    ("train --resume outt", "run outt does not exist; did you mean 'out'?"),
+    ("train --resume out", "run out is not a run folder (no config.toml)"),
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
     ("eval questions.jsonl --output x.json", "--output x.json must be a folder"),
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from factrl.errors import ConfigError, MissingExtra, nearest
+from factrl.errors import ConfigError, MissingExtra
 from factrl.llm import preflight
 from factrl.papers import load_reward, settings_of
 from factrl.rewards.resources import Supplier
@@ -183,23 +183,6 @@ def within(least: int, most: int) -> Callable[[str], int]:
 
 whole_number = within(-(10**_DIGITS), 10**_DIGITS)
 at_least_one = within(1, 10**_DIGITS)
-
-
-def settings_of_run(resume: str, name: str) -> Path:
-    """The settings in the run folder of `--resume`.
-
-    Args:
-        name: of the file.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    run = Path(resume)
-    if not (run / name).is_file():
-        around = [other.name for other in run.parent.iterdir()] if run.parent.is_dir() else []
-        found = f"is not a run folder (no {name})" if run.is_dir() else "does not exist"
-        raise ConfigError(f"--resume {run}: it {found}{nearest(run.name, around)}")
-    return run / name
 
 
 def check_place(option: str, path: Path, *suffixes: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from factrl.errors import ConfigError, SetupError
 from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
+from factrl.runs.folder import settings_in
 from factrl.text.escape import one_line
 from factrl.train.estimate import estimate
 from factrl.train.page import PAGE
@@ -22,7 +23,6 @@ from .options import (
     add_verb,
     as_overrides,
     needs_extra,
-    settings_of_run,
     take_settings,
 )
 from .terminal import complain, say, tell
@@ -116,7 +116,7 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
             raise ConfigError(
                 f"--resume takes everything from the run; leave out {args.paper or '--config'!r}"
             )
-        return settings_of_run(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
+        return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if args.paper is None:
         return args.config, overrides
     if not args.paper.endswith(".toml"):

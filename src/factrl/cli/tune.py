@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from factrl.errors import ConfigError
 from factrl.runs.config import dump_toml, flat
+from factrl.runs.folder import settings_in
 from factrl.train.tuning.plan import TunePlan, plan_tuning
 from factrl.train.tuning.settings import TUNE, Method, TuneSettings, check_method, tune_settings
 
@@ -19,7 +20,6 @@ from .options import (
     add_verb,
     as_overrides,
     needs_extra,
-    settings_of_run,
     take_settings,
 )
 from .terminal import say, show_table, tell
@@ -92,7 +92,7 @@ def _layers(args: argparse.Namespace) -> tuple[Path | str | None, list[str]]:
     if args.resume is not None:
         if given is not None:
             raise ConfigError(f"--resume takes everything from the run; leave out {given!r}")
-        return settings_of_run(args.resume, TUNE), [*overrides, f"run.resume={args.resume}"]
+        return settings_in(args.resume, TUNE), [*overrides, f"run.resume={args.resume}"]
     if args.method is None and args.config is None:
         raise ConfigError(f"name a method: factrl tune METHOD QUESTIONS, one of {', '.join(METHODS)}")
     if args.method is not None:

@@ -15,7 +15,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from factrl.errors import ConfigError, DataError, nearest
 from factrl.runs.rows import Row, read_rows
@@ -74,10 +74,12 @@ def load_examples(
     if not rows:
         raise DataError(f"{source} has no rows")
     names = _choose_columns(rows, columns or {}, str(source))
-    if "question" not in names:
-        _no_column(rows, source, "question")
-    if "answers" not in names and require_answers:
-        _no_column(rows, source, "answers")
+    for name in ("question", "answers") if require_answers else ("question",):
+        if name not in names:
+            raise DataError(
+                f"{source} has no column for the {name}; columns: {', '.join(_column_names(rows))}; say "
+                f"which one it is with data.columns.{name}=..."
+            )
     examples = [_example(row, number, names, str(source)) for number, row in enumerate(rows, start=1)]
     _check(examples, names, str(source), require_answers)
     return _with_ids(examples, names, str(source))
@@ -237,12 +239,11 @@ def _fits(name: ColumnName, value: Any) -> bool:
     """Whether a column of a usual name can be what we think it is; verl's `prompt` is a list."""
     if name in ("question", "topic"):
         return isinstance(value, str)
-    if name in ("evidence", "checklist"):
-        cells = value if isinstance(value, (list, tuple)) else [value]
-        tables = name == "evidence"
-        named = {*_PASSAGE} if tables else set[str]()
-        return all(isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells)
-    return value is not None
+    if name not in ("evidence", "checklist"):
+        return value is not None
+    named = {*_PASSAGE} if name == "evidence" else set[str]()
+    cells = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(c, str) or (isinstance(c, Mapping) and named & c.keys()) for c in cells)
 
 
 def _look_up(row: Row, column: str) -> Any:
@@ -256,13 +257,6 @@ def _look_up(row: Row, column: str) -> Any:
 
 def _column_names(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(column for row in rows for column in row))
-
-
-def _no_column(rows: Sequence[Row], source: str | Path, name: ColumnName) -> NoReturn:
-    raise DataError(
-        f"{source} has no column for the {name}; columns: {', '.join(_column_names(rows))}; "
-        f"say which one it is with data.columns.{name}=..."
-    )
 
 
 # Building examples
@@ -355,15 +349,14 @@ def _evidence(value: Any, where: str) -> tuple[Passage, ...]:
 
 def _check(examples: Sequence[Example], names: Mapping[str, str], source: str, require_answers: bool) -> None:
     numbered = list(enumerate(examples, start=1))
-    lacking = {
-        "question": [number for number, example in numbered if not example.question],
-        "answers": [n for n, example in numbered if not (example.answers or example.false_premise)],
-    }
+    lacking = {"question": [(n, one) for n, one in numbered if not one.question]}
+    if require_answers:
+        lacking["answers"] = [(n, one) for n, one in numbered if not (one.answers or one.false_premise)]
     for name, rows in lacking.items():
-        if rows and (require_answers or name == "question"):
-            first = examples[rows[0] - 1]
+        if rows:
+            number, first = rows[0]
             raise DataError(
-                f"{source}: no {name} in {len(rows)} of {len(examples)} rows, first in row {rows[0]}"
+                f"{source}: no {name} in {len(rows)} of {len(examples)} rows, first in row {number}"
                 f"{f' (id {first.id})' if first.id else ''}, column {names[name]!r}; "
                 f"remove those rows or name another column with data.columns.{name}=..."
             )
@@ -380,14 +373,11 @@ def _with_ids(examples: Sequence[Example], names: Mapping[str, str], source: str
                 f"or ignore the column {names['id']!r} with data.columns.id=''"
             )
         if not example.id:
-            example = dataclasses.replace(example, id=_content_id(example, seen))
+            content = json.dumps([example.question, example.answers]).encode()
+            digest = hashlib.sha256(content).hexdigest()[:16]
+            copies = (f"{digest}-{copy}" for copy in itertools.count(2))
+            free = next(name for name in itertools.chain([digest], copies) if name not in seen)
+            example = dataclasses.replace(example, id=free)
         seen[example.id] = number
         result.append(example)
     return result
-
-
-def _content_id(example: Example, seen: Mapping[str, int]) -> str:
-    content = json.dumps([example.question, example.answers]).encode()
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    copies = (f"{digest}-{copy}" for copy in itertools.count(2))
-    return next(name for name in itertools.chain([digest], copies) if name not in seen)

@@ -22,7 +22,6 @@ import importlib.metadata
 import json
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -33,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, nearest
-from factrl.runs.disk import FileLock, whole_lines, write_whole
+from factrl.runs.disk import FileLock, whole_file, whole_lines, write_whole
 from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
@@ -96,7 +95,15 @@ class Run:
         run = cls(path)
         run.rollouts.mkdir()
         write_whole(path / "config.toml", settings_toml.encode())
-        write_whole(path / "env.json", json.dumps(_environment(), indent=2).encode())
+        environment = {
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "command": redact(sys.argv),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "packages": {package: version_of(package) for package in _PACKAGES},
+            "commit": _commit(),
+        }
+        write_whole(path / "env.json", json.dumps(environment, indent=2).encode())
         return run
 
     @classmethod
@@ -107,15 +114,10 @@ class Run:
             ConfigError: there is no such run, or another process is writing to it.
             DataError: its metrics are damaged in the middle.
         """
-        path = Path(path)
-        if not (path / "config.toml").is_file():
-            around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-            problem = "is not a run folder (no config.toml)" if path.is_dir() else "does not exist"
-            raise ConfigError(f"run {path} {problem}{nearest(path.name, around)}")
-        run = cls(path)
+        run = cls(settings_in(path, "config.toml").parent)
         try:
             run.rollouts.mkdir(exist_ok=True)
-            for unfinished in [*path.glob("*.tmp"), *run.rollouts.glob("*.tmp")]:
+            for unfinished in [*run.path.glob("*.tmp"), *run.rollouts.glob("*.tmp")]:
                 unfinished.unlink()
             write_whole(run.metrics, b"".join(_whole_lines(run.metrics)))
         except (OSError, DataError):
@@ -166,19 +168,18 @@ class Run:
 
         rows = [{"step": step, **_row(rollout)} for rollout in rollouts]
         terms = sorted({key for row in rows for key in row if key.startswith("term/")})
+        texts = ("id", "prompt", "completion", "state", "cause", "detail")
         schema = pyarrow.schema(
-            [("step", pyarrow.int64())]
-            + [
-                (name, pyarrow.string())
-                for name in ("id", "prompt", "completion", "state", "cause", "detail")
+            [
+                ("step", pyarrow.int64()),
+                *((name, pyarrow.string()) for name in texts),
+                *((name, pyarrow.float64()) for name in ("value", "advantage", *terms)),
+                *((name, pyarrow.string()) for name in ("facts", "spans")),
             ]
-            + [(name, pyarrow.float64()) for name in ("value", "advantage", *terms)]
-            + [("facts", pyarrow.string()), ("spans", pyarrow.string())]
         )
-        sink = pyarrow.BufferOutputStream()
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), sink)
         path = self.rollouts / f"step_{step:06d}.parquet"
-        write_whole(path, sink.getvalue().to_pybytes())
+        with whole_file(path) as unfinished:
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), unfinished)
         return path
 
     def truncate_after(self, step: int) -> None:
@@ -200,6 +201,20 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def settings_in(run: Path | str, name: str) -> Path:
+    """The file of that name in the folder of a run.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    run = Path(run)
+    if not (run / name).is_file():
+        around = [other.name for other in run.parent.iterdir()] if run.parent.is_dir() else []
+        problem = f"is not a run folder (no {name})" if run.is_dir() else "does not exist"
+        raise ConfigError(f"run {run} {problem}{nearest(run.name, around)}")
+    return run / name
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
@@ -239,17 +254,6 @@ def redact(words: Sequence[str]) -> list[str]:
     return result
 
 
-def _environment() -> dict[str, Any]:
-    return {
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": redact(sys.argv),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {package: version_of(package) for package in _PACKAGES},
-        "commit": _commit(),
-    }
-
-
 def version_of(package: str) -> str | None:
     """The installed version of a package, None where it is not installed."""
     try:
@@ -260,11 +264,8 @@ def version_of(package: str) -> str | None:
 
 def _commit() -> str | None:
     """The git commit of the working directory, None outside a repository."""
-    git = shutil.which("git")
-    if git is None:
-        return None
     try:
-        done = subprocess.run([git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)  # noqa: S603
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)  # noqa: S607
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -276,29 +277,25 @@ def _file_name(name: str) -> str:
 
 
 def _new_folder(root: Path, stem: str) -> Path:
-    copy = 1
+    path = root / stem
     while True:
-        path = root / (stem if copy == 1 else f"{stem}-{copy}")
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
             return path
-        copy += 1
+        path = path.with_name(f"{path.name}-2")
 
 
 def _whole_lines(path: Path) -> list[bytes]:
     """The lines of a metrics file without a last one that a crash, or a write under way, left torn."""
     lines = whole_lines(path)
     for number, line in enumerate(lines, start=1):
-        if not _has_step(line):
+        try:
+            whole = isinstance(json.loads(line)["step"], int)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole:
             raise DataError(f"{path}, line {number} is not a JSON object with a step; remove that line")
     return lines
-
-
-def _has_step(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line)["step"], int)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
 
 
 def _row(rollout: Rollout) -> dict[str, Any]:

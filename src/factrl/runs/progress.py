@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TextIO
 
 HEARTBEAT_SECONDS = 30.0
@@ -58,9 +57,7 @@ class Progress:
         elif time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
             self._write(f"{self.done}/{self.total}, {self._left()} left{', ' + note if note else ''}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
         else:

@@ -18,7 +18,6 @@ from factrl.errors import DataError, MissingExtra, nearest
 Row = Mapping[str, Any]
 
 LONGEST_LINE = 1 << 26  # bytes of one line; a whole book has 10 million
-_FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
 
 def read_rows(source: str, split: str = "train", subset: str | None = None) -> Iterator[Row]:
@@ -39,21 +38,17 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
             yield from _read_file(part)
     elif path.exists():
         yield from _read_file(path)
-    elif _looks_like_path(source):
+    elif source.startswith((".", "/", "~")) or source.endswith(tuple(_READERS)) or source.count("/") > 1:
+        # A hub id is `name` or `owner/name`, without the suffix of a data file.
         around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(f"{source} does not exist{nearest(path.name, around)}")
     else:
         yield from _read_hub(source, split, subset)
 
 
-def _looks_like_path(source: str) -> bool:
-    """A hub id is `name` or `owner/name`, without the suffix of a data file."""
-    return source.startswith((".", "/", "~")) or source.endswith(_FORMATS) or source.count("/") > 1
-
-
 def _parts(folder: Path, split: str) -> list[Path]:
     """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …"""
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(_FORMATS))
+    files = sorted(file for file in folder.iterdir() if file.name.endswith(tuple(_READERS)))
     parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
     if not parts:
         names = ", ".join(file.name for file in files[:10]) or "no data file"
@@ -62,17 +57,11 @@ def _parts(folder: Path, split: str) -> list[Path]:
 
 
 def _read_file(path: Path) -> Iterator[Row]:
-    readers: dict[str, Callable[[Path], Iterable[Any]]] = {
-        ".jsonl": read_lines,
-        ".jsonl.gz": read_lines,
-        ".json": _read_list,
-        ".parquet": _read_parquet,
-    }
-    reader = next((readers[suffix] for suffix in _FORMATS if path.name.endswith(suffix)), None)
-    if reader is None:
-        raise DataError(f"{path} is none of {', '.join(_FORMATS)}")
+    read = next((read for suffix, read in _READERS.items() if path.name.endswith(suffix)), None)
+    if read is None:
+        raise DataError(f"{path} is none of {', '.join(_READERS)}")
     try:
-        for number, row in enumerate(reader(path), start=1):
+        for number, row in enumerate(read(path), start=1):
             if not isinstance(row, dict):
                 raise DataError(f"{path}: row {number} is a {type(row).__name__}, not an object with columns")
             yield row
@@ -144,6 +133,14 @@ def _parse(text: str, where: str) -> Any:
     except (ValueError, RecursionError) as error:
         said = str(error).partition("; use sys.")[0]  # Python's advice on how to read longer numbers
         raise DataError(f"{where} is not JSON: {said}") from error
+
+
+_READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {
+    ".jsonl": read_lines,
+    ".jsonl.gz": read_lines,
+    ".json": _read_list,
+    ".parquet": _read_parquet,
+}
 
 
 def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:
