@@ -21,7 +21,7 @@ from factrl.cli.describe import knob_help
 from factrl.errors import TooManyMasked
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of, settings_of
 from factrl.runs.config import dump_toml, settable
-from factrl.runs.settings import RunSettings, TrainSettings
+from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, make_plan, run_settings
 from fault_server import FaultServer, answers, closed_port, says
 
@@ -129,20 +129,14 @@ MISTAKES: list[tuple[str, str]] = [
     ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
     ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
-    ("train truthrl --data questions.jsonl", "model.name is required"),
-    ("train --model m --data questions.jsonl", "paper is required"),
     ("train good.toml --steps five", "train.steps = 'five' must be a whole number"),
-    ("train good.toml --judge localhost:8000", "'localhost:8000' does not name a model server"),
     ("train good.toml --judge http://me:pw@localhost/v1", "judge.url must not hold a key"),
     # rewards
     ("train trutrl --model m --data questions.jsonl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-    ("train truthrl:binry --model m --data questions.jsonl", "no variant 'binry'; did you mean 'binary'?"),
-    ("train owm.py:short --model m --data questions.jsonl", "owm.py does not exist; did you mean 'own.py'?"),
     (
         "train truthrl:reasoning-additive --model m --data questions.jsonl",
         "needs a judge; give http://localhost:8000/v1#model or local as --judge",
     ),
-    ("show trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
     # data
     (
         "train truthrl --model m --data question.jsonl",
@@ -156,44 +150,31 @@ MISTAKES: list[tuple[str, str]] = [
         "train truthrl --model m --data questions.jsonl",
         "4 of 4 questions can be used, fewer than the 64 of one step; lower train.prompts_per_step",
     ),
-    ("train truthrl:knowledge-binary --data questions.jsonl --model m", "it has no out-of-knowledge flag"),
     (
         "train good.toml train.prompts_per_step=1 data.prompt={topci}",
         "data.prompt: {topci} is no column of example '1'; did you mean 'topic'?",
     ),
     ("eval question.jsonl", "question.jsonl does not exist; did you mean 'questions.jsonl'?"),
-    ("eval bare.jsonl", "bare.jsonl: 1 of 1 rows have no accepted answer"),
     ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
-    ("eval bare.jsonl --model m --output out/x", "bare.jsonl: 1 of 1 rows have no accepted answer"),
     # judges
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
-    ("eval questions.jsonl --judge nonsense", "'nonsense' does not name a model server"),
     # runs and outputs
     ("train --resume outt", "run outt does not exist; did you mean 'out'?"),
     ("train --resume out", "run out is not a run folder (no config.toml)"),
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
-    ("eval questions.jsonl --output x.json", "--output x.json must be a folder"),
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
-    ("eval questions.jsonl --model m --output out/x --column a", "--column names stored answers"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
-    ("eval questions.jsonl --config good.toml", "'--config' says how a model is asked"),
     # gone since 0.1
-    ("tune truthfulness q.jsonl head=classifier", "head is gone since 0.2 (commit 1b92e7e has it)"),
-    ("tune truthfulness q.jsonl --head classifier", "--head is gone since 0.2"),
-    ("tune truthfulness q.jsonl --with-evidence", "--with-evidence is gone since 0.2"),
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
     # usage
     ("trian", f"unknown verb 'trian'; did you mean 'train'? (there are: {', '.join(VERBS)})"),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
-    ("--verison", "unknown option '--verison'; did you mean '--version'?; see factrl --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
     ("eval questions.jsonl --extract box", "argument --extract: invalid choice: 'box'"),
     ("eval questions.jsonl --limit 0", "'0' is not a whole number of at least 1"),
-    ("eval questions.jsonl --weights 1,0,1", "--weights is gone since 0.2"),
     ("show --toml", "--toml needs a paper, e.g. factrl show truthrl --toml"),
     ("show truthrl --settings", "--settings stands alone"),
-    ("check", "the following arguments are required: PAPER"),
 ]
 
 
@@ -210,17 +191,6 @@ def test_a_mistake_gets_one_line(
     assert err.count("\n") == 1
     assert message.replace("{closed}", closed) in err
     assert sorted(path for path in folder.rglob("*") if "__pycache__" not in str(path)) == before
-
-
-def test_all_problems_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "trutrl", "--steps", "x", "lerning_rate=1", "--data", "questions.jsonl"]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert [re.sub(r"[;(].*", "", line) for line in lines] == [
-        "factrl: unknown paper 'trutrl'",
-        "        override: unknown key lerning_rate",
-        "        model.name is required",
-        "        override: train.steps = 'x' must be a whole number",
-    ]
 
 
 @pytest.mark.security("S42")
@@ -321,11 +291,6 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 # Help
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"factrl {factrl.__version__}\n"
-
-
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
 def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert main(words) == 0
@@ -405,20 +370,6 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     assert told["judge"].startswith("none: rules alone")
     Path("again.toml").unlink()
     assert sorted(folder.rglob("*")) == before
-
-
-def test_a_papers_settings_come_with_its_name_and_before_all_others() -> None:
-    brought = settings_of("truthrl:binary")
-    plain = run_settings("good.toml", [])
-    assert {key: getattr(plain.train, key) for key in brought["train"]} == brought["train"]
-    assert plain.data.prompt == brought["data"]["prompt"]
-    with Path("good.toml").open("a", encoding="utf-8") as file:
-        file.write("[train]\nbeta = 0.5\nepsilon = 0.1\n")
-    told = run_settings("good.toml", ["train.epsilon=0.3", "data.prompt={question}"])
-    assert (told.train.beta, told.train.epsilon, told.data.prompt) == (0.5, 0.3, "{question}")
-    assert told.train.loss_type == brought["train"]["loss_type"] != TrainSettings().loss_type
-    own = run_settings("good.toml", ["paper=own.py:short"])
-    assert (own.train.loss_type, own.data.prompt) == (TrainSettings().loss_type, "{question}")
 
 
 def test_a_dry_run_asks_no_judge(
@@ -503,17 +454,6 @@ def test_resume_takes_the_settings_of_the_run(monkeypatch: pytest.MonkeyPatch) -
 # eval
 
 
-def test_eval_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eval", "questions.jsonl"]) == 0
-    out, err = capsys.readouterr()
-    rows = {cells[1]: cells[2:] for line in out.splitlines() if (cells := re.split(r"\s*│\s*", line)[1:-1])}
-    assert rows["accuracy"] == ["33.3", "[6.1, 79.2]", "3"]
-    assert rows["masked"] == ["", "no_completion 1", "1"]
-    assert "No --judge: rules alone" in err
-    assert "questions: 1 of 4 answers could not be graded (1 no_completion)" in err
-    assert "\x1b" not in out
-
-
 def test_eval_json_is_all_of_stdout_and_in_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "questions.jsonl", "--json", "--output", "out/n"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -551,14 +491,6 @@ def test_eval_where_nothing_could_be_graded(
 
 
 # show and check
-
-
-def test_show_explains_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "truthrl:binary"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("TruthRL: a ternary outcome reward")
-    assert re.search(r"^reasoning-additive +truthrl_reasoning, combine=\"additive\"", out, re.M)
-    assert re.search(r"^average +Llama-3.1-8B TruthRL +truthfulness +25\.6", out, re.M)
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -67,20 +67,6 @@ def cells(out: str) -> dict[str, list[str]]:
 # What it prints and writes
 
 
-def test_a_table_of_terms_and_states(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", "stored.jsonl", "--paper", "truthrl"]) == 0
-    out, err = capsys.readouterr()
-    rows = cells(out)
-    assert rows["outcome"][:2] == ["-0.250", "80%"]  # 1, 0, -1 and -1 of four
-    assert rows["sum"][:2] == ["-0.250", "80%"]
-    assert rows["scored"][1:] == ["3 of 5", ""]
-    assert rows["masked"][1:] == ["1 of 5", "no_completion 1"]
-    assert rows["floored"][1:] == ["1 of 5", "no_box 1"]
-    assert "No --judge: rules alone" in err
-    assert "1 of 5 completions could not be graded" in err
-    assert "--output FILE.jsonl keeps" in err
-
-
 def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["score", "stored.jsonl", "--paper", "truthrl", "--output", "out.jsonl", "reward.wrong=-2"]) == 0
@@ -130,14 +116,6 @@ def test_a_term_counts_where_it_occurs() -> None:
         "b": {"mean": 2.0, "share": 1 / 3},
         "sum": {"mean": 2.5, "share": 2 / 3},
     }
-
-
-def test_a_recipe_names_the_reward(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine.toml").write_text(
-        'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "other"\n[reward]\nwrong = -3.0\n'
-    )
-    assert main(["score", "stored.jsonl", "--config", "mine.toml", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["terms"]["sum"]["mean"] == pytest.approx((1 + 0 - 3 - 3) / 4)
 
 
 def test_claims_that_no_model_judges_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,27 +190,13 @@ def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> Non
     ("line", "message"),
     [
         ("score stored.jsonl", "paper is required"),
-        ("score stored.jsonl --paper trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-        ("score stord.jsonl --paper truthrl", "stord.jsonl does not exist; did you mean 'stored.jsonl'?"),
-        (
-            "score stored.jsonl --paper truthrl reward.wrnog=1",
-            "unknown knob reward.wrnog; did you mean 'wrong'?",
-        ),
         ("score stored.jsonl --paper truthrl --column text", "has no column text"),
-        ("score bare.jsonl --paper truthrl", "it has no accepted answers"),
-        ("score stored.jsonl --paper truthrl:knowledge-binary", "it has no out-of-knowledge flag"),
-        (
-            "score stored.jsonl --paper truthrl:reasoning-additive",
-            "reasoning needs a judge; give http",
-        ),
-        ("score stored.jsonl --paper truthrl --judge {closed}#m", "{closed} could not be reached: "),
         ("score stored.jsonl --paper truthrl --output out", "--output out must end in .jsonl"),
         ("score stored.jsonl --paper truthrl --output none/o.jsonl", "is in none, which does not exist"),
         (
             "score stored.jsonl --paper truthrl --output ./stored.jsonl",
             "would replace the file that is scored",
         ),
-        ("score", "the following arguments are required: FILE"),
     ],
 )
 def test_a_mistake_gets_one_line(

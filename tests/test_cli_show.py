@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from factrl.cli import main, show
+from factrl.cli import main
 from factrl.cli.describe import OUTCOMES, SUPPLIED_BY, Payoff, payoffs
 from factrl.cli.show import recipe_path, sourced
 from factrl.papers import load_paper, load_reward, paper_names, rewards_of
@@ -84,11 +84,6 @@ def test_a_setting_and_its_source(line: str, found: tuple[str, Any, str] | None)
     assert [*sourced(f"[train]\n{line}\n")] == ([] if found is None else [found])
 
 
-def test_settings_outside_and_in_several_sections() -> None:
-    text = 'paper = "p" # a\n\n[data] # b\nlimit = 3 # c\n[train]\nlimit = 4 # d\n'
-    assert [*sourced(text)] == [("paper", "p", "a"), ("data.limit", 3, "c"), ("train.limit", 4, "d")]
-
-
 @pytest.mark.parametrize("name", paper_names())
 def test_every_training_value_is_shown_with_its_source(capsys: pytest.CaptureFixture[str], name: str) -> None:
     path = recipe_path(name)
@@ -111,18 +106,6 @@ def test_check_all_is_a_line_for_each_paper(capsys: pytest.CaptureFixture[str]) 
     lines = [line.split() for line in out.splitlines()]
     assert [line[:2] for line in lines] == [["ok", name] for name in paper_names()]
     assert all(line[2] == line[4] and int(line[2]) >= 12 for line in lines)
-
-
-def test_check_all_shows_what_fails(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(show, "paper_names", lambda: ("truthrl",))
-    monkeypatch.setattr(show, "check_gold", lambda reward, case: "it\x1b fell" * ("alias" in case.why))
-    assert main(["check", "all"]) == 1
-    paper, case, problem = capsys.readouterr().out.splitlines()
-    assert paper.startswith("FAIL  truthrl ")
-    assert re.fullmatch("FAIL +ternary +an alias is a match", case)
-    assert problem == "      it⟨U+001B⟩ fell"
 
 
 # describe
@@ -163,19 +146,6 @@ def test_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
         capsys, "describe", "own.py:odd"
     )
     assert "could not be found out: reward 'mine' failed" in out_of(capsys, "describe", "own.py:mine")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("describe", "the following arguments are required: SPEC"),
-        ("describe trutrl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
-        ("describe truthrl reward.wrnog=1", "unknown knob reward.wrnog; did you mean 'wrong'?"),
-    ],
-)
-def test_mistakes(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
-    assert main(words.split()) == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("spec", SPECS)

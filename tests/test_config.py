@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.errors import ConfigError
-from factrl.runs.config import check_knobs, dump_toml, load_settings, peek, settable
+from factrl.runs.config import check_knobs, dump_toml, load_settings, peek
 from factrl.runs.settings import RunSettings
 
 NEEDED = ["paper=truthrl", "model.name=tiny", "data.train=questions.jsonl"]
@@ -69,17 +69,11 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("steps", "override: 'steps' is not key=value, e.g. train.steps=100"),
         ("train..steps=5", "override: 'train..steps' has an empty part between its dots"),
         ("name=x", "override: name is not the name of one key; write one of model.name, run.name"),
-        ("judge=x", "override: judge is not the name of one key; write one of judge.url, "),
         ("steps=", "override: steps has no value after the equals sign"),
         ("report_to=[wandb]", "override: report_to = '[wandb]' is not valid TOML; quote the whole override"),
-        ("report_to=wandb", "override: train.report_to = 'wandb' must be a list"),
-        ("lora=True", "override: model.lora = 'True' must be true or false"),
-        ("steps=5.0", "override: train.steps = 5.0 must be a whole number"),
         ("steps=0", "override: train.steps = 0 must be greater than or equal to 1"),
         ("temperature=nan", "override: train.temperature = nan must be a finite number"),
-        ("top_p=1.1", "override: train.top_p = 1.1 must be less than or equal to 1"),
         ("bf16=yes", "override: train.bf16 = 'yes' must be 'auto' or true or false"),
-        ("model.name=", "override: model.name = '' must be text that is not empty"),
         ("data.columns.qestion=q", "override: unknown key data.columns.qestion; did you mean 'question'?"),
         ("data.columns=q", "override: data.columns = 'q' must be a table"),
         ("data.prompt=\\boxed{}", "override: data.prompt: {} is not a column name; write {{ and }}"),
@@ -88,8 +82,6 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("model.trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
         ("judge.timeout_call=5", "judge.timeout_call = 5 is shorter than judge.timeout_attempt = 30"),
         ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),
-        ("warmup_steps=5", "train.warmup_steps = 5 does nothing with train.lr_scheduler_type = 'constant'"),
-        ("num_iterations=3", "train.save_steps = 50 is not a multiple of train.num_iterations = 3"),
         ("eval_steps=5", "train.eval_steps = 5 needs data.eval"),
     ],
 )
@@ -108,31 +100,17 @@ def test_a_key_in_the_judge_url_is_refused_and_not_repeated(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://host:8000/v1#Qwen/Qwen3-8B", "http://host/v1#a@b?c", "openai/gpt-4o-mini"]
-)
-def test_judge_urls_are_taken_as_they_are(url: str) -> None:
-    assert load_settings(RunSettings, None, [*NEEDED, f"judge.url={url}"]).judge.url == url
-
-
-@pytest.mark.parametrize(
     ("override", "key", "value"),
     [
         ("steps=5", "train.steps", 5),
-        ("learning_rate=1e-5", "train.learning_rate", 1e-5),
-        ("loss_type=reinforce++", "train.loss_type", "reinforce++"),
-        ("bf16=false", "train.bf16", False),
         ('report_to=["wandb", "trackio"]', "train.report_to", ("wandb", "trackio")),
         ("lora_target_modules=['q', 'v']", "model.lora_target_modules", ("q", "v")),
         ("lora_target_modules=all-linear", "model.lora_target_modules", "all-linear"),
         ("revision=1234567", "model.revision", "1234567"),
-        ("run.name=2026-11-21", "run.name", "2026-11-21"),
         ("run.name='half", "run.name", "'half"),
         ("data.prompt={question} = ?", "data.prompt", "{question} = ?"),
-        ("data.prefill=", "data.prefill", ""),
         ("data.columns.question=42", "data.columns", {"question": "42"}),
-        ("eval=x.jsonl", "data.eval", "x.jsonl"),
         ("reward.anything=[1, 2]", "reward", {"anything": [1, 2]}),
-        (" train.steps =5", "train.steps", 5),
     ],
 )
 def test_override_values(override: str, key: str, value: Any) -> None:
@@ -182,12 +160,6 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
         load_settings(RunSettings, tmp_path, NEEDED)
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
-    path = tmp_path / "recipe.toml"
-    path.write_bytes(b'\xef\xbb\xbfpaper = "truthrl"\r\n[train]\r\nsteps = 3\r\n')
-    assert load_settings(RunSettings, path, NEEDED).train.steps == 3
-
-
 def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text('paper = "knowrl"\n[train]\nsteps = "wrong"\n')
@@ -211,26 +183,10 @@ def test_peek_reads_one_key_whatever_the_rest(tmp_path: Path) -> None:
         ({"correct": True}, "reward.correct = true must be a finite number"),
         ({"correct": float("nan")}, "reward.correct = nan must be a finite number"),
         ({"retries": 2.0}, "reward.retries = 2.0 must be a whole number"),
-        ({"retries": False}, "reward.retries = false must be a whole number"),
-        ({"strict": 1}, "reward.strict = 1 must be true or false"),
-        ({"mode": 3}, "reward.mode = 3 must be text"),
     ],
 )
 def test_wrong_knobs(given: dict[str, Any], message: str) -> None:
     assert check_knobs(given, KNOBS["reward"]) == [message]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"correct": 2},
-        {"correct": 2.5, "retries": 0, "strict": False, "mode": ""},
-        {"floor": [1]},
-    ],
-)
-def test_right_knobs(given: dict[str, Any]) -> None:
-    assert check_knobs(given, KNOBS["reward"]) == []
 
 
 @pytest.mark.parametrize(
@@ -276,9 +232,3 @@ def test_resolved_settings_read_back_the_same(
     assert again.data == settings.data
     assert again.reward == {"knob": knob}
     assert again.train == settings.train
-
-
-def test_every_key_has_help() -> None:
-    keys = settable(RunSettings)
-    assert {"paper", "reward", "model.name", "train.learning_rate", "data.columns"} <= set(keys)
-    assert [key for key, field in keys.items() if not field.description] == []

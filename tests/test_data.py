@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from factrl.errors import ConfigError, DataError, MissingExtra
-from factrl.runs.data import load_examples, render_prompt, to_example
+from factrl.runs.data import load_examples, render_prompt
 from factrl.types import Example, Passage
 
 ROW = {"question": "Who wrote Ulysses?", "answers": ["James Joyce"]}
@@ -67,15 +67,11 @@ def refusal(tmp_path: Path, *rows: Any, **options: Any) -> str:
             },
             Example("who?", ("Ann", "Anne"), ook=True),
         ),
-        ({"problem": "1+1", "answer": 2, "_id": 7}, Example("1+1", ("2",), "7")),
         ({"prompt": "Q", "golden_answers": ["a"], "ook": 0}, Example("Q", ("a",), ook=False)),
         ({"question": "Q", "target": "a", "false_premise": True}, Example("Q", ("a",), false_premise=True)),
         ({"question": " Q\n", "gold": [" a ", None, "", "a"], "ook": None}, Example("Q", ("a",))),
         ({"question": "Q", "answers": '["a", "b"]'}, Example("Q", ("a", "b"))),  # PopQA
         ({"question": "Q", "answers": "[a] is a list"}, Example("Q", ("[a] is a list",))),
-        ({"question": "Q", "answers": "[1, 2]"}, Example("Q", ("[1, 2]",))),
-        ({"question": "Q", "answers": [1.5, 0]}, Example("Q", ("1.5", "0"))),
-        ({"question": "Q", "answers": ["a"], "title": ["x"]}, Example("Q", ("a",), meta={"title": ["x"]})),
     ],
 )
 def test_usual_columns_are_recognised(tmp_path: Path, row: dict[str, Any], expected: Example) -> None:
@@ -93,17 +89,10 @@ def test_a_list_that_cannot_be_read_is_no_literal_answer(tmp_path: Path, cell: s
         load(tmp_path, {"question": "Q", "answers": cell})
 
 
-def test_what_is_not_used_goes_to_meta_untouched(tmp_path: Path) -> None:
-    more = {"evidence": [{"title": "t"}], "meta": {"topic": "novels"}, "n": 1.5}
-    (example,) = load(tmp_path, {**ROW, "id": "x", **more})
-    assert example.meta == more
-
-
 @pytest.mark.parametrize(
     ("column", "cell", "passages"),
     [
         ("evidence", "Rome is in Italy.", [("", "Rome is in Italy.")]),
-        ("knowledge", "Rome is in Italy.", [("", "Rome is in Italy.")]),
         ("evidence", ["One.", " ", "Two. "], [("", "One."), ("", "Two.")]),
         (
             "evidence",
@@ -111,7 +100,6 @@ def test_what_is_not_used_goes_to_meta_untouched(tmp_path: Path) -> None:
             [("Rome", "It is in Italy.")],
         ),
         ("evidence", [], []),
-        ("evidence", None, []),
     ],
 )
 def test_evidence_comes_with_the_question(
@@ -124,17 +112,6 @@ def test_evidence_comes_with_the_question(
 def test_evidence_of_another_form_is_an_error_when_it_was_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds a table with title, but without text"):
         load(tmp_path, {**ROW, "e": [{"title": "t"}]}, columns={"evidence": "e"})
-
-
-def test_a_checklist_comes_with_the_question(tmp_path: Path) -> None:
-    assert load(tmp_path, {**ROW, "checklist": ["A fact.", ""]})[0].checklist == ("A fact.",)
-
-
-def test_one_row_of_a_trainer_is_an_example() -> None:
-    example = to_example({"question": "Q", "answers": ["a"], "evidence": "E", "n": 1})
-    assert (example.question, example.answers, example.evidence) == ("Q", ("a",), (Passage("E"),))
-    assert example.meta == {"n": 1}
-    assert to_example({"n": 1}).question == ""
 
 
 def test_documents_in_a_prompt_are_numbered() -> None:
@@ -153,11 +130,6 @@ def test_columns_can_be_named_also_nested_ones(tmp_path: Path) -> None:
     assert (first.question, first.answers, first.topic) == ("Q", ("x", "y"), "novels")
     assert first.id != second.id
     assert first.meta["id"] == "same"
-
-
-def test_a_column_whose_name_has_a_dot_comes_before_a_nested_one(tmp_path: Path) -> None:
-    row = {"a.b": "flat", "a": {"b": "nested"}, "answers": "x"}
-    assert load(tmp_path, row, columns={"question": "a.b"})[0].question == "flat"
 
 
 def test_ids_follow_the_content(tmp_path: Path) -> None:
@@ -187,7 +159,6 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
             [{"frage": "Q", "answers": "a"}],
             "data.jsonl has no column for the question; columns: frage, answers; say which one",
         ),
-        ([{"prompt": [{"role": "user"}], "answer": "a"}], "data.jsonl has no column for the question"),
         ([{"question": "Q", "antwort": "a"}], "data.jsonl has no column for the answers; columns: "),
         (
             [{**ROW, "id": "a"}, {"question": "Q", "answers": [], "id": "b"}, {"question": "Q", "id": "c"}],
@@ -195,25 +166,21 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
             "remove those rows or name another column with data.columns.answers=...",
         ),
         ([ROW, {"question": " ", "answers": "a"}], "data.jsonl: no question in 1 of 2 rows, first in row 2"),
-        ([ROW, {"query": "Q", "answers": "a"}], "data.jsonl: no question in 1 of 2 rows, first in row 2"),
         (
             [{**ROW, "id": "x"}, {**ROW, "id": "y"}, {**ROW, "id": "x"}],
             "data.jsonl: rows 1 and 3 have the same id 'x'; name a column with unique ids as "
             "data.columns.id=..., or ignore the column 'id' with data.columns.id=''",
         ),
-        ([{**ROW, "id": 1}, {**ROW, "id": "1"}], "data.jsonl: rows 1 and 2 have the same id '1'"),
         ([ROW, ["Q", "a"]], "data.jsonl: row 2 is a list, not an object with columns"),
         ([ROW, {**ROW, "question": 5}], "data.jsonl, row 2: question is a int, not text"),
         ([{**ROW, "id": {"a": 1}}], "data.jsonl, row 1: id is a dict, not text"),
         ([{**ROW, "answers": [["a"]]}], "data.jsonl, row 1: answers holds ['a'], not text"),
-        ([{**ROW, "answers": True}], "data.jsonl, row 1: answers holds True, not text"),
         (
             [{**ROW, "answers": {"text": ["a"], "answer_start": [0]}}],
             "data.jsonl, row 1: answers is a table with text, answer_start; name the part with the answers, "
             "e.g. data.columns.answers=answers.text",
         ),
         ([{**ROW, "ook": "maybe"}], "data.jsonl, row 1: ook is 'maybe', not true or false"),
-        ([{**ROW, "false_premise": 2}], "data.jsonl, row 1: false_premise is 2, not true or false"),
     ],
 )
 def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
@@ -225,17 +192,11 @@ def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
     [
         ({"question": "qestion"}, "no column 'qestion' (data.columns.question); did you mean 'question'?"),
         ({"answers": "answers.text"}, "no column 'answers.text' (data.columns.answers)"),
-        ({"question": ""}, "no column for the question"),
         ({"qestion": "q"}, "data.columns has no 'qestion'; did you mean 'question'?"),
     ],
 )
 def test_wrong_column_names(tmp_path: Path, columns: dict[str, str], message: str) -> None:
     assert message in refusal(tmp_path, ROW, columns=columns)
-
-
-def test_answers_are_only_needed_when_asked_for(tmp_path: Path) -> None:
-    examples = load(tmp_path, {"question": "Q"}, {"question": "R", "answers": []}, require_answers=False)
-    assert [example.answers for example in examples] == [(), ()]
 
 
 # Formats
@@ -245,7 +206,6 @@ def test_answers_are_only_needed_when_asked_for(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("d.jsonl", b'{"question": "Q"\n', r"d\.jsonl, line 1 is not JSON: "),
-        ("d.jsonl", b'\n\n{"a": 1}\n{', r"d\.jsonl, line 4 is not JSON: "),
         ("d.jsonl", b"[" * 100_000, r"d\.jsonl, line 1 is not JSON: "),
         ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text: "),
         ("d.jsonl.gz", b"not gzip", r"d\.jsonl\.gz cannot be read: "),
@@ -255,8 +215,6 @@ def test_answers_are_only_needed_when_asked_for(tmp_path: Path) -> None:
             r"cannot be read: ",
         ),
         ("d.json", b'{"question": "Q"}', r"d\.json holds one dict, not a list of rows"),
-        ("d.json", b"[1", r"d\.json is not JSON: "),
-        ("d.json", b"[]", r"d\.json has no rows"),
         ("d.parquet", b"not parquet", r"d\.parquet is not a parquet file: "),
         ("d.csv", b"question,answers\nQ,a\n", r"d\.csv is none of \.jsonl, \.jsonl\.gz, \.json, \.parquet"),
     ],
@@ -277,25 +235,6 @@ def test_all_formats_hold_the_same(tmp_path: Path) -> None:
     assert len(loaded) == 4
     assert all(examples == loaded[0] for examples in loaded)
     assert [example.id for example in loaded[0]] == ["0", "1", "2"]
-
-
-def test_lines_end_only_where_lines_end(tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    odd = "one\u2028two\u0085three"
-    line = json.dumps({"question": odd, "answers": "a"}, ensure_ascii=False)
-    path.write_bytes(b"\xef\xbb\xbf" + line.encode() + b"\r\n\r\n" + line.encode())
-    assert [example.question for example in load_examples(path)] == [odd, odd]
-
-
-def test_verl_rows_in_parquet(tmp_path: Path) -> None:
-    truth = {"problem": "who?", "target": ["Ann"], "out_of_knowledge": False}
-    row = {
-        "prompt": [{"role": "user", "content": "x"}],
-        "reward_model": {"style": "rule", "ground_truth": truth},
-    }
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "train.parquet")
-    (example,) = load_examples(tmp_path, split="train")
-    assert (example.question, example.answers, example.ook) == ("who?", ("Ann",), False)
 
 
 def test_missing_numbers_of_data_frames_are_no_answers(tmp_path: Path) -> None:
@@ -388,7 +327,6 @@ EXAMPLE = Example("Is {x} {{1}}?", ("yes",), "e1", "sets", meta={"year": 1999, "
         ("{question}", "Is {x} {{1}}?"),
         ("{topic}, {year}: {question} {question}", "sets, 1999: Is {x} {{1}}? Is {x} {{1}}?"),
         (r"Answer in \boxed{{}}: {question}", r"Answer in \boxed{}: Is {x} {{1}}?"),
-        ("no column", "no column"),
     ],
 )
 def test_prompts(template: str, prompt: str) -> None:
@@ -401,16 +339,10 @@ def test_prompts(template: str, prompt: str) -> None:
         ("{qestion}", r"\{qestion\} is no column of example 'e1'; did you mean 'question'\?; columns: docs"),
         ("{answers}", r"\{answers\} is no column"),
         ("{docs}", "column docs of example 'e1' is list, not text"),
-        ("{note}", "column note of example 'e1' is NoneType, not text"),
         ("{}", r"\{\} is not a column name; write \{\{ and \}\} for literal braces"),
-        ("{0}", r"\{0\} is not a column name"),
         ("{question.__class__}", r"\{question\.__class__\} is not a column name"),
-        ("{question[0]}", r"\{question\[0\]\} is not a column name"),
-        ("{question!r}", r"\{question!r\} is not a column name"),
         ("{question:>9999999999}", r"\{question:>9999999999\} is not a column name"),
-        ("{question:{year}}", r"is not a column name"),
         ("{question", "expected '}'.*; write {{ and }} for literal braces"),
-        ("question}", "Single '}'.*; write {{ and }} for literal braces"),
     ],
 )
 def test_wrong_prompts(template: str, message: str) -> None:
@@ -426,13 +358,8 @@ def test_wrong_prompts(template: str, message: str) -> None:
     ("name", "split", "rows"),
     [
         ("knowrl_rl", "train", 1000),
-        ("simpleqa", "test", 1000),
-        ("nq_open", "test", 1000),
-        ("popqa_1k", "test", 300),
-        ("triviaqa_1k", "test", 300),
         ("crag_sample", "dev", 10),
         ("hotpotqa_2wiki_fspo", "train", 500),
-        ("chinese_simpleqa", "test", 1000),
         ("gsm8k_test", "test", 500),
     ],
 )

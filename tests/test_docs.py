@@ -242,26 +242,3 @@ def test_commands_in_running_text_exist(page: Path) -> None:
 def test_a_wrong_command_is_found(command: str) -> None:
     with pytest.raises(SetupError):
         parse(command)
-
-
-def test_blocks_are_found() -> None:
-    shell = "a\n\n```sh\nfactrl x \\\n  --y  # z\n```\n\n"
-    page = shell + '<!-- test: model -->\n```python title="a.py"\n1\n```\n\n    factrl lab\n'
-    found = blocks(page)
-    assert [(b.kind, b.title, b.needs) for b in found] == [
-        ("sh", "", ""),
-        ("python", "a.py", "model"),
-        ("indented", "", ""),
-    ]
-    assert list(commands(found[0].text)) == ["factrl x  --y "]
-    assert list(commands(found[2].text)) == ["factrl lab"]
-
-
-def test_output_is_compared() -> None:
-    run_console("$ factrl --version\nfactrl …\n")
-    with pytest.raises(AssertionError, match="printed"):
-        run_console("$ factrl --version\nfactrl 9\n")
-    with pytest.raises(AttributeError):
-        check_calls("fx.no_such_name(1)")
-    with pytest.raises(AssertionError):
-        check_calls("fx.Grader(no_such_keyword=1)")

@@ -21,7 +21,6 @@ from factrl import cli
 from factrl.cli import main
 from factrl.cli.terminal import mishap
 from factrl.errors import ConfigError, RewardBug
-from factrl.papers import load_reward
 from factrl.runs.config import load_settings, settable
 from factrl.runs.disk import Journal
 from factrl.runs.settings import AskSettings, RunSettings
@@ -181,7 +180,6 @@ WRITERS = [
     ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
     ("stress truthrl --policies D01 --questions 1 --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --html {}", ".html"),
-    ("index notes.txt --out {}", ""),
     ("lab --steps 1 --output {}", ""),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
     ("probe rows.jsonl --model http://127.0.0.1:9/v1#m --output {}", ".jsonl"),
@@ -236,10 +234,8 @@ def judge() -> Iterator[FaultServer]:
         "score rows.jsonl --paper truthrl --output s.jsonl",
         "stress truthrl --policies D01 --questions 1 --output s.jsonl",
         "index notes.txt --out idx",
-        "prepare convert rows.jsonl --to trl --output p.jsonl",
         "prepare convert rows.jsonl --to verl --output p.parquet",
         "verify Oslo --docs notes.txt --html s.html --no-cache",
-        "eval rows.jsonl --output n.json",
     ],
 )
 @pytest.mark.parametrize("size", [0, 100, 1_500])
@@ -277,11 +273,6 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
         assert [*journal] == ["a", "c"]
 
 
-def test_a_journal_is_a_file() -> None:
-    with pytest.raises(ConfigError, match="is no file that can be read back"):
-        Journal("full.jsonl", {})
-
-
 # The boundary
 
 
@@ -291,8 +282,6 @@ def test_a_journal_is_a_file() -> None:
         (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device; free some"),
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; free some space"),
         (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; name another place"),
-        (PermissionError(errno.EACCES, "Permission denied", "a"), "a: Permission denied; name another"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "Disk quota exceeded; free"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "a"), "a: File name too long; give a shorter"),
         (
             RuntimeError("I/O error: No space left on device (os error 28)"),
@@ -304,12 +293,9 @@ def test_a_journal_is_a_file() -> None:
         ),
         (OSError(errno.EBADF, "Bad file descriptor"), None),
         (OSError(errno.EINVAL, "Invalid argument"), None),
-        (OSError("no number"), None),
         (ConnectionResetError(errno.ECONNRESET, "Connection reset"), None),
         (RewardBug("reward 'x' failed: No space left on device"), None),
         (KeyError("x"), None),
-        (AssertionError(), None),
-        (MemoryError(), None),
         (SystemExit(3), None),
     ],
 )
@@ -335,14 +321,10 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
     ("source", "told"),
     [
         ("x = 1\nraise SystemExit(3)", "own.py, line 2 stops with SystemExit: 3"),
-        ("import sys\nsys.exit()", "own.py, line 2 stops with SystemExit: "),
         ("\n\nimport nothing_of_this_name", "own.py, line 3 stops with ModuleNotFoundError: No module named"),
         ("1 / 0", "own.py, line 1 stops with ZeroDivisionError: division by zero"),
-        ("def f():\n    return {}['a\\nb']\nf()", "own.py, line 2 stops with KeyError: "),
-        ("import json\njson.loads('{')", "own.py, line 2 stops with JSONDecodeError: Expecting"),
         ("def f(): f()\nf()", "own.py, line 1 stops with RecursionError: maximum recursion"),
         ("raise OSError(28, 'No space left on device')", "own.py, line 1 stops with OSError: [Errno 28]"),
-        ("class Mine(Exception): pass\nraise Mine", "own.py, line 2 stops with Mine: Mine"),
         ("x = (", "own.py, line 1 is not Python: '(' was never closed"),
         ("a\0b", "own.py is not Python: source code string cannot contain null bytes"),
         (f"x = {HUGE}", "own.py, line 1 is not Python: Exceeds the limit"),
@@ -356,10 +338,3 @@ def test_a_reward_file_that_does_not_run_is_named_with_its_line(
     words = verb.split()
     assert main([*words[:-1], "paper=own.py", words[-1]] if words[0] == "train" else [*words, "own.py"]) == 2
     assert told in complaint(capsys)
-
-
-def test_an_interrupt_in_a_reward_file_interrupts(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("own.py").write_text("raise KeyboardInterrupt")
-    assert main(["check", "own.py"]) == 130
-    with pytest.raises(KeyboardInterrupt):
-        load_reward("own.py")

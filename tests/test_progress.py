@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import pytest
 
@@ -75,21 +74,3 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "evaluate" in shown
     assert "3/3" in shown
     assert "started" not in shown
-
-
-@pytest.mark.parametrize("error", [None, KeyError])
-def test_a_bar_gives_the_terminal_back(error: Any) -> None:
-    stream = Terminal()
-    bar = Progress("x", 1, stream)
-    bar.__enter__()
-    bar.__exit__(error, None, None)
-    written = stream.getvalue()
-    assert written.count("\x1b[?25l") == written.count("\x1b[?25h") == 1  # cursor hidden, shown
-
-
-def test_stdout_stays_free_for_data(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress("x", 1) as bar:
-        bar.advance()
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("x: started\n")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
-import json
 import tracemalloc
 from pathlib import Path
 
@@ -47,17 +45,6 @@ def test_files_that_are_appended_to_are_cut_there_too(tmp_path: Path) -> None:
         assert journal["1"] == {"text": MARKS}
 
 
-def test_the_benchmark_of_graders_reads_so_too(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("grader_benchmark", BENCHMARKS / "grader.py")
-    assert spec is not None
-    assert spec.loader is not None
-    grader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(grader)
-    for name, content in (("a.jsonl", CONTENT), ("a.jsonl.gz", gzip.compress(CONTENT))):
-        (tmp_path / name).write_bytes(content)
-        assert grader.rows_of(tmp_path / name) == WANTED
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv.gz", "a.txt.gz"])
 def test_a_line_without_an_end_is_refused_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -79,11 +66,3 @@ def test_a_line_without_an_end_is_refused_in_bounded_memory(
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 8 << 20
-
-
-def test_the_longest_line_is_one_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = json.dumps({"text": "x" * 50})
-    monkeypatch.setattr(rows, "LONGEST_LINE", len(row) + 1)
-    path = tmp_path / "a.jsonl"
-    path.write_text(f"{row}\n{row}\n{row}")
-    assert len(list(read_rows(str(path)))) == 3

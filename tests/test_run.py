@@ -79,12 +79,6 @@ def test_only_the_owner_can_look_inside(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_root_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"run\.dir = .*: cannot create the run folder"):
-        Run.create(tmp_path / "file", "x", TOML)
-
-
 def test_opening_what_is_no_run(run: Run) -> None:
     run.close()
     with pytest.raises(ConfigError, match=f"does not exist; did you mean '{run.path.name}'"):
@@ -102,10 +96,7 @@ def test_opening_what_is_no_run(run: Run) -> None:
     [
         (["train", "x.toml", "steps=5"], ["train", "x.toml", "steps=5"]),
         (["api_key=abc"], ["api_key=***"]),
-        (["judge.api-key=abc"], ["judge.api-key=***"]),
         (["--api-key", "abc", "next"], ["--api-key", "***", "next"]),
-        (["--hub.token=abc"], ["--hub.token=***"]),
-        (["OPENAI_API_KEY=abc"], ["OPENAI_API_KEY=***"]),
         (["x=sk-canary-1234"], ["x=***"]),
         (["hf_" + "aB3" * 10], ["***"]),
         (["Authorization: Bearer abc.def"], ["Authorization: ***"]),
@@ -116,7 +107,6 @@ def test_opening_what_is_no_run(run: Run) -> None:
         (["revision=" + "0123456789abcdef" * 2], ["revision=" + "0123456789abcdef" * 2]),
         (["meta-llama/Llama-3.3-70B-Instruct"], ["meta-llama/Llama-3.3-70B-Instruct"]),
         (["risk-aware-model", "hf_checkpoints/a"], ["risk-aware-model", "hf_checkpoints/a"]),
-        (["monkey=1"], ["monkey=1"]),
     ],
 )
 def test_command_lines_are_recorded_without_keys(words: list[str], shown: list[str]) -> None:
@@ -149,12 +139,6 @@ def test_metrics_are_lines_of_json_with_a_step(run: Run) -> None:
         {"step": 2, "loss": None, "grad": None, "nested": {"a": [None, 1]}},
     ]
     assert read_metrics(run.path)[1]["step"] == 2
-
-
-def test_what_is_no_json_is_refused_before_anything_is_written(run: Run) -> None:
-    with pytest.raises(TypeError, match=r"set .* cannot be written as JSON"):
-        run.log(1, {"x": {1, 2}})
-    assert not run.metrics.exists()
 
 
 @pytest.mark.fault("F21")

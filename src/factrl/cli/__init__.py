@@ -57,46 +57,36 @@ _VERBS = (
 )
 
 
-# What 0.1 had, and what to do instead; CHANGELOG.md has the whole list, and commit 1b92e7e the code.
+# What 0.1 had, as verb and option or last part of a setting, and what to do instead; CHANGELOG.md has the
+# whole list, and commit 1b92e7e the code.
 _CLASSIFIER = "no reward reads a classifier of truth; the odds of two words are what KLCF's reads"
 _LABELLED = "labelled rows are learnt as any others are; --evaluate FILE names those that are held out"
-_UNSURE = "0.95 saved one sample in eight at most; --samples says how many a question gets"
 GONE = {
-    (
-        "index",
-        "--dense",
-    ): "an index is searched by words, which found more than vectors (docs/history.md)",
-    ("index", "--add"): "build another index of all the files",
-    ("verify", "--recall-at"): "--json has the counts, and factrl eval reports F1@K of benchmarks",
-    ("train", "--measure"): "one step of a run tells its time and cost: --steps 1, then metrics.jsonl and "
-    "spent.json",
+    "index dense": "an index is searched by words, which found more than vectors (docs/history.md)",
+    "index add": "build another index of all the files",
+    "verify recall-at": "--json has the counts, and factrl eval reports F1@K of benchmarks",
+    "train measure": "one step tells its time and cost: --steps 1, then metrics.jsonl and spent.json",
+    "train second": "grade the same answers twice: factrl eval FILE --judge of each",
     **{
-        (verb, "--contaminated"): "what --against finds is left out and counted"
-        for verb in ("prepare klcf", "prepare prompts", "prepare retrieve", "prepare convert")
+        f"prepare {what} contaminated": "what --against finds is left out and counted"
+        for what in ("klcf", "prompts", "retrieve", "convert")
     },
-    ("describe", "--json"): "factrl.load_reward(SPEC) in Python has the knobs, and scores any completion",
-    ("train", "judge.second="): "grade the same answers twice: factrl eval FILE --judge of each",
-    **{("probe", word): _UNSURE for word in ("--confidence", "probe.confidence=")},
-    ("eval", "--weights"): "truthfulness is accuracy - hallucination; weigh them yourself",
-    ("eval", "--shots"): "write worked examples into data.prompt=..., which ends in {question}",
-    ("eval", "--base-probe"): "factrl report BASE MODEL lists what the base got right and the model declines",
-    ("eval", "--judge-quality"): "precision is as the judge has it; docs/history.md has how often judges err",
-    ("stress", "--search"): "docs/history.md has what it found; --policies and --forms try what is known",
-    ("stress", "--html"): "--json has the same, with every text",
-    ("stress", "--output"): "what judges say is kept in the cache (verifier.cache), so a stopped run goes on",
-    ("stress", "--form"): 'a line FORM = "tags" (boxed, text) in the file of the reward says it',
-    ("stress", "--length"): 'a line LENGTH = "long" (short) in the file of the reward says it',
-    ("stress", "--embedded"): "--judge local; with --questions 2 --paraphrases 1 --forms 2 it is as short",
-    ("eval", "--export-lm-eval"): "lm-evaluation-harness has tasks of its own for these datasets",
-    **{("tune", word): _CLASSIFIER for word in ("--head", "head=", "data.head=", "model.head=")},
-    **{
-        ("tune", word): _LABELLED
-        for word in (
-            *("model.trainable_layers=", "data.files=", "data.positive=", "data.negative="),
-            *("data.held_out=", "data.calibrate=", "data.style="),
-        )
-    },
-    **{("tune", word): _CLASSIFIER for word in ("--with-evidence", "with_evidence=", "data.with_evidence=")},
+    "describe json": "factrl.load_reward(SPEC) in Python has the knobs, and scores any completion",
+    "probe confidence": "0.95 saved one sample in eight at most; --samples says how many a question gets",
+    "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
+    "eval shots": "write worked examples into data.prompt=..., which ends in {question}",
+    "eval base-probe": "factrl report BASE MODEL lists what the base got right and the model declines",
+    "eval judge-quality": "precision is as the judge has it; docs/history.md has how often judges err",
+    "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",
+    "stress search": "docs/history.md has what it found; --policies and --forms try what is known",
+    "stress html": "--json has the same, with every text",
+    "stress output": "what judges say is kept in the cache (verifier.cache), so a stopped run goes on",
+    "stress form": 'a line FORM = "tags" (boxed, text) in the file of the reward says it',
+    "stress length": 'a line LENGTH = "long" (short) in the file of the reward says it',
+    "stress embedded": "--judge local; with --questions 2 --paraphrases 1 --forms 2 it is as short",
+    **dict.fromkeys(("tune head", "tune with-evidence"), _CLASSIFIER),
+    **dict.fromkeys(("tune trainable-layers", "tune files", "tune positive", "tune negative"), _LABELLED),
+    **dict.fromkeys(("tune held-out", "tune calibrate", "tune style"), _LABELLED),
 }
 
 
@@ -116,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     never_fail_on_letters()
     try:
-        code = _run(_words(sys.argv[1:] if argv is None else argv))
+        code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except SetupError as error:
         complain(str(error))
@@ -134,33 +124,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         line = mishap(error)
         if line is not None:
             complain(line)
-            _flush_or_drop()
+            try:
+                sys.stdout.flush()
+            except OSError:  # stdout itself is what cannot be written
+                drop_stdout()
             return 2
         raise
     return code
 
 
-def _flush_or_drop() -> None:
-    """What was said so far, unless stdout itself is what cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        drop_stdout()
-
-
-def _words(argv: Sequence[str]) -> Sequence[str]:
-    """The words of the command line, which are text.
-
-    Raises:
-        ConfigError: one has bytes that are no UTF-8; a file can be renamed, and a text be written in UTF-8.
-    """
-    for word in argv:
-        if any("\ud800" <= letter <= "\udfff" for letter in word):
-            raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
-    return argv
-
-
 def _run(words: Sequence[str]) -> int:
+    for word in words:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):  # bytes that are no UTF-8
+            raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
     parser, verbs = _parsers()
     try:
         args = _parse(parser, verbs, list(words) or ["--help"])
@@ -175,11 +151,10 @@ def _parse(
     verb, *rest = words
     if rest and f"{verb} {rest[0]}" in verbs:  # "prepare klcf": argparse's own second level takes no settings
         verb, rest = f"{verb} {rest[0]}", rest[1:]
-    for word in rest:
-        name, equals, _ = word.partition("=")
-        why = GONE.get((verb, name.strip() if name.startswith("-") else f"{name.strip()}{equals}"))
-        if why:
-            raise ConfigError(f"{name.strip()} is gone since 0.2 (commit 1b92e7e has it): {why}")
+    for name in (word.partition("=")[0].strip() for word in rest if word.startswith("--") or "=" in word):
+        leaf = name.rpartition(".")[2].lstrip("-").replace("_", "-")
+        if (why := GONE.get(f"{verb} {leaf}")) and not name.startswith("reward."):
+            raise ConfigError(f"{name} is gone since 0.2 (commit 1b92e7e has it): {why}")
     if verb.startswith("-"):
         chosen, (args, unknown) = parser, parser.parse_known_args([verb])
     elif verb in verbs:
