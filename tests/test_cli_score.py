@@ -195,7 +195,7 @@ def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> Non
         ("score stored.jsonl --paper truthrl --output none/o.jsonl", "is in none, which does not exist"),
         (
             "score stored.jsonl --paper truthrl --output ./stored.jsonl",
-            "would replace the file that is scored",
+            "stored.jsonl exists; name another file",
         ),
     ],
 )
