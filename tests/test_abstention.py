@@ -83,20 +83,6 @@ def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded(text: s
         assert asserted(joined) != ""
 
 
-class _EveryWord(frozenset[str]):
-    def isdisjoint(self, other: object) -> bool:
-        return False
-
-
-@pytest.mark.parametrize("opener", ["", "But ", "Paris is the capital. ", "Sorry, "])
-def test_the_quick_look_changes_nothing(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [opener + row["text"] for row in fixtures()]
-    texts += [opener + phrase for phrase in (*refusals().phrases["declines"], *refusals().bare, *SPELLINGS)]
-    quick = [abstains(text) for text in texts]
-    monkeypatch.setattr("factrl.text.abstention._cues", _EveryWord)
-    assert quick == [abstains(text) for text in texts]
-
-
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
@@ -126,12 +112,6 @@ def test_asserted(text: str, rest: str) -> None:
 @pytest.mark.parametrize("filler", [" ", "\n", "\u200b", "—", ". ", "¶"])
 def test_an_answer_cannot_hide_behind_the_cap(gap: int, filler: str) -> None:
     assert not abstains("I don't know" + filler * gap + " It is Paris")
-
-
-def test_an_answer_cannot_hide_behind_many_clauses() -> None:
-    assert abstains("I don't know. " * 100)
-    assert not abstains("I don't know. " * 1000 + "Paris")
-    assert "Paris" in asserted("I don't know. " * 1000 + "Paris")
 
 
 @pytest.mark.security("S17")
@@ -171,11 +151,8 @@ def test_the_released_test_is_one_substring(text: str, released: bool, ours: boo
     [
         *("invalid question", "Invalid question.", "**Invalid question**", "This is an invalid question."),
         *("The question is invalid.", "The answer is: invalid question", "It is an invalid question"),
-        *(
-            "The question contains a false premise.",
-            "false premise",
-            "This question is based on a false premise.",
-        ),
+        *("The question contains a false premise.", "false premise"),
+        "This question is based on a false premise.",
     ],
 )
 def test_invalid_question(text: str) -> None:
@@ -188,13 +165,8 @@ def test_invalid_question(text: str) -> None:
     "text",
     [
         *("", "Paris", "I don't know", "Invalid question, but Paris", "Invalid question: he never won."),
-        *(
-            "The invalid question of 1912",
-            "invalid",
-            "question",
-            "It is not an invalid question",
-            "valid question",
-        ),
+        *("The invalid question of 1912", "invalid", "question", "It is not an invalid question"),
+        "valid question",
         *("He called it an invalid question.", "invalid question " * 1000),
     ],
 )

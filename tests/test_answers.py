@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -105,11 +101,8 @@ def test_parse_number_refuses(raw: str) -> None:
 SAME = [
     *[("Paris", "paris"), ("Paris.", "Paris"), ("The Beatles", "Beatles"), ("New  York", "new york")],
     *[("São Paulo", "Sao Paulo"), ("Łódź", "Lodz"), ("Tromsø", "Tromso"), ("Straße", "strasse")],
-    *[
-        ("İstanbul", "Istanbul"),
-        ("e\u0301clair", "éclair"),
-        ("Breakfast at Tiffany’s", "Breakfast at Tiffany's"),
-    ],
+    *[("İstanbul", "Istanbul"), ("e\u0301clair", "éclair")],
+    ("Breakfast at Tiffany’s", "Breakfast at Tiffany's"),
     *[("H₂O", "H2O"), ("1939–1945", "1939-1945"), ("AC/DC", "ACDC"), ("COVID-19", "COVID19")],
     *[("7", "7"), ("1,000", "1000"), ("1.5 million", "1500000"), ("12.0", "12"), ("٣", "3"), ("-5", "−5")],
     *[("50%", "50 percent"), ("50 per cent", "50.0%"), ("1,000 km", "1000 km")],
@@ -128,33 +121,17 @@ SAME = [
 ]
 DIFFERENT = [
     *[("", ""), ("", "Paris"), ("Paris", ""), ("\u200b", "\u200b"), (".", "")],
-    *[
-        ("Paris or Lyon", "Paris"),
-        ("Africa, Asia, Europe", "Asia"),
-        ("yes or no", "yes"),
-        ("yes and no", "no"),
-    ],
+    *[("Paris or Lyon", "Paris"), ("Africa, Asia, Europe", "Asia"), ("yes or no", "yes")],
+    ("yes and no", "no"),
     *[("Paris Lyon", "Paris"), ("Paris / Lyon", "Paris"), ("not Paris", "Paris"), ("New York", "York")],
     *[("Parisian", "Paris"), ("Pari", "Paris"), ("New York City", "New York"), ("Lagos State", "Lagos")],
     *[("k", "K"), ("co", "Co"), ("CO", "Co"), ("A", "K"), ("potassium (K)", "K"), ("us", "US"), ("C++", "C")],
     *[("C#", "C"), ("C", "C++"), ("A*", "A"), ("The", "A"), ("A", "the"), ("The The", "A"), ("!!!", "A")],
     *[("-5", "5"), ("5-", "-5"), ("1.5", "15"), ("1.5 km", "15 km"), ("-5 C", "5 C"), ("3:2", "32")],
-    *[
-        ("10/10", "1010"),
-        ("10²", "102"),
-        ("2½", "21/2"),
-        ("1,5", "15"),
-        ("1.5", "1,5"),
-        ("2004-05", "200405"),
-    ],
-    *[
-        ("115000", "120000"),
-        ("3.14", "3.1416"),
-        ("50", "50%"),
-        ("$5", "5"),
-        ("5 km", "5"),
-        ("1e999", "1e998"),
-    ],
+    *[("10/10", "1010"), ("10²", "102"), ("2½", "21/2"), ("1,5", "15"), ("1.5", "1,5")],
+    ("2004-05", "200405"),
+    *[("115000", "120000"), ("3.14", "3.1416"), ("50", "50%"), ("$5", "5"), ("5 km", "5")],
+    ("1e999", "1e998"),
     *[("1861", "July 21, 1861"), ("July 21, 1861", "July 22, 1861"), ("July 1861", "July 21, 1861")],
     *[("March 4", "4 May"), ("1939–1945", "1939-46"), ("May", "May 1"), ("03/04/2018", "04/03/2018")],
     *[("が", "か"), ("東京大学", "東京"), ("北京、上海", "北京"), ("й", "и"), ("Рaris", "Paris")],
@@ -294,19 +271,3 @@ def test_master_keys_are_written_as_they_are_compared() -> None:
 
 
 # -- Human judgements ---------------------------------------------------------------------------------
-
-data = pytest.mark.data
-DATA = os.environ.get("FACTRL_DATA", "")
-
-
-@data
-@pytest.mark.skipif(not DATA, reason="set FACTRL_DATA to a folder with the public data sets")
-@pytest.mark.parametrize(("part", "least"), [("nq", 0.17), ("tq", 0.28)])
-def test_against_human_judgement(part: str, least: float) -> None:
-    # EVOUNA (Wang et al. 2023).  Measured on the staged halves: recall 0.180 and 0.292 of the answers people
-    # accept (most are whole sentences, which are left to a judge), 2 of 2,178 acceptances wrong.
-    with gzip.open(Path(DATA) / "evouna" / f"evouna_{part}.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    accepted = [row["human_correct"] for row in rows if matches(row["prediction"], row["gold"]) is not None]
-    assert accepted.count(True) / sum(row["human_correct"] for row in rows) >= least
-    assert accepted.count(False) / len(accepted) <= 0.003

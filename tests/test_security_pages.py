@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -169,6 +171,9 @@ def test_every_page_forbids_scripts_and_addresses(name: str, tmp_path: Path) -> 
     page, html = read(path), path.read_text("utf-8")
     [policy] = [a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none';")
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in policy
     assert "script" not in policy
     assert "base-uri 'none'" in policy
     assert "form-action 'none'" in policy

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_grading import MASTER_KEYS, data_of, saying
+from test_grading import data_of, saying
 from test_linear_time import unbounded_pairs
 from test_text import INVISIBLE, MALFORMED
 
@@ -32,19 +32,6 @@ CAPITAL = "What is the capital of France?"
 
 
 # ---------------------------------------------------------------- what addresses the judge
-
-
-@pytest.mark.security("S01")
-def test_no_master_key_is_an_answer_to_any_of_200_questions() -> None:
-    judge = saying("correct")
-    grade = Grader(judge)
-    credited = [
-        (key, number)
-        for key in MASTER_KEYS
-        for number in range(200)
-        if grade(f"Who mapped river {number}?", key, [f"Ada {number}"]).label != "incorrect"
-    ]
-    assert (credited, judge.calls) == ([], [])
 
 
 PERSUASION = [
@@ -374,6 +361,3 @@ def test_no_name_adds_a_setting_to_a_file(name: str, tmp_path: Path) -> None:
     again = load_settings(RunSettings, file, [])
     assert again == settings
     assert (again.model.name, again.judge.url) == (name, settings.judge.url)
-
-
-# ---------------------------------------------------------------- the lists above

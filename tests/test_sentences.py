@@ -120,13 +120,6 @@ def test_lines(text: str, parts: list[str]) -> None:
     assert split(text) == parts
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "\n", "---", "***", "...", "。", "|---|---|", "😀 😀", "\u200b", "# "]
-)
-def test_nothing_is_no_sentence(text: str) -> None:
-    assert sentences(text) == []
-
-
 @given(
     st.one_of(
         st.text(max_size=300),

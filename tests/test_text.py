@@ -15,49 +15,10 @@ from factrl.text import MAX_PAYLOAD, Slice, boxed, boxed_released, clean, tag, t
 
 # Text that is likely to hit a parser: markers, brackets and characters that normalise in odd ways.
 PIECES = [
-    *(
-        "<think>",
-        "</think>",
-        "<answer>",
-        "</answer>",
-        "<answer >",
-        "＜answer>",
-        "<аnswer>",
-        "\\boxed{",
-        "\\fbox{",
-    ),
-    *(
-        "\\boxed ",
-        "{",
-        "}",
-        "\\{",
-        "\\}",
-        "\\\\",
-        "$",
-        "\n",
-        " ",
-        "x",
-        "Paris",
-        "\\text{",
-        "²",
-        "½",
-        "1",
-        "\u0301",
-    ),
-    *(
-        "\u200b",
-        "\u034f",
-        "\ud800",
-        "\ufdfa",
-        "\x00",
-        "\x01",
-        "é",
-        "中",
-        "\u0316",
-        "\u1100",
-        "\u1161",
-        "\u00a8",
-    ),
+    *("<think>", "</think>", "<answer>", "</answer>", "<answer >", "＜answer>", "<аnswer>", "\\boxed{"),
+    *("\\fbox{", "\\boxed ", "{", "}", "\\{", "\\}", "\\\\", "$", "\n", " ", "x", "Paris", "\\text{", "²"),
+    *("½", "1", "\u0301", "\u200b", "\u034f", "\ud800", "\ufdfa", "\x00", "\x01", "é", "中", "\u0316"),
+    *("\u1100", "\u1161", "\u00a8"),
 ]
 odd_text = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=12).map("".join)
 
@@ -155,20 +116,8 @@ def test_a_policy_that_opens_the_block_again_repeats_the_tag() -> None:
 
 INVISIBLE = [
     *("\u00ad", "\u034f", "\u061c", "\u115f", "\u1160", "\u180e", "\u200b", "\u200c", "\u200d", "\u200e"),
-    *(
-        "\u202a",
-        "\u202e",
-        "\u2060",
-        "\u2063",
-        "\u2066",
-        "\u2069",
-        "\u2800",
-        "\u3164",
-        "\ufe0f",
-        "\ufeff",
-        "\uffa0",
-    ),
-    *("\U000e0001", "\U000e0041", "\U000e007f", "\U000e0100", "\x00", "\x7f", "\ud800"),
+    *("\u202a", "\u202e", "\u2060", "\u2063", "\u2066", "\u2069", "\u2800", "\u3164", "\ufe0f", "\ufeff"),
+    *("\uffa0", "\U000e0001", "\U000e0041", "\U000e007f", "\U000e0100", "\x00", "\x7f", "\ud800"),
 ]
 
 
@@ -278,12 +227,6 @@ def test_boxed_released_is_the_released_pattern(raw: str) -> None:
     if found and expected:
         assert (found.start, found.end) == expected.span(1)
     agrees(raw, found)
-
-
-def test_boxed_released_keeps_its_faults() -> None:
-    nested = boxed_released("\\boxed{\\text{New York}}")
-    first = boxed_released("<think>maybe \\boxed{Lyon}</think> \\boxed{Paris}")
-    assert (nested and nested.text, first and first.text) == ("\\text{New York", "Lyon")
 
 
 @pytest.mark.parametrize(

@@ -175,13 +175,9 @@ def _read_database(path: Path) -> _Rows:
 
 
 def _read_text(path: Path) -> _Rows:
-    parts, size = [], 0
-    for line in _lines(path):
-        parts.append(line)
-        size += len(line)
-        if size > limits.LONGEST_LINE:
-            raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} characters; cut it into several")
-    text = "".join(parts)
+    if path.stat().st_size > limits.LONGEST_LINE:  # all of it is in memory at once
+        raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
+    text = "".join(_lines(path))
     title = path.name[: path.name.lower().rindex(_kind(path))].replace("_", " ")
     first, _, rest = text.lstrip().partition("\n")
     if _kind(path) == ".md" and first.startswith("# "):
