@@ -15,8 +15,9 @@ from factrl.evals.catalogue import Benchmark, Questions, benchmarks, find, group
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
+from factrl.evals.samples import Output
 from factrl.evals.shortqa import Extract, Texts, Tools
-from factrl.evals.suite import How, NamedModel, Result, evaluate, output_of, own_texts, stored_texts
+from factrl.evals.suite import How, NamedModel, evaluate, own_texts, stored_texts
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.mathematics import Mathematician
@@ -97,7 +98,6 @@ def add_verbs(verbs: Verbs) -> None:
     for option, about in (
         ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
         ("--evidence", "show the documents that come with a question"),
-        ("--confidence", "ask how sure the model is of its answer"),
     ):
         parser.add_argument(option, action="store_true", help=about)
 
@@ -136,23 +136,28 @@ def _eval(args: argparse.Namespace) -> int:
         checker = ClaimChecker(verifier, f"{verifier.judge.identity} {told}")
     folder = Path(args.output) if args.output else None
     with Mathematician() as mathematician:
-        told = (extract, args.confidence, settings.data.chat, 1 if settings.judge.url == LOCAL else 16)
+        told = (extract, settings.data.chat, 1 if settings.judge.url == LOCAL else 16)
         tools = Tools(supplier.grade(form), mathematician, *told)
         graded = f"{judge} {form} {extract}"
-        results = [
-            evaluate(one, questions, how, folder, tools, graded, model=model, texts=texts, checker=checker)
+        results = {
+            one.name: evaluate(
+                one, questions, how, folder, tools, graded, model=model, texts=texts, checker=checker
+            )
             for one, questions, texts in jobs
-        ]
+        }
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
-    output = output_of(about, results, folder)
-    page = write_eval_page(output) if folder else None
+    rows, samples = ({name: found[part] for name, found in results.items()} for part in (0, 1))
+    output, page = Output(folder or Path(), about, rows, samples), None
+    if folder:
+        output.write()
+        page = write_eval_page(output)
     if args.json:
         say(output.document().rstrip())
     else:
         show_table(output_table(output))
     if page:
         tell(f"page: {page}")
-    _complain_of_masked(results)
+    _complain_of_masked(output)
     return 0
 
 
@@ -210,7 +215,6 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
         evidence=args.evidence,
-        confidence=args.confidence,
         by=args.by or "",
     )
 
@@ -226,22 +230,22 @@ def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
-        **{name: getattr(args, name) for name in ("evidence", "confidence", "limit", "settings")},
+        **{name: getattr(args, name) for name in ("evidence", "limit", "settings")},
     }
 
 
-def _complain_of_masked(results: Sequence[Result]) -> None:
+def _complain_of_masked(output: Output) -> None:
     """Say what is in no number.
 
     Raises:
         TooManyMasked: of one benchmark, that is every answer.
     """
-    for one in results:
-        masked, total = sum(one.masked.values()), len(one.samples)
-        tally = ", ".join(f"{count} {cause}" for cause, count in one.masked.items())
+    none = []
+    for name, row in output.benchmarks.items():
+        masked, total = sum(row["masked"].values()), row["answers"]
         if masked:
-            tell(f"{one.benchmark.name}: {masked} of {total} answers could not be graded ({tally})")
-    if none := [
-        one.benchmark.name for one in results if one.samples and one.masked.total() == len(one.samples)
-    ]:
+            tally = ", ".join(f"{count} {cause}" for cause, count in row["masked"].items())
+            tell(f"{name}: {masked} of {total} answers could not be graded ({tally})")
+            none += [name] * (masked == total)
+    if none:
         raise TooManyMasked(f"none of the answers of {', '.join(none)} could be graded")

@@ -8,7 +8,7 @@ interval comes from a bootstrap over questions, as samples of one question are n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
@@ -44,9 +44,6 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "cut_off": ("ran into the length limit", "lower"),
     "abstention_recall": ("declined / questions that nobody can answer", "higher"),
     "abstention_precision": ("questions that nobody can answer / declined", "higher"),
-    "confidence_stated": ("answers that state a confidence / answers given", "neither"),
-    "brier": ("mean of (confidence − right)²", "lower"),
-    "ece": ("mean gap between confidence and accuracy, over ten bins", "lower"),
 }
 
 
@@ -228,102 +225,3 @@ def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
         if answer is not None:
             near.append(answer)
     return [numbers[answer] for answer in named]
-
-
-# -- Stated confidence -------------------------------------------------------------------------------
-
-
-BINS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Answers whose stated confidence lies in one stretch.
-
-    Attributes:
-        low, high: the stretch; `high` belongs to the next one, but for the last.
-        n: answers in it.
-        abstained: abstentions beside them, which are in no other number.
-        stated: the answers' mean confidence; None without one.
-        right: how many were right, as a share with its Wilson limits, or with limits from a bootstrap over
-            questions where some were answered several times; None without an answer.
-    """
-
-    low: float
-    high: float
-    n: int
-    abstained: int
-    stated: float | None
-    right: float | None
-    right_low: float | None
-    right_high: float | None
-
-
-def confidence_bins(samples: Sequence[Row]) -> list[Bin]:
-    """The bins that hold an answer or an abstention; what states no confidence is left out."""
-    pairs = _pairs(samples)
-    declined = [one.confidence for one in samples if one.label == "abstained" and one.confidence is not None]
-    bins = []
-    for number in range(BINS):
-        inside = [[pair for pair in group if _bin(pair[0]) == number] for group in pairs]
-        every = [sure for group in inside for sure, _ in group]
-        share = _rate([[float(right) for _, right in group] for group in inside])
-        abstained = [_bin(sure) for sure in declined].count(number)
-        if share is not None or abstained:
-            stated = sum(every) / len(every) if every else None
-            right = (share.value, share.low, share.high) if share else (None, None, None)
-            bins.append(Bin(number / BINS, (number + 1) / BINS, len(every), abstained, stated, *right))
-    return bins
-
-
-def confidence_numbers(samples: Sequence[Row]) -> Numbers:
-    """How many answers state a confidence, their Brier score and expected calibration error (ten bins).
-
-    Means over answers; intervals by resampling questions, as answers to one question are not independent.
-    """
-    given = by_question(one for one in samples if one.label in ("correct", "incorrect"))
-    pairs = _pairs(samples)
-    stated = _rate([[float(one.confidence is not None) for one in group] for group in given.values()])
-    if stated is None or not pairs:
-        return {}
-    brier = _over_questions([[(sure - right) ** 2 for sure, right in group] for group in pairs])
-    # Per question: in column b, confidence minus right summed over the answers in bin b, and last how many
-    # answers there are; the error is the sum of the absolute values of the columns, per answer.
-    gaps = np.zeros((len(pairs), BINS + 1))
-    for row, group in enumerate(pairs):
-        for sure, right in group:
-            gaps[row, _bin(sure)] += sure - right
-            gaps[row, BINS] += 1
-    error = bootstrap(gaps, lambda means: np.abs(means[:, :BINS]).sum(axis=1) / means[:, BINS])
-    return {
-        **_number("confidence_stated", stated, len(given)),
-        **_number("brier", brier, len(pairs)),
-        **_number("ece", error, len(pairs)),
-    }
-
-
-def _rate(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The mean of zeros and ones that are grouped by question."""
-    having = [group for group in groups if group]
-    if having and all(len(group) == 1 for group in having):
-        return wilson(int(sum(group[0] for group in having)), len(having))
-    return _over_questions(having)
-
-
-def _over_questions(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The mean over all values, its interval by drawing groups."""
-    rows = [(sum(group), len(group)) for group in groups]
-    return bootstrap(rows, lambda means: means[:, 0] / means[:, 1]) if rows else None
-
-
-def _pairs(samples: Sequence[Row]) -> list[list[tuple[float, bool]]]:
-    """By question, how sure each of its answers is and whether it is right."""
-    having = [one for one in samples if one.confidence is not None and one.label in ("correct", "incorrect")]
-    return [
-        [(one.confidence or 0.0, one.label == "correct") for one in group]
-        for group in by_question(having).values()
-    ]
-
-
-def _bin(sure: float) -> int:
-    return min(int(sure * BINS), BINS - 1)

@@ -185,24 +185,6 @@ _WORDS = {"second": 1.0, "first": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
-    """Two answers to one prompt.
-
-    Attributes:
-        score: of the second system, averaged over the orders: 1 it wins in both, 0 it loses in both, 0.5 a
-            tie; None when masked.
-        favoured: when the orders disagree, the place that won in both: `first` or `second`; else None.
-        cause, detail: why it is masked.
-    """
-
-    id: str
-    score: float | None
-    favoured: str | None = None
-    cause: str | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class WinRate:
     """How often the second system's answers are preferred.
 
@@ -213,7 +195,6 @@ class WinRate:
         rate: mean score of the second system; None without pairs.
     """
 
-    duels: Sequence[Duel]
     wins: int
     ties: int
     losses: int
@@ -263,38 +244,46 @@ def win_rate(
         workers: how many pairs are compared at the same time.
         on_done: called with 1 after each pair, in this thread.
     """
+    scores: list[float] = []
+    stuck, masked = Counter[str](), Counter[str]()
     pool = ThreadPoolExecutor(max(workers, 1))
     try:
-        duels = []
-        for one in pool.map(lambda pair: duel(pair[0], pair[1], pair[2], prefer), pairs):
-            duels.append(one)
+        for future in [pool.submit(duel, *pair, prefer) for pair in pairs]:
+            try:
+                score, favoured = future.result()
+            except Unscored as error:
+                masked[error.cause] += 1
+            else:
+                scores.append(score)
+                stuck[favoured] += 1
             on_done(1)
     finally:
         pool.shutdown(cancel_futures=True)
-    scores = [one.score for one in duels if one.score is not None]
-    stuck = Counter(one.favoured for one in duels)
     return WinRate(
-        duels,
         wins=sum(score > 0.5 for score in scores),
         ties=scores.count(0.5),
         losses=sum(score < 0.5 for score in scores),
         first_place=stuck["first"],
         second_place=stuck["second"],
-        masked=dict(Counter(one.cause or "" for one in duels if one.score is None).most_common()),
+        masked=dict(masked.most_common()),
         rate=bootstrap(scores) if scores else None,
     )
 
 
-def duel(example: Example, first: str, second: str, prefer: Prefer) -> Duel:
-    """Compare one pair in both orders."""
-    name = example.id or example.question
-    try:
-        given = _place(prefer, example.question, first, second)
-        turned = 1.0 - _place(prefer, example.question, second, first)
-    except Unscored as error:
-        return Duel(name, None, None, error.cause, error.detail)
-    favoured = None if abs(given - turned) < 1.0 else "second" if given else "first"
-    return Duel(name, (given + turned) / 2.0, favoured)
+def duel(example: Example, first: str, second: str, prefer: Prefer) -> tuple[float, str]:
+    """Two answers to one prompt, compared in both orders.
+
+    Returns:
+        The score of the second, averaged over the orders: 1 it wins in both, 0 it loses in both, 0.5 a tie;
+        and when the orders disagree the place that won in both, `first` or `second`, else "".
+
+    Raises:
+        Unscored: there is no verdict.
+    """
+    given = _place(prefer, example.question, first, second)
+    turned = 1.0 - _place(prefer, example.question, second, first)
+    favoured = "" if abs(given - turned) < 1.0 else "second" if given else "first"
+    return (given + turned) / 2.0, favoured
 
 
 def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Example, str, str]]:

@@ -52,7 +52,6 @@ class Row:
         grade: None when masked, and of a long answer, which is neither right nor wrong.
         cause, detail: why it could not be graded; None where it could.
         number: which of the question's samples this is, from 0.
-        confidence: how sure the model said it is, 0 to 1; None when it was not asked or did not say.
         values: other numbers of this answer, such as `mc2`.
         claims: what was found of a long answer; None where its claims are not known.
     """
@@ -64,7 +63,6 @@ class Row:
     detail: str = ""
     benchmark: str = ""
     number: int = 0
-    confidence: float | None = None
     values: Mapping[str, float] = field(default_factory=dict, hash=False)
     claims: Claims | None = None
 
@@ -117,7 +115,6 @@ class Row:
             "why": grade.why if grade else "",
             "cause": self.cause,
             "detail": self.detail,
-            "confidence": self.confidence,
             "values": dict(self.values),
             "marks": {name: mark for name, mark in marks.items() if mark is not None},
         }
@@ -141,7 +138,6 @@ class Row:
             line.get("detail", ""),
             line["benchmark"],
             line["number"],
-            line.get("confidence"),
             line.get("values", {}),
             claims,
         )

@@ -57,10 +57,6 @@ class GradeAnswer(Protocol):
 
 
 _NEXT = r"\n(?:(?:Question|Problem|问题)\s*[:：]|Write an article about )"
-_SURE = re.compile(
-    r"(?:confidence|置信度|信心)[*_\s]{0,4}[:：][*_\s]{0,4}(\d{1,3})(\.\d{1,4})?(?:\s{0,2}%|\s{0,2}/\s{0,2}(100|10|1)\b)?",
-    re.I,
-)
 
 
 def continued(text: str, *, long: bool = False) -> str:
@@ -86,21 +82,6 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
     if "<think>" in said or "<think>" in prefill.rpartition("</think>")[2]:
         return None
     return said if chat else continued(said, long=long)
-
-
-def stated_confidence(text: str) -> tuple[str, float | None]:
-    """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
-
-    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already.
-    """
-    found = list(_SURE.finditer(text))
-    if not found:
-        return text, None
-    last = found[-1]
-    number = float(last[1] + (last[2] or ""))
-    share = last[2] is not None and number <= 1 and last[0].endswith(last[2])
-    sure = number / (1 if share else float(last[3] or 100))
-    return ((text[: last.start()] + text[last.end() :]).strip(), sure) if sure <= 1 else (text, None)
 
 
 def _said(text: str) -> Slice | None:
@@ -204,7 +185,6 @@ class Tools:
         grader: grades short answers; called from several threads.
         mathematician: compares formulas.
         extract: where a short answer stands in a completion.
-        confidence: answers end with how sure the model is.
         chat: false where the model only continued the text.
         workers: answers graded at the same time.
     """
@@ -212,7 +192,6 @@ class Tools:
     grader: GradeAnswer
     mathematician: Mathematician
     extract: Extract = "text"
-    confidence: bool = False
     chat: bool = True
     workers: int = 16
 
@@ -254,20 +233,12 @@ def grade_texts(
     keys = [(example, number) for example in examples for number in numbers_in(texts)]
     keys = [(example, number) for example, number in keys if (example.id, number) in texts]
 
-    def score(example: Example, text: str) -> Outcome:
-        prefill = text.prefill if isinstance(text, Completion) else ""
-        plain = stated_confidence(text)[0] if tools.confidence else text
-        return score_text(benchmark, example, Completion(plain, prefill=prefill), tools)
-
     pairs = [(example, texts[example.id, number]) for example, number in keys]
-    rows = _side_by_side(pairs, score, tools.workers, on_done)
+    rows = _side_by_side(
+        pairs, lambda example, text: score_text(benchmark, example, text, tools), tools.workers, on_done
+    )
     return [
-        replace(
-            row,
-            benchmark=benchmark.name,
-            number=number,
-            confidence=stated_confidence(row.completion)[1] if tools.confidence and row.completion else None,
-        )
+        replace(row, benchmark=benchmark.name, number=number)
         for row, (_, number) in zip(rows, keys, strict=True)
     ]
 

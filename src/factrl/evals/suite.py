@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import Benchmark, Questions, completions_column, completions_of, template
 from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
-from factrl.evals.numbers import Bin, Numbers, confidence_bins, confidence_numbers, numbers_by, numbers_of
-from factrl.evals.samples import Output, Row
+from factrl.evals.numbers import numbers_by, numbers_of
+from factrl.evals.samples import Row
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
 from factrl.llm.writers import Writer, digest_of, open_writer
 from factrl.runs.disk import Journal
@@ -28,14 +28,9 @@ from factrl.runs.settings import AskSettings
 from factrl.types import Completion, Example
 
 STORED = "stored answers"  # in place of a model's identity
-CONFIDENCE_TOKENS = 16  # more of them, when an answer is followed by a confidence
 BLOCK = 32  # questions whose answers are kept together
 
 _DOCUMENTS = "Documents that may help:\n\n{evidence}\n\n"
-_CONFIDENCE = (
-    "\n\nThen write, on a line of its own, how sure you are that your answer is right, from 0 to 100, "
-    "as: Confidence: 75"
-)
 _OF = "question"  # where a row of a journal keeps which question it is about
 
 
@@ -49,7 +44,6 @@ class How:
         own_length: the length limit is that in `settings`; of a file of the user's own both always are.
         limit: questions of each benchmark; all by default.
         evidence: show the documents that come with a question.
-        confidence: ask how sure the model is.
         by: a column, whose values' rows have numbers of their own too.
     """
 
@@ -58,80 +52,7 @@ class How:
     own_length: bool = False
     limit: int | None = None
     evidence: bool = False
-    confidence: bool = False
     by: str = ""
-
-
-@dataclass(frozen=True)
-class Result:
-    """One benchmark, evaluated.
-
-    Attributes:
-        source: where the questions are from.
-        model, judge: identities; `judge` says what graded.
-        prompt: the template.
-        asked_for: `text`, `letter` or `likelihood`.
-        bounds: of long answers, between which values the numbers lie whatever the missing verdicts are.
-        by: value of a column -> the numbers of its rows, those on a false premise included.
-    """
-
-    benchmark: Benchmark
-    source: str
-    model: str
-    judge: str
-    prompt: str
-    asked_for: str
-    samples: Sequence[Row]
-    numbers: Numbers
-    bins: Sequence[Bin] = ()
-    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    by: Mapping[str, Numbers] = field(default_factory=dict)
-
-    @property
-    def masked(self) -> Counter[str]:
-        """Cause -> answers that could not be graded."""
-        return Counter(one.cause for one in self.samples if one.cause)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; the answers are in a file of their own."""
-        floored = Counter(one.floored for one in self.samples if one.floored)
-        return {
-            "kind": self.benchmark.kind,
-            "about": self.benchmark.about,
-            "licence": self.benchmark.licence,
-            "source": self.source,
-            "model": self.model,
-            "judge": self.judge,
-            "asked_for": self.asked_for,
-            "prompt": self.prompt,
-            "prompt_hash": digest_of(self.prompt),
-            "questions": len({one.example.id for one in self.samples}),
-            "answers": len(self.samples),
-            "masked": dict(self.masked.most_common()),
-            "floored": dict(floored.most_common()),
-            "numbers": _plain(self.numbers),
-            "by": {value: _plain(numbers) for value, numbers in self.by.items()},
-            "bounds": {name: list(pair) for name, pair in self.bounds.items()},
-            "confidence_bins": [asdict(one) for one in self.bins],
-        }
-
-
-def _plain(numbers: Numbers) -> dict[str, Any]:
-    return {name: asdict(number) for name, number in numbers.items()}
-
-
-def output_of(about: Mapping[str, Any], results: Sequence[Result], folder: Path | None = None) -> Output:
-    """Results as an output, written where there is a folder.
-
-    Raises:
-        ConfigError: the folder cannot be written.
-    """
-    benchmarks = {one.benchmark.name: one.to_json() for one in results}
-    samples = {one.benchmark.name: one.samples for one in results}
-    output = Output(folder or Path(), about, benchmarks, samples)
-    if folder is not None:
-        output.write()
-    return output
 
 
 def evaluate(
@@ -145,8 +66,8 @@ def evaluate(
     model: Any = None,
     texts: Texts | None = None,
     checker: ClaimChecker | None = None,
-) -> Result:
-    """One benchmark: the answers to its questions, their grades, the numbers.
+) -> tuple[dict[str, Any], list[Row]]:
+    """One benchmark: its answers are there or asked for, then graded, then summed up.
 
     Args:
         folder: where a model's answers are kept.
@@ -155,23 +76,26 @@ def evaluate(
         texts: answers that exist already; instead of `model`.
         checker: counts the supported claims of long answers.
 
+    Returns:
+        What `results.json` says of it, and its graded answers.
+
     Raises:
         SetupError: what the user must change.
     """
-    examples, writer, long = questions.examples, STORED, benchmark.kind == "long"
-    if long and checker is None:
+    kind, writer = benchmark.kind, STORED
+    if kind == "long" and checker is None:
         raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
     by_kind = {"short": judge, "reasoning": "math-verify", "long": checker.identity if checker else ""}
-    graded_by = by_kind.get(benchmark.kind, "letter")
-    asked_for = "letter" if benchmark.kind in ("choice", "discrimination") else "text"
+    graded_by = by_kind.get(kind, "letter")
+    asked_for = "letter" if kind in ("choice", "discrimination") else "text"
     scorer = None
-    if benchmark.kind == "choice" and model is not None:
+    if kind == "choice" and model is not None:
         scorer = model.scorer(_settings(benchmark, how, questions, weighs=True))
     settings = _settings(benchmark, how, questions, weighs=scorer is not None)
     if scorer is not None:
         writer, graded_by, asked_for = scorer.identity, "likelihood", "likelihood"
         with _asking(benchmark, questions, folder, model=writer, asked_for=asked_for) as (journal, on_done):
-            samples = weigh(benchmark, scorer, examples, journal, on_done)
+            samples = weigh(benchmark, scorer, questions.examples, journal, on_done)
     else:
         if model is not None:
             asked: Writer = model.writer(settings)
@@ -179,22 +103,43 @@ def evaluate(
             told = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
             writer = asked.identity
             with _asking(benchmark, questions, folder, model=writer, **told) as (journal, on_done):
-                texts = ask(asked, examples, journal, sampling.num_samples, on_done, **told)
-        texts = texts or {}
-        with Progress(f"{benchmark.name}: grade", len(texts)) as progress:
-            if checker is not None and long:
-                samples = check_texts(benchmark, examples, texts, checker, progress.advance, chat=tools.chat)
+                texts = ask(asked, questions.examples, journal, sampling.num_samples, on_done, **told)
+        given = (benchmark, questions.examples, texts or {})
+        with Progress(f"{benchmark.name}: grade", len(given[2])) as progress:
+            if checker is not None and kind == "long":
+                samples = check_texts(*given, checker, progress.advance, chat=tools.chat)
             else:
-                samples = grade_texts(benchmark, examples, texts, tools, progress.advance)
-    numbers, bounds, bins = numbers_of(benchmark.kind, samples), {}, list[Bin]()
-    if long:
+                samples = grade_texts(*given, tools, progress.advance)
+    about = {"source": questions.source, "model": writer, "judge": graded_by, "asked_for": asked_for}
+    return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how.by), samples
+
+
+def _summary(
+    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[Row], by: str
+) -> dict[str, Any]:
+    """The numbers of a benchmark, and what they are of, as plain data for `json.dumps`."""
+    numbers, bounds = numbers_of(benchmark.kind, samples), {}
+    if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at)
         bounds = claim_bounds(samples, benchmark.recall_at)
-    if how.confidence:
-        numbers |= confidence_numbers(samples)
-        bins = confidence_bins(samples)
-    about = (questions.source, writer, graded_by, settings.data.prompt, asked_for)
-    return Result(benchmark, *about, samples, numbers, bins, bounds, numbers_by(samples, how.by))
+    parts = numbers_by(samples, by)
+    return {
+        "kind": benchmark.kind,
+        "about": benchmark.about,
+        "licence": benchmark.licence,
+        **about,
+        "prompt_hash": digest_of(about["prompt"]),
+        "questions": len({one.example.id for one in samples}),
+        "answers": len(samples),
+        # By cause: answers that could not be graded, and those that are wrong because of their form.
+        "masked": dict(Counter(one.cause for one in samples if one.cause).most_common()),
+        "floored": dict(Counter(one.floored for one in samples if one.floored).most_common()),
+        "numbers": {name: asdict(number) for name, number in numbers.items()},
+        # By value of a column the numbers of its rows, those on a false premise included.
+        "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
+        # Of long answers, between which values the numbers lie whatever the missing verdicts are.
+        "bounds": {name: list(pair) for name, pair in bounds.items()},
+    }
 
 
 def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: bool) -> AskSettings:
@@ -205,8 +150,6 @@ def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: b
     data, train, own = how.settings.data, how.settings.train, benchmark.path != ""
     if (how.own_prompt or own) and benchmark.kind not in ("choice", "discrimination"):
         prompt = data.prompt
-    if how.confidence and benchmark.kind in ("short", "reasoning"):
-        prompt, tokens = prompt + _CONFIDENCE, tokens + CONFIDENCE_TOKENS
     if how.own_length or own:
         tokens = train.max_completion_length
     # A model that only continues text is given a cue for the answer.
