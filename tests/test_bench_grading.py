@@ -16,11 +16,11 @@ from factrl.cli import report
 from factrl.errors import DataError
 from factrl.evals.catalogue import benchmarks
 from factrl.evals.metrics import Interval, Number
-from factrl.evals.numbers import confidence_bins, confidence_numbers, majority, numbers_of
+from factrl.evals.numbers import majority, numbers_of
 from factrl.evals.paired import Paired, compare_outputs
 from factrl.evals.report import write_eval_page
 from factrl.evals.samples import Output, Row, read_output
-from factrl.evals.shortqa import Tools, continued, score_text, stated_confidence
+from factrl.evals.shortqa import Tools, continued, score_text
 from factrl.evals.suite import ask, stored_texts
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
@@ -43,7 +43,7 @@ def output(folder: Path, samples: Sequence[Row], kind: str = "short", **about: A
     numbers = {name: asdict(one) for name, one in numbers_of(kind, samples).items()}
     row = {"kind": kind, "numbers": numbers, "about": "", "source": "s", "judge": "j", "licence": "l"}
     row |= {"questions": 1, "answers": 1, "asked_for": "text", "prompt": "p", "masked": {}, "floored": {}}
-    return Output(folder, about, {"b": {**row, "confidence_bins": []}}, {"b": samples})
+    return Output(folder, about, {"b": row}, {"b": samples})
 
 
 def test_a_comparison_has_the_denominators_of_the_numbers(tmp_path: Path) -> None:
@@ -160,43 +160,6 @@ def test_right_and_wrong_answers_vote_alike() -> None:
     assert votes(("The Oslo", "correct"), ("oslo", "correct"), bergen) == 1
     assert votes(("1.5", "correct"), ("15", "incorrect"), ("15", "incorrect")) == 0, "no spellings of one"
     assert majority([sample("1", None, cause="x")]) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "rest", "sure"),
-    [
-        ("Oslo\nConfidence: 75", "Oslo", 0.75),
-        ("Oslo\nConfidence: 0.9", "Oslo", 0.9),
-        ("Oslo\nConfidence: 75/100", "Oslo", 0.75),
-        ("Oslo\nConfidence: 9 / 10", "Oslo", 0.9),
-        ("Oslo\nConfidence: 0.5 %", "Oslo", 0.005),
-        ("Oslo\nConfidence: 1", "Oslo", 0.01),
-        ("Oslo\nConfidence: 300", "Oslo\nConfidence: 300", None),
-    ],
-)
-def test_how_a_confidence_is_written(text: str, rest: str, sure: float | None) -> None:
-    found, number = stated_confidence(text)
-    assert (found, number) == (rest, sure if sure is None else pytest.approx(sure))
-
-
-def test_answers_to_one_question_are_drawn_together() -> None:
-    single = [sample(str(n), "correct" if n % 2 else "incorrect", confidence=0.75) for n in range(10)]
-    several = [replace(one, number=number) for one in single for number in range(8)]
-    for name, number in confidence_numbers(single).items():
-        more = confidence_numbers(several)[name]
-        assert (more.value, more.n) == (pytest.approx(number.value), 10)
-        if name == "ece":
-            assert more.high - more.low == pytest.approx(number.high - number.low, rel=0.1)
-    (few,), (many,) = confidence_bins(single), confidence_bins(several)
-    assert (few.n, many.n) == (10, 80)
-    assert (many.right_high or 0) - (many.right_low or 1) > 0.4
-
-
-def test_abstentions_are_kept_beside_answers_that_are_as_sure() -> None:
-    some = [sample(str(n), "abstained", confidence=0.2) for n in (2, 3)]
-    low, high = confidence_bins([sample("1", "correct", confidence=0.9), *some])
-    assert (low.low, low.n, low.abstained, low.right) == (0.2, 0, 2, None)
-    assert (high.n, high.abstained, high.right) == (1, 0, 1.0)
 
 
 def test_a_page_where_nothing_was_graded(tmp_path: Path) -> None:

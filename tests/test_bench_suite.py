@@ -21,7 +21,7 @@ from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
 from factrl.evals.samples import Output, read_output
 from factrl.evals.shortqa import Tools
-from factrl.evals.suite import BLOCK, How, NamedModel, Result, evaluate, output_of
+from factrl.evals.suite import BLOCK, How, NamedModel, evaluate
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings
@@ -111,21 +111,24 @@ def right(example: Example, number: int) -> str:
     return example.answers[0] if place % 2 == 0 and example.answers else "Zanzibar"
 
 
-def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Result:
+def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Output:
+    """The evaluation of one benchmark, not written yet."""
+    how, benchmark = how or How(SETTINGS), benchmarks()[name]
     with Mathematician() as mathematician:
-        how = how or How(SETTINGS)
-        tools = Tools(Grader(), mathematician, confidence=how.confidence)
-        questions = load_questions(benchmarks()[name], limit=how.limit, evidence=how.evidence)
-        return evaluate(benchmarks()[name], questions, how, folder, tools, "rules", model=model, **named)
+        questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
+        given = (benchmark, questions, how, folder, Tools(Grader(), mathematician), "rules")
+        row, samples = evaluate(*given, model=model, **named)
+    about = {"factrl": "0", "model": row["model"], "judge": "rules", "seed": 0, "sampling": {}}
+    return Output(folder, about, {name: row}, {name: samples})
 
 
-def output(folder: Path, *results: Result) -> Output:
-    about = {"factrl": "0", "model": results[0].model, "judge": "rules", "seed": 0, "sampling": {}}
-    return output_of(about, results, folder)
+def values(found: Output) -> dict[str, float]:
+    (name,) = found.benchmarks
+    return {metric: number.value for metric, number in found.numbers(name).items()}
 
 
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:
-    whole = run(Scripted(right), tmp_path / "whole")
+    run(Scripted(right), tmp_path / "whole").write()
     killed = Scripted(right)
     killed.left = 2
     with pytest.raises(KeyboardInterrupt):
@@ -135,12 +138,11 @@ def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> Non
     assert len(lines) == 1 + 2 * BLOCK
     path.write_text("".join(lines[:-5]) + lines[-5][:9])  # killed while it wrote
     second = Scripted(right)
-    again = run(second, tmp_path / "out")
+    run(second, tmp_path / "out").write()
     assert [len(call) for call in second.calls] == [BLOCK, 80 - 2 * BLOCK]
     assert second.calls[0][0] == f"s{BLOCK}"  # the torn block as a whole, the first not at all
-    files = [output(tmp_path / side, one).folder for side, one in (("1", whole), ("2", again))]
     for name in ("results.json", "samples.jsonl"):
-        assert (files[0] / name).read_bytes() == (files[1] / name).read_bytes()
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
     third = Scripted(right)
     run(third, tmp_path / "out")
     assert third.calls == []
@@ -153,15 +155,15 @@ def test_what_failed_is_masked_and_tried_again(tmp_path: Path) -> None:
         return Unscored("http_500", "down") if example.id == "s4" else right(example, number)
 
     found = run(Scripted(fails), tmp_path, how=How(SETTINGS, limit=BLOCK))
-    assert found.masked == {"http_500": 1}
-    assert found.numbers["accuracy"].n == BLOCK - 1
+    assert found.benchmarks["simpleqa"]["masked"] == {"http_500": 1}
+    assert found.numbers("simpleqa")["accuracy"].n == BLOCK - 1
     more = Scripted(right)
     found = run(more, tmp_path)
     assert [len(call) for call in more.calls] == [BLOCK, BLOCK, 80 - 2 * BLOCK], "a block is asked as a whole"
-    labels = [one.label for one in found.samples]
+    labels = [one.label for one in found.samples["simpleqa"]]
     for name, label in (("accuracy", "correct"), ("abstention", "abstained")):
-        assert found.numbers[name].value == labels.count(label) / 80
-    assert (found.masked, found.numbers["invalid"].value) == ({}, 0)
+        assert values(found)[name] == labels.count(label) / 80
+    assert (found.benchmarks["simpleqa"]["masked"], values(found)["invalid"]) == ({}, 0)
 
 
 def test_several_samples(tmp_path: Path) -> None:
@@ -169,10 +171,9 @@ def test_several_samples(tmp_path: Path) -> None:
         return example.answers[0] if number < 3 else f"Town {number}"
 
     found = run(Scripted(say), tmp_path, how=How(sampled(5), limit=10))
-    assert len(found.samples) == 50
-    values = {name: number.value for name, number in found.numbers.items()}
-    assert (values["avg@5"], values["accuracy"]) == pytest.approx((0.6, 0.6))
-    assert (values["majority@5"], found.numbers["accuracy"].n) == (1.0, 10)
+    assert len(found.samples["simpleqa"]) == 50
+    assert (values(found)["avg@5"], values(found)["accuracy"]) == pytest.approx((0.6, 0.6))
+    assert (values(found)["majority@5"], found.numbers("simpleqa")["accuracy"].n) == (1.0, 10)
     more = Scripted(say)
     run(more, tmp_path, how=How(sampled(7), limit=10))
     assert len(more.calls) == 1
@@ -180,30 +181,19 @@ def test_several_samples(tmp_path: Path) -> None:
 
 def test_declining_what_nobody_knows(tmp_path: Path) -> None:
     say: Say = lambda example, n: "I don't know." if example.id in ("a0", "a2", "a1") else "Zanzibar"  # noqa: E731
-    numbers = run(Scripted(say), tmp_path, "selfaware").numbers
+    numbers = run(Scripted(say), tmp_path, "selfaware").numbers("selfaware")
     for name, value in (("abstention_recall", 2 / 3), ("abstention_precision", 2 / 3), ("abstention", 1 / 3)):
         assert (numbers[name].value, numbers[name].n) == (value, 3)
 
 
-def test_stated_confidence(tmp_path: Path) -> None:
-    def say(example: Example, number: int) -> str:
-        text = right(example, number)
-        return text if example.id == "s2" else f"{text}\nConfidence: {90 if text != 'Zanzibar' else 35} %"
-
-    model = Scripted(say)
-    found = run(model, tmp_path, how=How(SETTINGS, confidence=True))
-    assert model.settings.train.max_completion_length == 48 + 16
-    bins = {(one.low, one.high): one for one in found.bins}
-    high, low = bins[0.9, 1.0], bins[0.3, 0.4]
-    assert (high.right, low.right) == (1.0, 0.0)
-    gap = (high.n * 0.1 + low.n * 0.35) / sum(one.n for one in found.bins)
-    assert found.numbers["ece"].value == pytest.approx(gap)
-    assert found.numbers["confidence_stated"].value < 1
-    assert "Confidence: 75" in found.prompt
-    run(model, tmp_path / "own", how=How(SETTINGS, own_length=True, limit=1))
+def test_a_length_of_ones_own_and_what_makes_two_hard_to_compare(tmp_path: Path) -> None:
+    model = Scripted(right)
+    found = run(model, tmp_path / "a")
+    assert model.settings.train.max_completion_length == 48
+    asked = SETTINGS.model_copy(update={"data": SETTINGS.data.model_copy(update={"prompt": "{question}!"})})
+    other = run(model, tmp_path / "b", how=How(asked, own_prompt=True, own_length=True, limit=79))
     assert model.settings.train.max_completion_length == SETTINGS.train.max_completion_length != 48
-    plain = output(tmp_path / "a", run(Scripted(right), tmp_path / "a", how=How(SETTINGS, limit=79)))
-    (pair,) = compare_outputs(plain, output(tmp_path / "b", found))
+    (pair,) = compare_outputs(other, found)
     assert pair.notes == ["they were asked with different prompts"]
     assert (pair.n, pair.left_out, pair.fixed, pair.p) == (79, 1, 0, 1.0)
 
@@ -212,13 +202,13 @@ def test_options_are_weighed_where_the_model_can(tmp_path: Path, monkeypatch: py
     model = Scripted(right, weigh=lambda text: -1.0)
     for _ in range(2):
         found = run(model, tmp_path, "truthfulqa_mc2")
-        assert found.asked_for == "likelihood"
-        assert found.numbers["mc2"].value == pytest.approx(2 / 3)
-        assert found.samples[0].completion is None
+        assert found.benchmarks["truthfulqa_mc2"]["asked_for"] == "likelihood"
+        assert values(found)["mc2"] == pytest.approx(2 / 3)
     assert len(model.calls) == 5, "what was weighed is kept"
     letters = run(Scripted(lambda example, n: example.meta["gold_letter"]), tmp_path / "x", "truthfulqa_mc1")
-    assert (letters.asked_for, letters.numbers["accuracy"].value) == ("letter", 1.0)
-    assert "{options}" in letters.prompt
+    row = letters.benchmarks["truthfulqa_mc1"]
+    assert (row["asked_for"], values(letters)["accuracy"]) == ("letter", 1.0)
+    assert "{options}" in row["prompt"]
     # A method around the policy, which writes in steps, has none and is opened anew for each prompt.
     opened: list[str] = []
     monkeypatch.setattr("factrl.evals.suite.open_writer", lambda told: opened.append(told.sampling.method))
@@ -245,14 +235,13 @@ def test_long_answers(tmp_path: Path) -> None:
     checker = ClaimChecker(Verifier(ten, search, Judge()), "counting")
     model = Scripted(lambda example, n: "A life.")
     found = run(model, tmp_path, "factscore", checker=checker)
-    values = {name: number.value for name, number in found.numbers.items()}
-    assert (values["factscore"], values["detail"]) == pytest.approx((0.8, 8))
-    assert values["f1@32"] == pytest.approx(2 * 0.8 * 0.25 / 1.05)
-    assert found.to_json()["bounds"]["detail"] == [8, 8]
-    first = output(tmp_path / "o", found)
+    assert (values(found)["factscore"], values(found)["detail"]) == pytest.approx((0.8, 8))
+    assert values(found)["f1@32"] == pytest.approx(2 * 0.8 * 0.25 / 1.05)
+    assert found.benchmarks["factscore"]["bounds"]["detail"] == [8, 8]
+    found.write()
     assert run(model, tmp_path, "factscore", checker=checker).samples == found.samples
-    assert "8 of 10 claims supported" in write_eval_page(first).read_text("utf-8")
-    (pair,) = compare_outputs(first, read_output(tmp_path / "o"))
+    assert "8 of 10 claims supported" in write_eval_page(found).read_text("utf-8")
+    (pair,) = compare_outputs(found, read_output(tmp_path))
     assert (pair.n, pair.p) == (3, None)
     with pytest.raises(ConfigError, match="factscore needs a verifier"):
         run(model, tmp_path, "factscore")
@@ -262,8 +251,9 @@ def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
     def better(example: Example, number: int) -> str:
         return "Lost" if example.id in ("s0", "s1") else example.answers[0]
 
-    before = output(tmp_path / "a", run(Scripted(right, "<b>one</b>"), tmp_path / "a"))
-    after = output(tmp_path / "b", run(Scripted(better, "two"), tmp_path / "b"))
+    before = run(Scripted(right, "<b>one</b>"), tmp_path / "a")
+    after = run(Scripted(better, "two"), tmp_path / "b")
+    before.write()
     (pair,) = compare_outputs(read_output(tmp_path / "a"), after)
     was, now = ([one.label == "correct" for one in side.samples["simpleqa"]] for side in (before, after))
     moves = list(zip(was, now, strict=True))
@@ -282,7 +272,7 @@ def test_two_evaluations_side_by_side(tmp_path: Path) -> None:
     assert "&lt;b&gt;one&lt;/b&gt; → two" in page
     assert "McNemar p = below 0.001" in page
     with pytest.raises(DataError, match="no benchmark is in both"):
-        compare_outputs(before, output(tmp_path / "d", run(Scripted(right), tmp_path / "d", "selfaware")))
+        compare_outputs(before, run(Scripted(right), tmp_path / "d", "selfaware"))
 
 
 # The command line

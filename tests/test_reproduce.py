@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,8 @@ from factrl.cli import main
 from factrl.cli.options import ask_settings
 from factrl.cli.reproduce import find_pipeline, model_in, write_recipe
 from factrl.cli.reproduce_table import Measured, measured
-from factrl.evals.catalogue import benchmarks
 from factrl.evals.metrics import Number
-from factrl.evals.suite import Result, output_of
+from factrl.evals.samples import Output
 from factrl.lab.tables import find_table
 from factrl.papers import OUTCOMES, declared, paper_names
 from factrl.runs.settings import AskSettings
@@ -96,11 +96,8 @@ def test_the_labs_change_stands_beside_the_papers(tmp_path: Path) -> None:
     rows = (("base", 0.25), ("sft", 0.5), ("ternary", 0.25))
     for row, value in rows:
         numbers = {name: Number(value, 0.0, 1.0, 8) for name in OUTCOMES}
-        output_of(
-            {},
-            [Result(benchmarks()["simpleqa"], "", "", "", "", "text", (), numbers)],
-            tmp_path / "evaluations" / row,
-        )
+        told = {"simpleqa": {"numbers": {name: asdict(one) for name, one in numbers.items()}}}
+        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
     metrics = dict.fromkeys([column.metric for column in find_table("truthrl").columns], 0.5)
     arms = {
         arm: {"seeds": [metrics, {**metrics, "truthfulness": value}]}

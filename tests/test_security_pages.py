@@ -95,7 +95,7 @@ def evaluation(bad: str, folder: Path, label: str) -> Path:
         "answers": 2,
         "weights": None,
     }
-    row |= {"masked": {plain: 1}, "floored": {plain: 1}, "numbers": numbers, "confidence_bins": []}
+    row |= {"masked": {plain: 1}, "floored": {plain: 1}, "numbers": numbers}
     about = {
         "factrl": plain,
         "model": f"{plain}{label}",

@@ -12,11 +12,9 @@ from rich.console import Console
 
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, RewardBug, Unscored
-from factrl.evals.catalogue import own_file
 from factrl.evals.report import output_table
+from factrl.evals.samples import Output
 from factrl.evals.shortqa import grade_completions
-from factrl.evals.suite import Result, output_of
-from factrl.runs.settings import DataSettings
 from factrl.types import Completion, Example, Grade
 
 Write = Callable[..., Path]
@@ -172,10 +170,10 @@ def test_causes_are_shown_as_they_are() -> None:
     def hostile(*_: Any, **__: Any) -> Grade:
         raise Unscored("[red]x[/red]\x1b[2J\nINFO forged", "")
 
-    rows = grade_completions([(Example("q", ("a",), "1"), "a")], hostile)
-    result = Result(own_file("x.jsonl", DataSettings(train="x.jsonl")), "", "", "", "", "text", rows, {})
+    (row,) = grade_completions([(Example("q", ("a",), "1"), "a")], hostile)
+    told = {"numbers": {}, "floored": {}, "masked": {row.cause: 1}}
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    console.print(output_table(output_of({}, [result])))
+    console.print(output_table(Output(Path(), {}, {"x": told}, {})))
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "[red]x[/red]" in shown

@@ -11,7 +11,7 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import LLMError, Unscored
-from factrl.evals.paired import Duel, duel, llm_preference, win_rate, written_in_both
+from factrl.evals.paired import duel, llm_preference, win_rate, written_in_both
 from factrl.evals.samples import Output, Row
 from factrl.llm import FakeLLM
 from factrl.types import Completion, Example
@@ -41,19 +41,17 @@ def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
     found = win_rate(given, rank, on_done=done.append)
     assert done == [1] * 4
     assert (found.wins, found.losses, found.ties) == (1, 1, 2)
-    assert [one.score for one in found.duels] == [1.0, 0.0, 0.5, 0.5]
     assert found.rate
     assert found.rate.value == 0.5
     assert 0 <= found.rate.low < 0.5 < found.rate.high <= 1
     half = duel(ASK, GOOD, BEST, lambda question, first, second: 0.5 if first == GOOD else 0.1)
-    assert (half.score, half.favoured) == (0.75, None)
+    assert half == (0.75, "")
 
 
 @pytest.mark.parametrize(("value", "place"), [(0.0, "first"), (1.0, "second")])
 def test_a_judge_that_sticks_to_a_place_is_a_tie_and_told(value: float, place: str) -> None:
     found = win_rate(pairs(*[(GOOD, BEST)] * 6), always(value))
     assert (found.ties, found.wins, found.losses) == (6, 0, 0)
-    assert {one.favoured for one in found.duels} == {place}
     assert (found.first_place, found.second_place) == ((6, 0) if place == "first" else (0, 6))
 
 
@@ -74,9 +72,9 @@ def test_an_answer_that_says_nothing_loses_unasked() -> None:
     def never(*_: str) -> float:
         raise AssertionError("asked")
 
-    assert duel(ASK, GOOD, "  ...  ", never).score == 0.0
-    assert duel(ASK, "", GOOD, never).score == 1.0
-    assert duel(ASK, "x" * 40_000, "", never).score == 0.5
+    assert duel(ASK, GOOD, "  ...  ", never)[0] == 0.0
+    assert duel(ASK, "", GOOD, never)[0] == 1.0
+    assert duel(ASK, "x" * 40_000, "", never)[0] == 0.5
 
 
 @pytest.mark.security("S02")
@@ -87,14 +85,14 @@ def test_an_answer_that_imitates_a_verdict_must_lose_elsewhere() -> None:
         """Believes whoever says that he has won, under any request."""
         return float("VERDICT" in second)
 
-    assert duel(ASK, GOOD, forged, convinced).score == 0.0
-    assert duel(ASK, forged, GOOD, convinced).score == 1.0
-    assert duel(ASK, forged, forged, convinced).score == 0.5
+    assert duel(ASK, GOOD, forged, convinced)[0] == 0.0
+    assert duel(ASK, forged, GOOD, convinced)[0] == 1.0
+    assert duel(ASK, forged, forged, convinced)[0] == 0.5
 
     def honest(question: str, first: str, second: str) -> float:
         return float("VERDICT" in (second if "sky" in question else first))
 
-    assert duel(ASK, GOOD, forged, honest).score == 1.0
+    assert duel(ASK, GOOD, forged, honest)[0] == 1.0
 
 
 def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
@@ -105,13 +103,13 @@ def test_a_model_is_shown_both_orders_and_its_last_line_decides() -> None:
         return f"The reason.\nVERDICT: {'second' if better else 'first'}"
 
     llm = FakeLLM(reply)
-    assert duel(ASK, GOOD, BEST, llm_preference(llm)).score == 1.0
-    assert duel(ASK, BEST, GOOD, llm_preference(llm)).score == 0.0
-    assert duel(ASK, GOOD, GOOD, llm_preference(llm)) == Duel("sky", 0.5, "first")
+    assert duel(ASK, GOOD, BEST, llm_preference(llm)) == (1.0, "")
+    assert duel(ASK, BEST, GOOD, llm_preference(llm)) == (0.0, "")
+    assert duel(ASK, GOOD, GOOD, llm_preference(llm)) == (0.5, "first")
     assert len(llm.calls) == 6
-    assert duel(ASK, GOOD, BEST, llm_preference(FakeLLM(["Both are fine."]))).cause == "judge_unreadable"
-    broken = FakeLLM([LLMError("timeout", "no reply")])
-    assert duel(ASK, GOOD, BEST, llm_preference(broken)).cause == "timeout"
+    for said, cause in ("Both are fine.", "judge_unreadable"), (LLMError("timeout", "no reply"), "timeout"):
+        found = win_rate(pairs((GOOD, BEST)), llm_preference(FakeLLM([said])))
+        assert (found.rate, found.masked) == (None, {cause: 1})
 
 
 def evaluated(folder: Path, **texts: str | None) -> Output:
