@@ -119,7 +119,6 @@ READERS: dict[str, Reader] = {
     "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
     "evals.shortqa.continued": shortqa.continued,
     "evals.shortqa.final_part": shortqa.final_part,
-    "evals.shortqa.stated_confidence": shortqa.stated_confidence,
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),
