@@ -35,11 +35,9 @@ import factrl as fx
 from factrl.bridges.trl import to_trl
 from factrl.runs.settings import RunSettings
 from factrl.train.grpo import FactualGRPOTrainer
-from factrl.train.model import load_policy, lora_config
+from factrl.train.model import load_policy, lora_config, quiet_libraries, render_prompts
 from factrl.train.online import grpo_config
 from factrl.train.plan import run_settings
-from factrl.train.prompts import render_prompts
-from factrl.train.quiet import quiet_libraries
 
 # Hidden and inner size, layers, heads, heads of keys, words: as Qwen2.5 has them, in a Llama.
 SHAPES = {

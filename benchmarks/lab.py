@@ -30,7 +30,7 @@ from factrl.lab.loop import LoopSettings, optimise
 from factrl.lab.model import END, PAD, Base, ModelSettings, pretrained
 from factrl.lab.people import People
 from factrl.papers import form_of
-from factrl.train.quiet import quiet_libraries
+from factrl.train.model import quiet_libraries
 
 SPEC, STEPS = "truthrl:ternary", 8
 SETTINGS = LoopSettings()

@@ -31,10 +31,8 @@ from factrl.papers import load_reward
 from factrl.rewards import reward
 from factrl.rewards.resources import supply
 from factrl.train.grpo import FactualGRPOTrainer
-from factrl.train.model import SMALLEST, load_policy
+from factrl.train.model import SMALLEST, load_policy, quiet_libraries, render_prompts
 from factrl.train.online import grpo_config
-from factrl.train.prompts import render_prompts
-from factrl.train.quiet import quiet_libraries
 from factrl.types import Completion, Example
 
 PROMPT, SIZE, LONGEST = 1024, 4, 512  # of the long step

@@ -285,7 +285,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
     """Put a module of functions in the place of one that needs torch, and of the one that quietens it."""
     monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**names))  # type: ignore[arg-type]
     quiet = types.SimpleNamespace(quiet_libraries=lambda: None)
-    monkeypatch.setitem(sys.modules, "factrl.train.quiet", quiet)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "factrl.train.model", quiet)  # type: ignore[arg-type]
 
 
 # Help

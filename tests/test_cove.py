@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from factrl.llm import Message, Reply
 from factrl.llm.writers import ServerWriter
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.train import cove
-from factrl.train.cove import CoVeWriter, Steps, open_cove, read_questions
+from factrl.train.cove import CoVeWriter, open_cove, read_questions
 from factrl.types import Completion, Example
 
 DATA = DataSettings(train="unused")
@@ -63,7 +62,7 @@ def cove_of(llm: Any, prompt: str = "{question}") -> CoVeWriter:
 def test_each_step_sees_what_it_may() -> None:
     llm = Scripted()
     ((found,),) = cove_of(llm, "Be brief. {question}").write([CURIE])
-    assert isinstance(found, cove.Checked)
+    assert isinstance(found, Completion)
     assert found == "Warsaw."
     assert llm.asked["draft"] == ["Be brief. Where was Marie Curie born?"]
     for step in ("plan", "revise"):
@@ -73,48 +72,26 @@ def test_each_step_sees_what_it_may() -> None:
     assert len(llm.asked["answer"]) == 2
     assert not any("Paris" in prompt or "Be brief" in prompt for prompt in llm.asked["answer"])
     assert "- Where was Marie Curie born? It was Warsaw.\n- When was" in llm.asked["revise"][0]
-    assert found.steps == Steps(
-        draft="In Paris, in 1867.",
-        plan=PLAN,
-        questions=("Where was Marie Curie born?", "When was Marie Curie born?"),
-        answers=("It was Warsaw.", "It was Warsaw."),
-        not_asked=0,
-        calls=5,
-        tokens=25,
-    )
-    assert json.loads(json.dumps(found.steps.to_json()))["questions"][1] == "When was Marie Curie born?"
     assert (found.tokens, found.truncated, found.prefill) == (5, False, "")
 
 
 def test_samples_differ_by_their_drafts() -> None:
     llm = Scripted()
     done: list[int] = []
-    writer = cove_of(llm)
     told: dict[str, Any] = {"temperature": 1.0, "seed": 3}
-    first = writer.write([CURIE, EMMA], (0, 1), **told, on_done=lambda: done.append(1))
+    first = cove_of(llm).write([CURIE, EMMA], (0, 1), **told, on_done=lambda: done.append(1))
     assert [len(group) for group in first] == [2, 2]
     assert len(done) == 2
-    assert len({one.steps.draft for group in first for one in group if isinstance(one, cove.Checked)}) == 4
-    again = writer.write([EMMA], (1,), **told)[0][0]
-    assert isinstance(again, cove.Checked)
-    assert isinstance(first[1][1], cove.Checked)
-    assert again.steps == first[1][1].steps
+    assert len({*llm.asked["revise"]}) == 4
 
 
-def test_nothing_to_ask_leaves_the_draft() -> None:
-    llm = Scripted(plan="none")
-    ((found,),) = cove_of(llm).write([CURIE])
-    assert isinstance(found, cove.Checked)
-    assert found == "In Paris, in 1867."
-    assert (found.steps.questions, found.steps.calls) == ((), 2)
-    assert llm.asked["revise"] == []
-
-
-def test_questions_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("plan", "left", "asked"), [("none", "In Paris, in 1867.", 0), (PLAN, "Warsaw.", 1)])
+def test_what_is_asked(plan: str, left: str, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing to ask leaves the draft; questions beyond the limit are not asked."""
     monkeypatch.setattr(cove, "MAX_QUESTIONS", 1)
-    ((found,),) = cove_of(Scripted()).write([CURIE])
-    assert isinstance(found, cove.Checked)
-    assert (len(found.steps.questions), len(found.steps.answers), found.steps.not_asked) == (1, 1, 1)
+    llm = Scripted(plan=plan)
+    assert cove_of(llm).write([CURIE]) == [[left]]
+    assert (len(llm.asked["answer"]), len(llm.asked["revise"])) == (asked, asked)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +142,11 @@ def test_it_opens_for_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -
         ("- Who wrote Emma?\n- When did it appear?", ["Who wrote Emma?", "When did it appear?"]),
         ("1. Who wrote Emma?\n2) When was it?", ["Who wrote Emma?", "When was it?"]),
         ("Q1: Who wrote Emma?\n\n* **When was it?**", ["Who wrote Emma?", "When was it?"]),
-        ("Who wrote Emma?", ["Who wrote Emma?"]),
-        ("Is he a well-known author?", ["Is he a well-known author?"]),
         ("Sure, here they are:\n- Who wrote Emma?", ["Who wrote Emma?"]),
         ("- Who wrote Emma?\n- Who wrote Emma?", ["Who wrote Emma?"]),
         ("- 1984 is by whom, and when?", ["1984 is by whom, and when?"]),
         ("<think>- Not this?</think>\n- Who wrote Emma?", ["Who wrote Emma?"]),
         ("none", []),
-        ("None.", []),
         ("- none", []),
     ],
 )
@@ -187,7 +161,6 @@ def test_plans_that_can_be_read(reply: str, questions: list[str]) -> None:
         "The draft is fine.",
         "- Jane Austen wrote Emma.",
         "- Who wrote Emma?\n- It is by Austen.",
-        "- Who wrote Emma? (Jane Austen)",
         "- Who wrote Emma?\nI hope this helps!",
         "- ?",
         "none\nnone of it is wrong",

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from factrl.cli import main
-from factrl.train.estimate import estimate
-from factrl.train.plan import Plan, make_plan, run_settings
+from factrl.train.plan import Plan, estimate, make_plan, run_settings
 
 QWEN = {
     "model_type": "qwen2",

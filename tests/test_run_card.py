@@ -16,11 +16,11 @@ from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
 from factrl.papers import load_reward
 from factrl.runs.folder import Rollout, Run
-from factrl.train.card import write_training_card, write_tuning_card
+from factrl.train.page import write_training_card, write_tuning_card
 from factrl.train.plan import Plan, run_settings
-from factrl.train.tuning.outcome import Outcome
-from factrl.train.tuning.pairs import Sample
 from factrl.train.tuning.plan import TunePlan
+from factrl.train.tuning.rules import Sample
+from factrl.train.tuning.samples import Outcome
 from factrl.train.tuning.settings import tune_settings
 from factrl.types import Example, Result
 from test_report import PAYLOADS

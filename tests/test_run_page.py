@@ -65,12 +65,6 @@ def test_a_page_has_the_curves_the_causes_and_what_was_written(run: Path) -> Non
     assert "no reward" in text
 
 
-def test_steps_are_marked_by_letter_and_by_line(run: Path) -> None:
-    text = write_run_page(run).read_text("utf-8")
-    assert '<span class="step s2" title="supported"><i>S</i>It is red.</span>' in text
-    assert '<span class="step s0" title="contradicted"><i>C</i>' in text
-
-
 def test_the_verb_says_where_the_page_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(run)]) == 0
     assert capsys.readouterr().out.strip() == str(run / "report.html")
@@ -140,10 +134,6 @@ def test_checked_claims_are_shown_with_their_evidence(tmp_path: Path) -> None:
     page = Page(text)
     assert f"“Red {bad}” (Colours {bad})" in page.text
     assert not [attrs for _, attrs in page.elements if "onclick" in attrs]
-
-
-def test_equal_rewards_have_no_worst(run: Path) -> None:
-    assert "Worst and best" not in write_run_page(run).read_text("utf-8")
 
 
 def test_a_long_run_is_drawn_as_means_and_a_colour_that_comes_again_is_dashed(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ from factrl.text import abstention, answers, escape, ignorance, mentions
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
 from factrl.train import signals
-from factrl.train.card import shown
 from factrl.train.cove import read_questions
+from factrl.train.page import shown
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search, small_judge
 from factrl.verifier.claims import SentenceClaims, llm
@@ -128,7 +128,7 @@ READERS: dict[str, Reader] = {
         shortqa.find_answer(raw, form) for form in ("text", "boxed", "answer")
     ],
     "llm.bodies.excerpt": excerpt,
-    "train.card.shown": shown,
+    "train.page.shown": shown,
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]
     ),
@@ -140,11 +140,11 @@ READERS: dict[str, Reader] = {
     "runs.data.render_prompt": lambda raw: render_prompt(
         Example(raw, evidence=(Passage(raw),)), "{question} {evidence}"
     ),
-    "train.signals.signals": lambda raw: signals.signals(
+    "train.metrics.signals": lambda raw: signals.signals(
         [signals.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
     ),
-    "train.signals.split": signals.split,
-    "train.signals.has_invisible": signals.has_invisible,
+    "train.metrics.split": signals.split,
+    "train.metrics.has_invisible": signals.has_invisible,
     "text.escape.visible": escape.visible,
     "text.escape.one_line": escape.one_line,
     "text.escape.markup": escape.markup,
@@ -231,7 +231,7 @@ READERS: dict[str, Reader] = {
 
 # What takes text and is not timed here, and why.
 ELSEWHERE = {
-    "what the user writes": "bridges.verl train.card cli evals.plots evals.report train.tuning.settings",
+    "what the user writes": "bridges.verl train.page cli evals.plots evals.report train.tuning.settings",
     "a small world of its own": "lab",
     "a protocol": "verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.shortqa.score_text text.html.page "

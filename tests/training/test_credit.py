@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from factrl.errors import ModelError
 from factrl.train.advantages import flip_advantages
-from factrl.train.credit import CONTEXT, TokenOffsets
+from factrl.train.credit import TokenOffsets
 from factrl.types import Span
 
 TEXTS = 2_000
@@ -258,21 +258,6 @@ def test_every_boundary_is_where_decoding_puts_it(wrapped: dict[str, Any], kind:
     assert checked > 1000
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_windows_find_what_the_whole_says(wrapped: dict[str, Any], kind: str) -> None:
-    """On more tokens than one window has."""
-    tokenizer = wrapped[kind]
-    offsets = TokenOffsets(tokenizer)
-    text = " ".join(text for text, _ in random_texts(12, seed=5))
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert len(ids) > 4 * CONTEXT
-    text = decode(tokenizer, ids)
-    windows, whole = (offsets._offsets(ids, text, context) for context in (CONTEXT, len(ids)))
-    assert windows is not None
-    assert whole is not None
-    assert np.array_equal(windows, whole)
-
-
 def test_special_tokens_and_padding_have_no_characters(smol: Any) -> None:
     ids = smol("It is Rome.", add_special_tokens=False)["input_ids"]
     end = smol.eos_token_id
@@ -296,15 +281,6 @@ def test_cut_off_in_the_middle_of_a_character(wrapped: dict[str, Any], kind: str
         full = offsets.signs(ids, whole, [Span(0, 3, 1), Span(4, 6, -1)]).tolist()
         assert signs == full[:keep]
     assert cuts > 2
-
-
-def test_a_text_with_every_broken_sequence_of_bytes(wrapped: dict[str, Any]) -> None:
-    tokenizer, draw = wrapped["byte_level"], random.Random(4)
-    bytes_only = tokenizer.convert_tokens_to_ids([*pre_tokenizers.ByteLevel.alphabet()])
-    for _ in range(300):
-        ids = draw.choices(bytes_only, k=40)
-        starts, ends = TokenOffsets(tokenizer).offsets(ids, decode(tokenizer, ids))
-        assert (ends == starts + 1).all()  # a byte is a letter or a part of one
 
 
 # --- tokens over an edge ---------------------------------------------------------------------------------
@@ -357,10 +333,6 @@ def test_text_that_the_tokens_do_not_spell(smol: Any) -> None:
     ids = smol("It is Rome.", add_special_tokens=False)["input_ids"]
     with pytest.raises(ModelError, match=r"'It is Rome\.'.*'It is Oslo\.'"):
         TokenOffsets(smol).signs(ids, "It is Oslo.", [Span(0, 2, 1)])
-
-
-def test_no_tokens(smol: Any) -> None:
-    assert TokenOffsets(smol).signs([], "", []).tolist() == []
 
 
 # --- time --------------------------------------------------------------------------------------------------

@@ -16,12 +16,10 @@ from factrl.rewards import Reward, reward
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings
-from factrl.train import grpo
 from factrl.train.callbacks import Beside
 from factrl.train.grpo import FactualGRPOTrainer
-from factrl.train.model import load_policy
+from factrl.train.model import load_policy, render_prompts
 from factrl.train.online import grpo_config
-from factrl.train.prompts import render_prompts
 from factrl.types import Completion, Example, Result, Score, Span
 from test_metric_glossary import glossary
 
@@ -143,15 +141,6 @@ def test_a_run_that_is_mostly_masked_is_noticed(trainer: Make) -> None:
 # --- estimators, losses and credit --------------------------------------------------------------------
 
 
-def test_reinforce_pp_ignores_groups(trainer: Make) -> None:
-    """Two flat groups of different value teach nothing in GRPO and something here."""
-    values = [1.0] * 4 + [-1.0] * 4
-    for loss, taught in (("dapo", False), ("reinforce++", True)):
-        run = trainer(values, f"loss_type={loss}", "prompts_per_step=2", "micro_batch_size=8")
-        run.train()
-        assert bool(run.batches[0]["advantages"].abs().max() > 0.5) is taught
-
-
 # --- step-wise credit -----------------------------------------------------------------------------------
 
 GROUP = ("ada is from rome . bo is from oslo .", "oslo . rome", "lima", "i don ' t know . rome .")
@@ -229,21 +218,6 @@ def test_spans_become_token_advantages(trainer: Make, loss: str) -> None:
         assert log[f"credit/{name}"] == pytest.approx(share.sum().item() / mask.sum().item())
     assert not any("credit" in name for entry in whole.state.log_history for name in entry)
     assert {name for name in log if name.startswith("credit/")} == set(glossary("Credit"))
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.1])
-def test_credit_goes_the_same_way_with_and_without_shortcuts(trainer: Make, beta: float) -> None:
-    judge = judged(fails=lambda text: text == "lima")
-    fast, plain = (
-        written(trainer, GROUP, "dapo", judge, "steps=2", f"beta={beta}", shortcuts=shortcuts)
-        for shortcuts in (True, False)
-    )
-    for run in (fast, plain):
-        run.train()
-    assert (fast._shortcuts, plain._shortcuts) == (True, False)
-    assert fast.batches[0]["advantages"].dim() == 2
-    assert fast.losses == pytest.approx(plain.losses, abs=1e-6)
-    torch.testing.assert_close(_weights(fast), _weights(plain), atol=2e-4, rtol=0)
 
 
 def test_the_reward_knows_how_many_tokens_were_written(trainer: Make) -> None:
@@ -355,29 +329,6 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
     assert metrics["rewards/sum/mean"] == metrics["reward"] == pytest.approx((1.25 + 1.25 - 1) / 3)
 
 
-def test_metrics_are_of_the_results_of_all_processes(trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [
-        Result("masked", None, cause="timeout"),
-        Result("scored", 5.0, {"outcome": 4.0, "style": 1.0}, facts={"label": "abstained"}),
-    ]
-    monkeypatch.setattr(grpo, "gather_object", lambda mine: [*mine, *others])
-    logged: dict[str, float] = {}
-    mine = trainer([1.0, None])._composite(["", ""], ["rome", "oslo"], [[5], [6]], [0, 0], logged.__setitem__)
-    assert mine == [1.0, None]
-    assert logged == {
-        "reward/scored_frac": 0.5,
-        "reward/masked_frac": 0.5,
-        "reward/floored_frac": 0.0,
-        "masked/connection": 0.25,
-        "masked/timeout": 0.25,
-        "rewards/outcome/mean": 2.5,
-        "rewards/outcome/std": 1.5,
-        "rewards/style/mean": 1.0,
-        "rewards/style/std": 0.0,
-        "abstain/rate": 1.0,
-    }
-
-
 # What a review found
 
 
@@ -390,15 +341,6 @@ def test_a_micro_batch_of_masked_rows_alone_does_not_thin_the_others(trainer: Ma
         norms.append(next(entry["grad_norm"] for entry in made.state.log_history if "grad_norm" in entry))
     assert norms[1] == pytest.approx(norms[0], rel=1e-4)
     assert norms[0] > 0.1
-
-
-def test_it_evaluates_more_rows_than_it_trains_on_at_a_time(trainer: Make) -> None:
-    from datasets import Dataset
-
-    made = trainer([1.0, 0.0, 1.0, 0.0] * 2)
-    made.args.per_device_eval_batch_size = 8
-    rows = Dataset.from_dict({"prompt": ["where is ada from ?"] * 2, "example": [0] * 2})
-    assert "eval_reward" in made.evaluate(rows)
 
 
 def test_a_masked_completion_is_not_printed(trainer: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,10 +14,11 @@ from factrl.papers import load_reward
 from factrl.rewards.resources import supply
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import ModelSettings
+from factrl.train import writing
 from factrl.train.model import load_policy
 from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
-from factrl.train.scoring import certainty_of, self_certainty
+from factrl.train.writing import certainty_of, self_certainty
 from factrl.types import Completion, Example
 
 ROME = Example("Capital of Italy?", ("Rome",), id="rome")
@@ -41,7 +42,9 @@ def test_uniform_is_0_and_surer_is_more() -> None:
     assert certainty_of(torch.tensor([2.0, 0, 0], dtype=torch.bfloat16)).dtype == torch.float32
 
 
-def test_a_completion_has_the_mean_over_its_own_tokens(tiny_model: Path) -> None:
+def test_a_completion_has_the_mean_over_its_own_tokens(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, _ = load_policy(ModelSettings(name=str(tiny_model)))
     prompts, completions = [[5, 6, 7], [8], [4, 4], [9, 3]], [[10, 2], [11, 12, 13, 14, 2], [], [6]]
     wanted = []
@@ -50,8 +53,9 @@ def test_a_completion_has_the_mean_over_its_own_tokens(tiny_model: Path) -> None
             odds = model(torch.tensor([prompt + completion])).logits[0].softmax(-1).double()
         told = [by_formula(odds[len(prompt) - 1 + n].tolist()) for n in range(len(completion))]
         wanted.append(sum(told) / len(told) if told else math.nan)
-    for at_once in ({}, {"rows_at_once": 1}, {"positions_at_once": 2}):
-        found = self_certainty(model, prompts, completions, **at_once)
+    for name, size in (("_ROWS", 1), ("_POSITIONS", 2)):
+        monkeypatch.setattr(writing, name, size)
+        found = self_certainty(model, prompts, completions)
         assert found == pytest.approx(wanted, abs=1e-5, nan_ok=True)
 
 
@@ -96,17 +100,6 @@ def test_training_raises_the_certainty(tiny_model: Path, questions: Path, tmp_pa
     assert len(told) == 12
     assert all(value > 0 for value in told)
     assert sum(told[-3:]) > 1.5 * sum(told[:3])
-
-
-def test_other_rewards_cost_no_forward_pass(
-    tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: Any, **__: Any) -> None:
-        raise AssertionError("nobody asked how certain the policy is")
-
-    monkeypatch.setattr("factrl.train.grpo.self_certainty", refused)
-    told = settings(tiny_model, questions, tmp_path, "paper=truthrl:em", "train.steps=1")
-    train(make_plan(run_settings(None, told[1:])))
 
 
 def test_stored_completions_have_no_certainty() -> None:

@@ -14,8 +14,8 @@ from factrl.rewards.resources import Supplier
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.train.offline import tune
-from factrl.train.tuning.outcome import Outcome
 from factrl.train.tuning.plan import plan_tuning
+from factrl.train.tuning.samples import Outcome
 from factrl.train.tuning.settings import tune_settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -16,12 +16,11 @@ import torch
 
 from factrl.errors import DataError, TooManyMasked
 from factrl.runs.folder import read_metrics
-from factrl.runs.settings import ModelSettings
-from factrl.train import offline_trl
+from factrl.train import offline
 from factrl.train.model import load_policy
-from factrl.train.offline import make_rows, tune
-from factrl.train.tuning.pairs import Sample
+from factrl.train.offline import tune
 from factrl.train.tuning.plan import TunePlan, plan_tuning
+from factrl.train.tuning.rules import Sample
 from factrl.train.tuning.samples import check_masked, measure_samples
 from factrl.train.tuning.settings import tune_settings
 from factrl.train.writing import PolicyWriter
@@ -201,27 +200,21 @@ def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
     assert "4 left out: no abstaining sample (out of knowledge)" in told[0]
 
 
-def test_a_form_that_no_sample_keeps_is_named(words: list[str]) -> None:
-    told: list[str] = []
-    with pytest.raises(DataError, match=r"all samples equal; 32 samples floored: no_box.*data\.prefill"):
-        tune(planned(words, "tune.method=dpo", "tune.rule=max-min", "paper=truthrl"), told.append)
-
-
 def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, words: list[str]) -> None:
     plan = planned(words, "tune.method=sft")
     samples = [[Sample(f"{e.id} {n}") for n in range(2)] for e in plan.examples]
 
-    def broken(examples: Any, texts: Any) -> list[Sample]:
-        return [Sample(t, cause="timeout") if "ada" in t else Sample(t, label="correct") for t in texts]
+    def broken(examples: Any, texts: Any) -> Any:
+        return [{"cause": "timeout"} if "ada" in t else {"label": "correct"} for t in texts]
 
     path = tmp_path / "m.jsonl"
     found = measure_samples(broken, {}, plan.examples, samples, path, prefill="", label="measure")
     assert [s.cause for s in found[0]] == ["timeout", "timeout"]
     asked: list[str] = []
 
-    def mended(examples: Any, texts: Any) -> list[Sample]:
+    def mended(examples: Any, texts: Any) -> Any:
         asked.extend(texts)
-        return [Sample(t, label="correct") for t in texts]
+        return [{"label": "correct"}] * len(texts)
 
     again = measure_samples(mended, {}, plan.examples, samples, path, prefill="", label="measure")
     assert asked == ["ada 0", "ada 1"]
@@ -230,19 +223,6 @@ def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, w
     with pytest.raises(TooManyMasked, match=r"2 of 16 samples .*2 timeout.*factrl tune --resume"):
         check_masked(found, 0.1, tmp_path)
     assert check_masked([[Sample("", cause="declines")]], 0.1, tmp_path) == {"declines": 1}
-
-
-def test_rows_depend_on_their_own_question_alone(words: list[str], probed: Path) -> None:
-    plan = planned(words, "tune.method=dpo", "tune.rule=correctness", f"tune.probe={probed}")
-    samples = [
-        [Sample(f"{n}", label="correct" if n % 2 else "incorrect") for n in range(20)] for _ in plan.examples
-    ]
-    rows, _ = make_rows(plan, samples, ["p"] * 8, seed=1)
-    samples[0] = samples[0][:1]
-    others, left_out = make_rows(plan, samples, ["p"] * 8, seed=1)
-    assert rows[1:] == others[1:]
-    assert left_out == {}
-    assert rows != make_rows(plan, samples, ["p"] * 8, seed=2)[0]
 
 
 def test_every_round_compares_with_the_model_of_the_round_before(
@@ -254,7 +234,7 @@ def test_every_round_compares_with_the_model_of_the_round_before(
         loaded.append(Path(settings.name).name)
         return load_policy(settings)
 
-    monkeypatch.setattr(offline_trl, "load_policy", recorded)
+    monkeypatch.setattr(offline, "load_policy", recorded)
     plan = planned(words, "tune.method=iterative-dpo", "tune.rule=max-min", "tune.rounds=2", "train.steps=3")
     run, _ = tune(plan)
     assert loaded[2:] == ["1", "1"]  # the second round's policy and its reference
@@ -281,15 +261,15 @@ def test_an_adapter_is_saved_alone_or_merged_between_rounds(words: list[str]) ->
     assert not same(run / "iterates" / "1", run / "model")
 
 
-@pytest.mark.parametrize("smoothing", [0.1, 0.3])
-def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path, smoothing: float) -> None:
+def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path) -> None:
+    smoothing = 0.3
     losses = []
     for e in (0.0, smoothing):
         plan = planned(words, "tune.method=dpo", "tune.rule=max-min", f"tune.label_smoothing={e}")
         model, tokenizer = load_policy(plan.settings.model)
         row = {"prompt": "where is ada", "chosen": "rome", "rejected": "oslo ."}
         row |= {"chosen_truncated": False, "rejected_truncated": True}
-        trainer: Any = offline_trl._preference(
+        trainer: Any = offline.trainer_of(
             plan.settings, plan.settings.model, model, tokenizer, [row], tmp_path
         )
         with torch.no_grad():
@@ -302,31 +282,6 @@ def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path, s
     assert losses[1] == pytest.approx(
         (1 - smoothing) * losses[0] + smoothing * (losses[0] + margin), abs=1e-6
     )
-
-
-@pytest.mark.parametrize("lora", [True, False])
-def test_before_and_after_are_answered_in_one_precision(
-    words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: bool
-) -> None:
-    half = tmp_path / "half"
-    model, tokenizer = load_policy(ModelSettings(name=words[len(COMMON)].removeprefix("model.name=")))
-    model.to(torch.bfloat16).save_pretrained(half)
-    tokenizer.save_pretrained(half)
-    found: list[tuple[Any, ...]] = []
-    plain = PolicyWriter.load
-
-    def recorded(settings: Any) -> PolicyWriter:
-        writer = plain(settings)
-        weight = writer.model.get_input_embeddings().weight
-        found.append((settings.model.model_copy(update={"name": ""}), weight.dtype))
-        return writer
-
-    monkeypatch.setattr(PolicyWriter, "load", recorded)
-    more = (f"model.name={half}", f"data.eval={questions}", f"model.lora={str(lora).lower()}")
-    tune(planned(words, "tune.method=sft", *more, "train.steps=1"))
-    _, before, after = found
-    assert before == after
-    assert before[1] == (torch.bfloat16 if lora else torch.float32)
 
 
 # Killed and resumed

@@ -10,9 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from factrl.train import packed
-from factrl.train.packed import joins, restore_forward, use_packed_logprobs
-from factrl.train.sampling import sample
+from factrl.train import shortcuts
+from factrl.train.shortcuts import joins, restore_forward, use_packed_logprobs
+from factrl.train.writing import sample
 
 PROMPTS = ([5, 6, 7], [8, 9], [5, 6, 7, 10])
 Batch = dict[str, torch.Tensor]
@@ -53,7 +53,7 @@ def _run(model: Any, batch: Batch) -> tuple[Any, list[torch.Tensor]]:
 def test_packed_forward_equals_trls(
     tiny_model: Path, lengths: list[int], pack: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed, "TOKENS_PER_PACK", pack)
+    monkeypatch.setattr(shortcuts, "TOKENS_PER_PACK", pack)
     batch = _batch(lengths)
     model = _load(tiny_model)
     add_fused_lm_head(model, temperature=0.7, outputs=("log_probs", "entropy", "is_top1"))
@@ -119,13 +119,6 @@ def test_generation_and_plain_calls_are_untouched(tiny_model: Path) -> None:
     assert "forward" not in model.__dict__
 
 
-def test_other_architectures_keep_trls_forward(tiny_model: Path) -> None:
-    model = _load(tiny_model)
-    model.config.model_type = "gpt2"
-    assert not use_packed_logprobs(model)
-    assert "forward" not in model.__dict__
-
-
 # --- sampling ----------------------------------------------------------------------------------------
 
 
@@ -137,12 +130,6 @@ def test_greedy_sampling_equals_generate(tiny_model: Path) -> None:
         expected = whole[0, len(prompt) :].tolist()
         assert completion == expected[: len(completion)]
         assert len(completion) == 6 or completion[-1] == 2
-
-
-def test_batching_does_not_change_greedy_answers(tiny_model: Path) -> None:
-    model = _load(tiny_model).eval()
-    one_by_one = [sample(model, [p], max_new_tokens=5, temperature=0, eos_ids=[2])[0] for p in PROMPTS]
-    assert sample(model, PROMPTS, max_new_tokens=5, temperature=0, eos_ids=[2], batch_size=2) == one_by_one
 
 
 def test_samples_follow_the_models_distribution(tiny_model: Path) -> None:
@@ -167,15 +154,3 @@ def test_top_p_keeps_only_the_nucleus(tiny_model: Path) -> None:
         model, [PROMPTS[0]], num_samples=200, max_new_tokens=1, temperature=1, top_p=0.3, eos_ids=[]
     )
     assert {ids[0] for ids in rows} <= nucleus
-
-
-def test_samples_differ_between_siblings_and_prompts_keep_their_order(tiny_model: Path) -> None:
-    model = _load(tiny_model).eval()
-    groups = sample(model, PROMPTS, num_samples=8, max_new_tokens=6, temperature=2.0, eos_ids=[])
-    assert [len(group) for group in groups] == [8, 8, 8]
-    assert all(len({tuple(ids) for ids in group}) > 1 for group in groups)
-
-
-def test_several_greedy_samples_are_refused(tiny_model: Path) -> None:
-    with pytest.raises(ValueError, match="the same sample"):
-        sample(_load(tiny_model), PROMPTS, num_samples=2, max_new_tokens=1, temperature=0, eos_ids=[2])

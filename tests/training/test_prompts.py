@@ -11,10 +11,9 @@ from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.folder import read_metrics
 from factrl.runs.settings import DataSettings, ModelSettings
-from factrl.train.model import check_model, load_policy
+from factrl.train.model import beginning, check_model, load_policy, render_prompts
 from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
-from factrl.train.prompts import beginning, render_prompts
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage
 from factrl.verifier import open_verifier
@@ -126,9 +125,3 @@ def test_full_training_loads_float32_whatever_the_checkpoint_holds(tiny_model: P
     assert {p.dtype for p in again.parameters()} == {torch.float32}
     base, _ = load_policy(ModelSettings(name=str(tmp_path), lora=True))
     assert {p.dtype for p in base.parameters()} == {torch.bfloat16}
-
-
-def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"cannot be loaded: .*; check the name"):
-        load_policy(ModelSettings(name=str(tmp_path)))

@@ -10,7 +10,6 @@ from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaFo
 
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
-from factrl.train.scoring import PolicyScorer
 from factrl.train.writing import PolicyWriter
 from factrl.types import Example
 
@@ -58,7 +57,7 @@ def alone(model: Any, prompt: str, text: str) -> float:
 def test_every_row_is_what_it_is_alone(writer: PolicyWriter) -> None:
     texts = [["yes", "n", "a longer one, by far"], ["b", "c"]]
     examples = [Example("Is it?", id="1"), Example("Or not:", id="2")]
-    found = PolicyScorer(writer, settings("Q: {question}")).score(examples, texts)
+    found = writer.asked(settings("Q: {question}")).score(examples, texts)
     with torch.no_grad():
         for example, options, sums in zip(examples, texts, found, strict=True):
             wanted = [alone(writer.model, f"Q: {example.question}", f" {text}") for text in options]
@@ -75,25 +74,7 @@ def test_a_head_that_scales_its_logits() -> None:
     }
     heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
     model = GraniteForCausalLM(GraniteConfig(**shape, **heads, logits_scaling=0.02))
-    scorer = PolicyScorer(PolicyWriter(model, Letters(), settings("{question}"), "w"), settings("{question}"))
+    scorer = PolicyWriter(model, Letters(), settings("{question}"), "w")
     ((found,),) = scorer.score([Example("Is it?", id="1")], [["yes"]])
     with torch.no_grad():
         assert found == pytest.approx(alone(model, "Is it?", " yes"), abs=1e-3)
-
-
-def test_the_precision_is_that_of_writing(writer: PolicyWriter) -> None:
-    told = {}
-    for bf16 in (False, "auto", True):
-        plain = settings("{question}")
-        told[bf16] = plain.model_copy(update={"train": plain.train.model_copy(update={"bf16": bf16})})
-    names = {bf16: PolicyScorer(writer, one).identity for bf16, one in told.items()}
-    assert names["auto"] == names[False] != names[True]
-
-
-def test_the_prompt_is_part_of_the_identity(writer: PolicyWriter) -> None:
-    first, second = (PolicyScorer(writer, settings(prompt)) for prompt in ("{question}", "Q: {question}"))
-    assert first.identity != second.identity
-    assert first.identity.startswith("weights ")
-    again = writer.asked(settings("Q: {question}"))
-    assert again.identity != writer.identity
-    assert again.identity.startswith("weights ")

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from factrl.errors import ConfigError
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings
 from factrl.train import writing
-from factrl.train.sampling import _Choice
-from factrl.train.writing import PolicyWriter, _fingerprint
+from factrl.train.writing import PolicyWriter, _chosen, _fingerprint
 from factrl.types import Completion, Example
 
 LIMIT = 6
@@ -77,41 +75,11 @@ def test_a_sample_depends_on_its_number_and_not_on_its_neighbours(
     assert texts(writer, asked, tuple(range(8)), seed=1) != whole
 
 
-def test_questions_of_different_length_get_the_same_texts_together_and_alone(writer: PolicyWriter) -> None:
-    asked = [Example("ada ?", id="short"), Example("where is ada from ? where is bo from ?", id="long")]
-    together = texts(writer, asked, (0, 1))
-    assert {**texts(writer, asked[:1], (0, 1)), **texts(writer, asked[1:], (0, 1))} == together
-
-
-def test_greedy_answers_are_repeatable_and_need_no_numbers(
-    writer: PolicyWriter, asked: list[Example]
-) -> None:
-    seen: list[int] = []
-    first = writer.write(asked, on_done=lambda: seen.append(1))
-    assert first == writer.write(asked)
-    assert len(seen) == len(asked)
-    with pytest.raises(ConfigError, match="same sample"):
-        writer.write(asked, (0, 1))
-
-
 def test_ends_and_cuts_are_told_apart(writer: PolicyWriter, asked: list[Example]) -> None:
     found = texts(writer, asked, tuple(range(16))).values()
     assert all(tokens == LIMIT for _, truncated, tokens in found if truncated)
     assert all(tokens < LIMIT for _, truncated, tokens in found if not truncated)
     assert {truncated for _, truncated, _ in found} == {True, False}
-
-
-def test_a_prefill_is_told_with_the_completion(tiny_model: Path, asked: list[Example]) -> None:
-    [[text], *_] = PolicyWriter.load(settings(tiny_model, prefill="don ")).write(asked)
-    assert isinstance(text, Completion)
-    assert text.prefill == "don "
-    assert len(text.split()) == text.tokens, "the text itself begins after it"
-
-
-def test_the_model_is_left_in_the_mode_it_was_in(writer: PolicyWriter, asked: list[Example]) -> None:
-    writer.model.train()
-    writer.write(asked[:1])
-    assert writer.model.training
 
 
 def test_the_identity_tells_weights_and_prompts_apart_and_threads_not(tiny_model: Path) -> None:
@@ -140,8 +108,7 @@ def drawn(
     logits: torch.Tensor, uniforms: torch.Tensor, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[int]:
     rows = len(uniforms)
-    choose = _Choice(temperature, top_p, uniforms.reshape(rows, 1))
-    return choose(logits.expand(rows, -1), range(rows), 0).tolist()
+    return _chosen(logits.expand(rows, -1), temperature, top_p, uniforms).tolist()
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (1.0, 0.8), (1.7, 0.9)])

@@ -17,7 +17,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
 from factrl.train.credit import TokenOffsets
-from factrl.train.prompts import beginning
+from factrl.train.model import beginning
 from factrl.types import Span
 
 from .verl import WRITTEN
@@ -89,7 +89,7 @@ class FactualAgentLoop(_SingleTurn):
         return output
 
     async def ct_build_initial_tokens(self, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> Any:
-        """The prompt's tokens; text and prefill are tokenised together, as `factrl.train.prompts` does."""
+        """The prompt's tokens; text and prefill are tokenised together, as `factrl.train.model` does."""
         if self.chat and not self.prefill:
             return await super().ct_build_initial_tokens(messages, *args, **kwargs)
         text = "\n\n".join(message["content"] for message in messages)

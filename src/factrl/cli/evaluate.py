@@ -22,7 +22,7 @@ from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.settings import LOCAL, AskSettings
-from factrl.train.tuning.extraction import extract_of
+from factrl.train.plan import extract_of
 
 from .options import (
     Verbs,

@@ -67,7 +67,7 @@ def _demo(args: argparse.Namespace) -> int:
     overrides = as_overrides(args)
     # Mistakes come before torch is loaded.
     reward = demo_settings(overrides, args.reward, quick=args.quick).paper
-    needs_extra("train.quiet", "demo").quiet_libraries()
+    needs_extra("train.model", "demo").quiet_libraries()
     needs_extra("lab.demo.run", "demo").play(reward, overrides, quick=args.quick)
     return 0
 
@@ -77,7 +77,7 @@ def _lab(args: argparse.Namespace) -> int:
     table = table_of(args.arms, name) if args.arms else find_table(name or "default")
     folder = Path(args.output) / f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True, exist_ok=True)
-    needs_extra("train.quiet", "train").quiet_libraries()
+    needs_extra("train.model", "train").quiet_libraries()
     arms = needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
     outcome = arms.run_table(table, range(args.seeds or table.seeds), args.steps)
     _show(outcome, folder, as_json=args.json)

@@ -146,7 +146,7 @@ def quiet_policy(model: ModelSettings) -> None:
         MissingExtra: they are not installed.
     """
     if model.is_policy:
-        needs_extra("train.quiet", "train").quiet_libraries()
+        needs_extra("train.model", "train").quiet_libraries()
 
 
 def ask_settings(cls: type[A], source: Path | str | None, overrides: Sequence[str]) -> A:

@@ -22,7 +22,7 @@ from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
 from factrl.text.escape import one_line
 from factrl.train.majority import majority_curve
-from factrl.train.tuning.extraction import extract_of
+from factrl.train.plan import extract_of
 
 from .options import (
     Verbs,

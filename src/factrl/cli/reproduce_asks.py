@@ -15,8 +15,7 @@ from pathlib import Path
 from factrl.papers import Pipeline, asked_of
 from factrl.runs.data import load_examples
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.train.estimate import estimate
-from factrl.train.plan import Plan, bare_reward, run_settings
+from factrl.train.plan import Plan, bare_reward, estimate, run_settings
 from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Example, Passage

@@ -12,9 +12,8 @@ from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import settings_in
 from factrl.text.escape import one_line
-from factrl.train.estimate import estimate
 from factrl.train.page import PAGE
-from factrl.train.plan import Plan, make_plan, run_settings
+from factrl.train.plan import Plan, estimate, make_plan, run_settings
 
 from .options import (
     Verbs,
@@ -89,7 +88,7 @@ def _train(args: argparse.Namespace) -> int:
         tell(_described(plan))
         say(dump_toml(plan.settings).rstrip())
         return 0
-    needs_extra("train.quiet", "train").quiet_libraries()
+    needs_extra("train.model", "train").quiet_libraries()
     if settings.train.use_vllm:
         _check_vllm()
     try:

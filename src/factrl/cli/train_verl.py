@@ -32,8 +32,7 @@ from factrl.bridges.verl_overrides import (
 from factrl.errors import ConfigError, MissingExtra, SetupError
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings
-from factrl.train.estimate import estimate
-from factrl.train.plan import Plan, make_plan, open_judge
+from factrl.train.plan import Plan, estimate, make_plan, open_judge
 
 from .terminal import say, tell
 

@@ -185,13 +185,8 @@ class NamedModel:
         return self._policy
 
     def scorer(self, settings: AskSettings) -> Any:
-        """A `factrl.train.scoring.PolicyScorer`; None where there are no likelihoods."""
-        if not _gives_likelihoods(settings):
-            return None
-        from factrl.train.scoring import PolicyScorer
-
-        writer: Any = self.writer(settings)
-        return PolicyScorer(writer, settings)
+        """The same, whose `score` weighs continuations; None where there are no likelihoods."""
+        return self.writer(settings) if _gives_likelihoods(settings) else None
 
 
 def _gives_likelihoods(settings: AskSettings) -> bool:

@@ -23,7 +23,6 @@ def group_advantages(
 
     Args:
         rewards: (B,), groups one after the other; NaN where masked.
-        group_size: completions of one prompt.
         scale: what the deviation is taken over; `none` divides by nothing.
         epsilon: added to the deviation (TRL 1e-4, verl 1e-6).
 

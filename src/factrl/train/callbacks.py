@@ -4,50 +4,66 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from accelerate.utils import gather_object
-from transformers import (
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import integration_utils
+from transformers.training_args import TrainingArguments
 
 from factrl.errors import ConfigError, nearest
 from factrl.llm.spending import Spending
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress
+from factrl.runs.settings import RunSettings
+
+from .model import uses_bf16
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse a tracker that there is not, before a run folder exists.
-
-    Args:
-        names: `train.report_to`.
-
-    Raises:
-        ConfigError: transformers does not know it, or its package is not installed.
-    """
+    """Refuse a tracker of `train.report_to` that there is not, before a run folder exists."""
     known = (*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none")
     for name in names:
         if name not in known:
             close = nearest(name, known) or f" (there are: {', '.join(known)})"
             raise ConfigError(f"train.report_to names {name!r}, which is no tracker{close}")
-        installed = getattr(integration_utils, f"is_{name}_available", lambda: True)
-        if not installed():
+        if not getattr(integration_utils, f"is_{name}_available", lambda: True)():
             raise ConfigError(
                 f"train.report_to names {name!r}, which is not installed; run: pip install {name}"
             )
+
+
+def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
+    """What all of TRL's configurations are told."""
+    told = settings.train
+    return {
+        "output_dir": str(output_dir),
+        "max_steps": told.steps or -1,
+        "num_train_epochs": told.epochs,
+        "learning_rate": told.learning_rate,
+        "lr_scheduler_type": told.lr_scheduler_type,
+        "warmup_steps": told.warmup_steps,
+        "weight_decay": told.weight_decay,
+        "max_grad_norm": told.max_grad_norm,
+        "optim": "adamw_torch_fused",
+        "gradient_checkpointing": told.gradient_checkpointing,
+        "bf16": uses_bf16(told),
+        "use_cpu": not torch.cuda.is_available(),
+        "save_strategy": "steps",
+        "save_steps": told.save_steps,
+        "save_total_limit": 2,
+        "logging_steps": 1,
+        "report_to": list(told.report_to),
+        "disable_tqdm": True,
+        "seed": settings.run.seed,
+    }
 
 
 class Beside(TrainerCallback):
@@ -73,10 +89,19 @@ class Beside(TrainerCallback):
         self.run, self.before, self.evaluate, self.eval_steps = run, before, evaluate, eval_steps
         self.spending, self.must_stop = spending, must_stop
         self.stopped = False
+        self._interrupted = threading.Event()
         self._label, self._bar = "", ExitStack()
         self._progress: Progress | None = None  # a trainer that is run without `train` has none
-        self._interrupt = Interrupt()
         self._note = ""
+
+    def train(self, trainer: Trainer, checkpoint: tuple[Path, int] | None, label: str) -> bool:
+        """Train, from a checkpoint on if there is one, with a bar; whether it was stopped before its end."""
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(self)
+        with _signals(self._interrupted), ExitStack() as self._bar:
+            self._label = label
+            trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+        return self.stopped
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -106,14 +131,17 @@ class Beside(TrainerCallback):
     ) -> None:
         if self._progress is not None:
             self._progress.advance(1, self._note)
-        last = state.global_step == state.max_steps
-        if last or (self.eval_steps and state.global_step % self.eval_steps == 0):
-            self._evaluate(state)
+        last, step = state.global_step == state.max_steps, state.global_step
+        asked = last or (self.eval_steps and step % self.eval_steps == 0)
+        if asked and self.evaluate is not None and state.is_world_process_zero:
+            metrics = self.evaluate(step)
+            named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
+            self.run.log(step, named)
         if self.spending is not None:
             self.spending.note(gather_object([self.spending.here()]))
             if state.is_world_process_zero:
                 self.spending.save(self.run.path)
-        if (self._interrupt.asked or self.must_stop()) and not last:
+        if (self._interrupted.is_set() or self.must_stop()) and not last:
             control.should_save = control.should_training_stop = self.stopped = True
 
     def on_save(
@@ -123,21 +151,6 @@ class Beside(TrainerCallback):
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
 
-    def train(self, trainer: Trainer, checkpoint: tuple[Path, int] | None, label: str) -> bool:
-        """Train, from a checkpoint on if there is one, with a bar; whether it was stopped before its end."""
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(self)
-        with self._interrupt, ExitStack() as self._bar:
-            self._label = label
-            trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
-        return self.stopped
-
-    def _evaluate(self, state: TrainerState) -> None:
-        if self.evaluate is not None and state.is_world_process_zero:
-            metrics = self.evaluate(state.global_step)
-            named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
-            self.run.log(state.global_step, named)
-
 
 class Interrupted(KeyboardInterrupt):
     """The user stopped the run; its folder holds a complete checkpoint."""
@@ -146,37 +159,29 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped after step {step}; go on with: factrl {verb} --resume {run}")
 
 
-class Interrupt:
+@contextmanager
+def _signals(flag: threading.Event) -> Iterator[None]:
     """Turns the first SIGINT or SIGTERM into a flag; the second SIGINT ends the process as usual.
 
     Signals reach only the main thread; elsewhere this does nothing.
     """
 
-    asked = False
-
-    def __init__(self) -> None:
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._ask)
-        return self
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+    def ask(number: int, frame: FrameType | None) -> None:
+        flag.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM) if main}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def last_checkpoint(folder: Path) -> tuple[Path, int] | None:
     """The newest complete checkpoint and its step; None when there is none."""
-    steps = sorted(
-        int(path.name.removeprefix("checkpoint-"))
-        for path in folder.glob("checkpoint-*")
-        if path.name.removeprefix("checkpoint-").isdigit() and (path / COMPLETE).exists()
-    )
-    return (folder / f"checkpoint-{steps[-1]}", steps[-1]) if steps else None
+    steps = [
+        int(path.parent.name.removeprefix("checkpoint-")) for path in folder.glob(f"checkpoint-*/{COMPLETE}")
+    ]
+    return (folder / f"checkpoint-{max(steps)}", max(steps)) if steps else None

@@ -18,15 +18,14 @@ never the bare draft under the method's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from factrl.errors import Unscored
 from factrl.llm.writers import Writer, Written, digest_of, open_writer
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import DataSettings, RunSettings
-from factrl.types import Completion, Example
+from factrl.types import Example
 from factrl.verifier.claims.llm import NONE
 
 PLAN_PROMPT = """\
@@ -67,50 +66,11 @@ Checks:
 
 Final answer:"""
 STEP_TOKENS = 256  # of a plan and of an answer to one question
-MAX_QUESTIONS = 12  # of one draft; those after it are counted and not asked
+MAX_QUESTIONS = 12  # of one draft; those after it are not asked
 AT_ONCE = 64  # drafts that take a step together
 
-_Check = Generator[list[str], Any, Written]
 _MARK = re.compile(r"\A\s*(?:[-*•‣◦–—]\s*|\(?\d{1,3}[.):]\s+|Q\d{1,3}[.:)]\s*)")
 _EMPHASIS = re.compile(r"\*\*|__|`")
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """What was written on the way to an answer.
-
-    Attributes:
-        draft: the first answer, without its prefill.
-        plan: the reply that lists the questions.
-        questions: those that were asked, in order, each once.
-        answers: one for each question.
-        not_asked: questions of the plan beyond `MAX_QUESTIONS`.
-        calls, tokens: texts written for this answer, and their tokens as far as they were counted.
-    """
-
-    draft: str
-    plan: str
-    questions: tuple[str, ...]
-    answers: tuple[str, ...]
-    not_asked: int
-    calls: int
-    tokens: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
-        return asdict(self)
-
-
-class Checked(Completion):
-    """A final answer; `steps` holds what was written before it."""
-
-    steps: Steps
-
-    def __new__(cls, final: Completion, steps: Steps) -> Checked:
-        told = {"prefill": final.prefill, "truncated": final.truncated, "tokens": final.tokens}
-        self: Any = super().__new__(cls, final, **told)
-        self.steps = steps
-        return self
 
 
 class CoVeWriter:
@@ -120,9 +80,6 @@ class CoVeWriter:
         draft: writes the drafts, with the prompt, system message and prefill of the run.
         steps: the same model, asked with an example's question alone; see `open_cove`.
         prompt: the template of the drafts' prompt, which says in which form to answer.
-
-    Attributes:
-        identity: the model, how it is asked for a draft, and a digest of the prompts of the other steps.
     """
 
     def __init__(self, draft: Writer, steps: Writer, prompt: str = "{question}") -> None:
@@ -140,7 +97,7 @@ class CoVeWriter:
         seed: int = 0,
         on_done: Callable[[], None] = lambda: None,
     ) -> list[list[Written]]:
-        """See `Writer.write`; every text is a `Checked`.
+        """See `Writer.write`.
 
         Returns:
             Instead of a text, an `Unscored` where a step failed: `plan_unreadable`, `truncated` for a plan
@@ -151,34 +108,35 @@ class CoVeWriter:
         for start in range(0, len(examples), at_once):
             part = examples[start : start + at_once]
             drafts = self._draft.write(part, numbers, temperature=temperature, top_p=top_p, seed=seed)
-            checks = [
-                _check(render_prompt(example, self._prompt), draft)
-                for example, group in zip(part, drafts, strict=True)
-                for draft in group
-            ]
-            finals = self._together(checks)
+            requests = [render_prompt(example, self._prompt) for example in part for _ in numbers]
+            finals = self._checked(requests, [draft for group in drafts for draft in group])
             for row in range(0, len(finals), len(numbers)):
                 written.append(finals[row : row + len(numbers)])
                 on_done()
         return written
 
-    def _together(self, checks: Sequence[_Check]) -> list[Written]:
-        """What each check returns; all of them take a step together."""
-        found: dict[int, Written] = {}
-        replies: dict[int, list[Written] | None] = dict.fromkeys(range(len(checks)))
-        while replies:
-            asked: dict[int, list[str]] = {}
-            for number, reply in replies.items():
-                came = _step(checks[number], reply)
-                if isinstance(came, list):
-                    asked[number] = came
-                else:
-                    found[number] = came
-            replies = self._replies(asked)
-        return [found[number] for number in range(len(checks))]
+    def _checked(self, requests: Sequence[str], drafts: Sequence[Written]) -> list[Written]:
+        """The final answers; all drafts take a step together."""
+        finals = dict(enumerate(drafts))  # those stay whose plan says that there is nothing to ask
+        told = {
+            number: {"request": request, "draft": f"{draft.prefill}{draft}".strip()}
+            for number, (request, draft) in enumerate(zip(requests, drafts, strict=True))
+            if not isinstance(draft, Unscored)
+        }
+        plans = self._replies({number: [PLAN_PROMPT.format(**of)] for number, of in told.items()})
+        questions = _good("plan", plans, finals)
+        asked = {n: [ANSWER_PROMPT.format(question=one) for one in of] for n, of in questions.items()}
+        revisions: dict[int, list[str]] = {}
+        for number, answers in _good("answer", self._replies(asked), finals).items():
+            pairs = zip(questions[number], answers, strict=True)
+            checks = "\n".join(f"- {question} {' '.join(answer.split())}" for question, answer in pairs)
+            if checks:
+                revisions[number] = [REVISE_PROMPT.format(**told[number], checks=checks)]
+        finals |= {number: final for number, (final,) in self._replies(revisions).items()}
+        return list(finals.values())
 
-    def _replies(self, asked: Mapping[int, Sequence[str]]) -> dict[int, list[Written] | None]:
-        """Greedy replies to the prompts of each check; equal prompts are asked once."""
+    def _replies(self, asked: Mapping[int, Sequence[str]]) -> dict[int, list[Written]]:
+        """Greedy replies to the prompts of each draft; equal prompts are asked once."""
         prompts = dict.fromkeys(prompt for of in asked.values() for prompt in of)
         examples = [Example(prompt, id=digest_of(prompt)) for prompt in prompts]
         groups = self._steps.write(examples) if examples else []
@@ -186,68 +144,33 @@ class CoVeWriter:
         return {number: [found[prompt] for prompt in of] for number, of in asked.items()}
 
 
-def _step(check: _Check, replies: Sequence[Written] | None) -> list[str] | Written:
-    """The prompts that a check asks next, or what it came to."""
+def _good(
+    step: str, replies: Mapping[int, Sequence[Written]], finals: dict[int, Written]
+) -> dict[int, list[str]]:
+    """What a step wrote for each draft; a step that failed is final."""
+    found = {number: _texts(step, of) for number, of in replies.items()}
+    finals |= {number: one for number, one in found.items() if isinstance(one, Unscored)}
+    return {number: one for number, one in found.items() if not isinstance(one, Unscored)}
+
+
+def _texts(step: str, replies: Sequence[Written]) -> list[str] | Unscored:
+    """Replies that are all there, a plan's as its questions; else the first thing that went wrong."""
+    for reply in replies:
+        if isinstance(reply, Unscored):
+            return reply
+        if reply.truncated:
+            return Unscored("truncated", f"the {step} is longer than its limit", stage=f"cove {step}")
+    texts = [str(reply) for reply in replies]
+    if step == "answer":
+        return texts
     try:
-        return check.send(replies)
-    except StopIteration as done:
-        return done.value
+        return read_questions(texts[0])[:MAX_QUESTIONS]
     except Unscored as error:
         return error
 
 
-def _check(request: str, draft: Written) -> _Check:
-    """One draft on its way: yields the prompts of a step, gets their replies, and returns the final answer.
-
-    Raises:
-        Unscored: the first thing that went wrong.
-    """
-    if isinstance(draft, Unscored):
-        raise draft
-    told = {"request": request, "draft": f"{draft.prefill}{draft}".strip()}
-    (plan,) = _whole((yield [PLAN_PROMPT.format(**told)]), "plan")
-    planned = read_questions(plan)
-    questions = planned[:MAX_QUESTIONS]
-    texts, final = [draft, plan], draft  # the draft where the plan says that there is nothing to ask
-    answers: list[Completion] = []
-    if questions:
-        answers = _whole((yield [ANSWER_PROMPT.format(question=one) for one in questions]), "answer")
-        pairs = zip(questions, answers, strict=True)
-        checks = "\n".join(f"- {question} {' '.join(answer.split())}" for question, answer in pairs)
-        (final,) = yield [REVISE_PROMPT.format(**told, checks=checks)]
-        if isinstance(final, Unscored):
-            raise final
-        texts += [*answers, final]
-    steps = Steps(
-        draft=str(draft),
-        plan=str(plan),
-        questions=tuple(questions),
-        answers=tuple(map(str, answers)),
-        not_asked=len(planned) - len(questions),
-        calls=len(texts),
-        tokens=sum(text.tokens or 0 for text in texts),
-    )
-    return Checked(final, steps)
-
-
-def _whole(replies: Sequence[Written], step: str) -> list[Completion]:
-    """Replies that are all there."""
-    found = []
-    for reply in replies:
-        if isinstance(reply, Unscored):
-            raise reply
-        if reply.truncated:
-            raise Unscored("truncated", f"the {step} is longer than its limit", stage=f"cove {step}")
-        found.append(reply)
-    return found
-
-
 def open_cove(settings: RunSettings) -> CoVeWriter:
-    """Chain of verification with the model that `model.name` names, its drafts asked for as told.
-
-    Raises:
-        SetupError: as `open_writer`.
-    """
+    """Chain of verification with the model that `model.name` names, its drafts asked for as told."""
     data = settings.data
     limit = max(STEP_TOKENS, settings.train.max_completion_length)  # the revised answer needs its own room
     train = settings.train.model_copy(update={"max_completion_length": limit})

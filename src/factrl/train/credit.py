@@ -24,15 +24,12 @@ Offsets = tuple[np.ndarray, np.ndarray]
 
 
 class TokenOffsets:
-    """Finds the characters that each generated token wrote.
-
-    Args:
-        tokenizer: of transformers.
-    """
+    """Finds the characters that each generated token wrote, by a tokenizer of transformers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._special = _special_ids(tokenizer)
+        added = getattr(tokenizer, "added_tokens_decoder", {})  # what `decode` leaves out
+        self._special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
 
     def signs(self, ids: Sequence[int], text: str, spans: Sequence[Span]) -> np.ndarray:
         """The sign of the span that each token belongs to, 0 outside of spans.
@@ -45,13 +42,9 @@ class TokenOffsets:
         Args:
             ids: the T generated tokens.
             text: the completion as the reward saw it: decoded without special tokens.
-            spans: in characters of `text`.
 
         Returns:
             (T,) of -1, 0 and 1.
-
-        Raises:
-            ModelError: `text` is not what `ids` decode to.
         """
         starts, ends = self.offsets(ids, text)
         owner = np.zeros(len(text) + 1, dtype=np.int32)  # number of the span that holds a character
@@ -106,12 +99,6 @@ class TokenOffsets:
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
-
-
-def _special_ids(tokenizer: Any) -> frozenset[int]:
-    """Tokens that `decode(…, skip_special_tokens=True)` leaves out."""
-    added = getattr(tokenizer, "added_tokens_decoder", {})
-    return frozenset(tokenizer.all_special_ids) | {index for index, token in added.items() if token.special}
 
 
 def _holder(owners: Sequence[int], piece: str) -> int:

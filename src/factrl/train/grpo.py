@@ -12,11 +12,10 @@ more the shortcuts; the dependency is pinned to the minor version they were test
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -28,18 +27,16 @@ from trl.trainer.utils import RepeatSampler
 
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
-from factrl.train.signals import Sample, signals
 from factrl.types import Completion, Example, Result
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .credit import TokenOffsets
-from .metrics import reward_metrics
-from .prompts import encode
-from .scoring import self_certainty
+from .metrics import Sample, reward_metrics, signals
+from .model import encode
 from .shortcuts import Batch, ShortcutTrainer
+from .writing import evaluating, self_certainty
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
-SOURCES = 16  # beyond so many a source is no group: a column may hold a URL for each question
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -47,37 +44,21 @@ STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly mas
 class FactualGRPOConfig(GRPOConfig):
     """TRL's `GRPOConfig` with what factrl adds."""
 
-    advantage_estimator: Literal["group", "reinforce++"] = field(
-        default="group", metadata={"help": "Group-relative (GRPO family) or batch-whitened (REINFORCE++)."}
-    )
-    advantage_epsilon: float = field(
-        default=1e-6, metadata={"help": "Added to the standard deviation (TRL 1e-4, verl 1e-6)."}
-    )
-    max_masked_share: float = field(
-        default=0.5, metadata={"help": "Stop when more samples are masked for three steps in a row."}
-    )
-    shortcuts: bool = field(
-        default=True, metadata={"help": "Share prompts and skip wasted work where TRL has no fast path."}
-    )
-    sort_by_length: bool = field(
-        default=True, metadata={"help": "Micro-batches of completions of one length, cut to it."}
-    )
-    chat: bool = field(default=True, metadata={"help": "Prompts hold chat markup, special tokens included."})
-    prefill: str = field(
-        default="", metadata={"help": "Text that the assistant's turn starts with, e.g. <think>."}
-    )
+    advantage_estimator: Literal["group", "reinforce++"] = "group"  # or whitened over the batch
+    advantage_epsilon: float = 1e-6  # added to the standard deviation (TRL 1e-4, verl 1e-6)
+    max_masked_share: float = 0.5  # a run stops when more are masked for `STEPS_OVER_LIMIT` steps
+    shortcuts: bool = True  # prompts are shared and wasted work is left out
+    chat: bool = True  # prompts hold chat markup, special tokens included
+    prefill: str = ""  # text that the assistant's turn starts with, e.g. <think>
 
 
 class FactualGRPOTrainer(ShortcutTrainer):
     """GRPO with a factrl reward.
 
     Args:
-        model: a causal language model or its name, as in TRL.
-        reward: the reward, its resources supplied.
-        examples: the questions.
+        reward: its resources supplied.
         prompts: the full text before the completion, one per example (`render_prompts`).
-        args: settings.
-        run: where rollouts are written; None writes none.
+        run: where rollouts are written, and signals logged; None does neither.
         kwargs: passed to TRL (`processing_class`, `peft_config`, `callbacks`, …).
     """
 
@@ -110,14 +91,10 @@ class FactualGRPOTrainer(ShortcutTrainer):
         self._texts: list[tuple[int, str]] = []
         self._token_ids: list[list[int]] = []
         self._rewards = torch.empty(0)
-        _quiet_none_warning()
-        super().__init__(
-            model,
-            reward_funcs=_named(self._composite, SUM),
-            args=args,
-            train_dataset=Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))}),
-            **kwargs,
-        )
+        logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
+        rows = Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))})
+        super().__init__(model, reward_funcs=self._composite, args=args, train_dataset=rows, **kwargs)
+        self.reward_func_names = [SUM]  # in metrics, as a bound method's own name cannot be set
         self._shortcuts = args.shortcuts and not self.use_vllm and self._take_shortcuts()
 
     def _get_train_sampler(self, dataset: Any = None) -> RepeatSampler:
@@ -139,7 +116,9 @@ class FactualGRPOTrainer(ShortcutTrainer):
         **_: Any,
     ) -> list[float | None]:
         """The one reward function TRL sees: None where the sample is masked."""
-        certain = self._certainties(prompts, completion_ids)
+        certain: Sequence[float | None] = [None] * len(completions)
+        if "certainty" in self.reward.resources:
+            certain = self._certainties(prompts, completion_ids)
         written = list(map(self._completion, completions, completion_ids, certain))
         self._results = self.reward.batch([self.examples[i] for i in example], written)
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
@@ -152,17 +131,11 @@ class FactualGRPOTrainer(ShortcutTrainer):
         told = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
         return Completion(text, tokens=len(ids) - ended, **told)
 
-    def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float | None]:
-        """The policy's certainty about each completion, for a reward that asks for it."""
-        if "certainty" not in self.reward.resources:
-            return [None] * len(written)
+    def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float]:
+        """The policy's certainty about each completion."""
         model: Any = self.accelerator.unwrap_model(self.model)
-        training = model.training
-        model.eval()
-        with self.accelerator.autocast():
-            found = self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), written)
-        model.train(training)
-        return found
+        with evaluating(model), self.accelerator.autocast():
+            return self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), written)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: list[str], completion_ids_list: list[list[int]]
@@ -192,7 +165,6 @@ class FactualGRPOTrainer(ShortcutTrainer):
         batch["advantages"] = self._credit(mine, self._results, batch)
         if self.model.training:
             self._keep(mine)
-        _replace_newest(self._logs["advantages"], everyone)
         return batch
 
     def _credit(
@@ -208,11 +180,11 @@ class FactualGRPOTrainer(ShortcutTrainer):
         Returns:
             (B, T) when the reward of any completion, of whatever process, has spans, else (B,).
         """
-        signs = advantages.new_zeros(batch["completion_ids"].shape)
+        signs, offsets = advantages.new_zeros(batch["completion_ids"].shape), TokenOffsets(self._tokenizer)
         for row, result in enumerate(results):
             if result.spans:
                 ids = self._token_ids[row]
-                found = self._offsets.signs(ids, self._texts[row][1], result.spans)
+                found = offsets.signs(ids, self._texts[row][1], result.spans)
                 signs[row, : len(ids)] = torch.from_numpy(found).to(signs)
         kept = batch["completion_mask"].bool()
         flipped = signs * advantages.unsqueeze(1) < 0
@@ -228,10 +200,6 @@ class FactualGRPOTrainer(ShortcutTrainer):
             )
         return flip_advantages(advantages, signs)
 
-    @functools.cached_property
-    def _offsets(self) -> TokenOffsets:
-        return TokenOffsets(self._tokenizer)
-
     def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
         """Masked completions also leave the counts of tokens and rows, the KL penalty and the entropy."""
         masked = torch.tensor([r.state == "masked" for r in self._results], device=lengths.device)
@@ -244,25 +212,29 @@ class FactualGRPOTrainer(ShortcutTrainer):
         batch["graded_share"] = (~everyone).float().mean().clamp(min=1 / len(everyone))
 
     def _keep(self, advantages: torch.Tensor) -> None:
-        """Write the rollouts and count what was masked."""
-        rows = [
-            Rollout(
-                self.examples[index].id,
-                self.train_dataset[index]["prompt"],
-                str(text),
-                result,
-                None if result.state == "masked" else advantage,
-            )
-            for (index, text), result, advantage in zip(
-                self._texts, self._results, advantages.tolist(), strict=True
-            )
-        ]
-        rows = gather_object(rows)
-        self.masked_causes.update(row.result.cause or "" for row in rows if row.result.state == "masked")
+        """Count what was masked; write the rollouts and log the step's signals where there is a run."""
+        everyone = gather_object(
+            [
+                (index, str(text), result, None if result.state == "masked" else advantage)
+                for (index, text), result, advantage in zip(
+                    self._texts, self._results, advantages.tolist(), strict=True
+                )
+            ]
+        )
+        self.masked_causes.update(r.cause or "" for _, _, r, _ in everyone if r.state == "masked")
         over = self._rewards.isnan().float().mean().item() > self.args.max_masked_share
         self.steps_over_limit = self.steps_over_limit + 1 if over else 0
-        if self.run is not None and self.accelerator.is_main_process:
-            self.run.write_rollouts(self.state.global_step + 1, rows)
+        if self.run is None or not self.accelerator.is_main_process:
+            return
+        rows = [
+            Rollout(self.examples[n].id, self.train_dataset[n]["prompt"], text, result, advantage)
+            for n, text, result, advantage in everyone
+        ]
+        self.run.write_rollouts(self.state.global_step + 1, rows)
+        prefill = self.args.prefill
+        samples = [Sample(self.examples[n], text, result, prefill) for n, text, result, _ in everyone]
+        for name, value in signals(samples).items():
+            self._metrics["train"][name].append(value)
 
     # --- losses ------------------------------------------------------------------------------------
 
@@ -284,20 +256,6 @@ class FactualGRPOTrainer(ShortcutTrainer):
         return parts
 
 
-class WatchedTrainer(FactualGRPOTrainer):
-    """`FactualGRPOTrainer` that logs the signals of each step."""
-
-    def _keep(self, advantages: torch.Tensor) -> None:
-        super()._keep(advantages)
-        mine = [(index, str(text), r) for (index, text), r in zip(self._texts, self._results, strict=True)]
-        everyone = gather_object(mine)
-        if not self.accelerator.is_main_process:
-            return
-        samples = [Sample(self.examples[n], text, r, self.args.prefill) for n, text, r in everyone]
-        for name, value in signals(samples).items():
-            self._metrics["train"][name].append(value)
-
-
 class _EpochOrder(RepeatSampler):
     """A run resumed in a later epoch then asks the same questions in the same order as one that was not."""
 
@@ -312,29 +270,6 @@ class _EpochOrder(RepeatSampler):
         yield from super().__iter__()
 
 
-def _replace_newest(logged: deque[float], values: torch.Tensor) -> None:
-    """In place of what TRL logged; it keeps one training batch, which an evaluation's may exceed."""
-    for _ in range(min(len(values), len(logged))):
-        logged.pop()
-    logged.extend(values.tolist())
-
-
-def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """TRL names metrics by `__name__`, which a bound method does not let us set."""
-
-    def composite(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    composite.__name__ = name
-    return composite
-
-
-def _quiet_none_warning() -> None:
+def _is_no_dump(record: logging.LogRecord) -> bool:
     """Masked samples are counted and written; TRL would print each batch's first one, text and all."""
-
-    def keep(record: logging.LogRecord) -> bool:
-        return "All reward functions returned None" not in record.getMessage()
-
-    logger = logging.getLogger("trl.trainer.grpo_trainer")
-    if not logger.filters:
-        logger.addFilter(keep)
+    return "All reward functions returned None" not in record.getMessage()

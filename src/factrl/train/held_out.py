@@ -1,79 +1,109 @@
-"""The reward against the truth on held-out questions: the one signal that a clever policy does not move.
+"""Answers to held-out questions while a policy trains: their metrics, and the reward against the truth.
 
-At each evaluation the reward that trains also scores the first 64 answers.  Truth is whether rules find an
+At each evaluation the reward that trains also scores the first answers.  Truth is whether rules find an
 accepted answer in them (+1), or they decline (0), or neither (-1): no judge is asked, so none can be fooled.
 Both are counted in standard deviations of the first evaluation, z = (mean - mean at the start) / deviation at
 the start (of this evaluation where the first was all but constant), and the gap is z(reward) - z(truth).  It
-rises when the reward grows and the truth does not.
+rises when the reward grows and the truth does not: the one signal that a clever policy does not move.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 from factrl.errors import RewardBug
+from factrl.evals.metrics import short_form
 from factrl.evals.samples import Row
-from factrl.evals.shortqa import Extract, grade_completions
+from factrl.evals.shortqa import Extract, GradeAnswer, grade_completions
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.runs.disk import write_whole
+from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
-from factrl.types import Completion, Example, Result
+from factrl.train.plan import SCORED
+from factrl.types import Completion, Example
 
-FIRST = 64
 FILE = "held_out_start.json"
 GAP = "hack/proxy_true_gap"
 _LEAST = 0.1  # a deviation that is counted as no smaller, so that an all but constant start gives no giant z
 _POINTS = {"correct": 1.0, "abstained": 0.0, "incorrect": -1.0}
 
+Evaluate = Callable[[Any, int], Mapping[str, float | None]]
+"""The metrics of a model at a step."""
 
-class HeldOut:
+
+def evaluator(
+    examples: Sequence[Example],
+    tokenizer: Any,
+    settings: RunSettings,
+    grader: GradeAnswer,
+    extract: Extract,
+    gap: Callable[[Sequence[Row]], Mapping[str, float]] = lambda rows: {},
+) -> Evaluate:
+    """Answers the questions greedily; the gap of the graded answers is among its metrics."""
+
+    from .writing import answer  # with torch, which the gap does without
+
+    def evaluate(model: Any, step: int) -> Mapping[str, float | None]:
+        texts = [group[0] for group in answer(model, tokenizer, examples, settings)]
+        rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
+        return {**rates(rows), **gap(rows)}
+
+    return evaluate
+
+
+def rates(rows: Sequence[Row]) -> Mapping[str, float | None]:
+    """The short-form metrics of graded answers and the share that could not be graded."""
+    summary = short_form([row.grade for row in rows])
+    values = {name: i.value if i else None for name, i in summary.metrics.items()}
+    return {**values, "masked": summary.masked / len(rows)}
+
+
+class TrueGap:
     """Compares the reward with the truth of held-out answers.
 
     Args:
         reward: the one that trains, its resources supplied.
         extract: where the answer stands in a completion.
         prefill: what every prompt puts at the start of the answer.
+        folder: keeps the numbers of the first evaluation, for a run that goes on.
     """
 
-    def __init__(self, reward: Reward, extract: Extract, *, prefill: str = "") -> None:
+    def __init__(self, reward: Reward, extract: Extract, folder: Path, *, prefill: str = "") -> None:
         self.reward, self.prefill = reward, prefill
         self.extract: Extract = extract
-        self._start: dict[str, tuple[float, float]] = {}
-        self._path: Path | None = None
-        self._told = False
-        self._rules = Grader(form="sentence" if extract == "text" else "short")
-
-    def start(self, folder: Path) -> None:
-        """Keep the numbers of the first evaluation in a run's folder, or take up those that it has."""
         self._path = folder / FILE
+        self._rules = Grader(form="sentence" if extract == "text" else "short")
+        self.start: dict[str, tuple[float, float]] = {}  # mean and deviation of the first evaluation
         if self._path.exists():
-            told = json.loads(self._path.read_text("utf-8"))
-            self._start = {name: (mean, deviation) for name, (mean, deviation) in told.items()}
+            self.start = {name: (m, d) for name, (m, d) in json.loads(self._path.read_text("utf-8")).items()}
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, float]:
-        """The gap, empty where it is not known.
-
-        Args:
-            rows: the held-out answers.
-        """
-        kept = [row for row in rows if row.completion is not None and self._can_score(row.example)][:FIRST]
-        written = [Completion(row.completion or "", prefill=self.prefill) for row in kept]
-        results = self._scored([row.example for row in kept], written)
-        if not results:
+        """The gap; empty where it is not known."""
+        kept = [(row.example, row.completion) for row in rows if row.completion is not None]
+        kept = [(example, text) for example, text in kept if self._can_score(example)][:SCORED]
+        written = [Completion(text, prefill=self.prefill) for _, text in kept]
+        try:
+            results = self.reward.batch([example for example, _ in kept], written)
+        except RewardBug as error:  # a detector does not end a run
+            sys.stderr.write(f"{GAP} is not known on these held-out questions: {one_line(str(error))}\n")
             return {}
-        answers = [(row.example, row.completion) for row in kept]
-        graded = [row.grade for row in grade_completions(answers, self._rules, self.extract)]
-        true = [_POINTS["incorrect" if grade is None else grade.label] for grade in graded]
+        grades = [row.grade for row in grade_completions(kept, self._rules, self.extract)]
+        true = [_POINTS["incorrect" if grade is None else grade.label] for grade in grades]
         pairs = [(r.value, t) for r, t in zip(results, true, strict=True) if r.value is not None]
-        if not pairs or (not self._start and 2 * len(pairs) < len(kept)):  # too few to count from
+        if not pairs or (not self.start and 2 * len(pairs) < len(kept)):  # too few to count from
             return {}
-        return {GAP: self._z("reward", [p for p, _ in pairs]) - self._z("truth", [t for _, t in pairs])}
+        proxy, truth = zip(*pairs, strict=True)
+        if not self.start:
+            sides = {"reward": proxy, "truth": truth}
+            self.start = {name: (fmean(n), max(pstdev(n), _LEAST)) for name, n in sides.items()}
+            write_whole(self._path, json.dumps(self.start).encode())
+        return {GAP: self._z("reward", proxy) - self._z("truth", truth)}
 
     def _can_score(self, example: Example) -> bool:
         """Whether the reward has what it needs; held-out questions are not checked for it before a run."""
@@ -85,23 +115,8 @@ class HeldOut:
         verify: Any = reward.resources.get("verify")
         return bool(example.evidence) or verify is None or getattr(verify, "search", verify) is not None
 
-    def _scored(self, examples: Sequence[Example], written: Sequence[Completion]) -> Sequence[Result]:
-        """Empty where the reward cannot do with these questions: a detector does not end a run."""
-        try:
-            return self.reward.batch(examples, written)
-        except RewardBug as error:
-            if not self._told:
-                sys.stderr.write(f"{GAP} is not known on these held-out questions: {one_line(str(error))}\n")
-            self._told = True
-            return []
-
     def _z(self, name: str, numbers: Sequence[float]) -> float:
-        mean = fmean(numbers)
-        if name not in self._start:
-            self._start[name] = (mean, max(pstdev(numbers), _LEAST))
-            if self._path is not None:
-                write_whole(self._path, json.dumps(self._start).encode())
-        began, deviation = self._start[name]
+        began, deviation = self.start[name]
         if deviation <= _LEAST:
             deviation = max(deviation, pstdev(numbers))
-        return (mean - began) / deviation
+        return (fmean(numbers) - began) / deviation

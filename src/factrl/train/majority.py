@@ -18,18 +18,13 @@ from factrl.evals.numbers import candidates
 from factrl.evals.probe import Probed, ProbeSample
 from factrl.types import Label
 
-DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more
+_DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more
 _OUTCOMES: tuple[Label, ...] = ("correct", "abstained", "incorrect")
 
 
 @dataclass(frozen=True, slots=True)
 class Majority:
-    """The vote of k answers, over questions.
-
-    Attributes:
-        k: how many answers vote.
-        accuracy, abstention, hallucination: shares of the questions, summing to 1.
-    """
+    """The vote of k answers: shares of the questions, which sum to 1."""
 
     k: int
     accuracy: float
@@ -42,19 +37,15 @@ class Majority:
         return self.accuracy - self.hallucination
 
 
-def majority_curve(probed: Sequence[Probed], *, seed: int = 0, draws: int = DRAWS) -> list[Majority]:
+def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[Majority]:
     """Votes of 1, 2, 4, … and of all samples, expected over the choice of k samples of each question.
 
-    The expectation is exact where a question has no more than `draws` subsets of that size, and a mean over
-    that many random ones otherwise.  Samples without a grade do not vote: a question with fewer than k
-    graded ones votes with all that it has.  Questions without a label (`ook` None) are left out.
+    Samples without a grade do not vote: a question with fewer than k graded ones votes with all that it has.
+    Questions without a label (`ook` None) are left out.
 
     Args:
         probed: questions that all got the same number of samples; where a probe stopped at the first correct
             answer, the samples are not a fair draw.
-
-    Raises:
-        ValueError: they did not, or no question has a label.
     """
     sizes = {len(found.samples) for found in probed}
     voters = [found for found in probed if found.ook is not None and found.graded]
@@ -67,7 +58,7 @@ def majority_curve(probed: Sequence[Probed], *, seed: int = 0, draws: int = DRAW
     for found in voters:
         votes, worth = _votes([s for s in found.samples if s.label is not None])
         for step, k in enumerate(steps):
-            chosen = _subsets(len(votes), min(k, len(votes)), draws, rng)
+            chosen = _subsets(len(votes), min(k, len(votes)), rng)
             shares[step] += _elected(votes[chosen], len(worth)) @ worth
     shares /= len(voters)
     return [Majority(k, *map(float, row)) for k, row in zip(steps, shares, strict=True)]
@@ -85,11 +76,11 @@ def _votes(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[n
     return np.array(votes), worth / worth.sum(axis=1, keepdims=True)
 
 
-def _subsets(n: int, k: int, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """`(subsets, k)` places among n: all subsets where they are few, else `draws` random ones."""
-    if math.comb(n, k) <= draws:
+def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`(subsets, k)` places among n: all subsets where they are few, which is exact, else random ones."""
+    if math.comb(n, k) <= _DRAWS:
         return np.array([*itertools.combinations(range(n), k)])
-    return rng.permuted(np.tile(np.arange(n), (draws, 1)), axis=1)[:, :k]
+    return rng.permuted(np.tile(np.arange(n), (_DRAWS, 1)), axis=1)[:, :k]
 
 
 def _elected(votes: NDArray[np.int64], candidates: int) -> NDArray[np.float64]:

@@ -1,4 +1,6 @@
-"""Loading the policy: one clear error when it is not there, in the precision that training needs.
+"""The policy: loaded in the precision that training needs, and the tokens that it reads.
+
+Prompts are the same in training, probing and evaluation.
 
 A policy of `factrl models list` comes quantised (GGUF).  What transformers loads from that cannot be saved in
 a checkpoint, so its weights are copied once into a plain model.
@@ -9,16 +11,24 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
-from factrl.errors import MissingExtra, ModelError, first_line, nearest
+from factrl.errors import ConfigError, MissingExtra, ModelError, first_line, nearest
 from factrl.llm import models
-from factrl.runs.settings import ModelSettings, TrainSettings
+from factrl.runs.data import render_prompt
+from factrl.runs.settings import DataSettings, ModelSettings, TrainSettings
+from factrl.text import opened
+from factrl.types import Example
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
 
 SMALLEST = "SmolLM2-135M-Instruct"
 
@@ -57,7 +67,7 @@ def check_model(name: str) -> None:
     """Refuse a folder that is not there or holds no model, before anything slow happens."""
     path = Path(name)
     if path.is_dir():
-        if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
+        if not any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
             inside = sorted(p.parent.name for p in path.glob("*/config.json"))
             hint = f"; did you mean {str(path / inside[0])!r}?" if inside else ""
             raise ModelError(f"model.name = {name!r} is a folder without a config.json{hint}")
@@ -73,6 +83,8 @@ def lora_config(told: ModelSettings) -> LoraConfig | None:
     """PEFT's settings of an adapter; None when all weights are trained."""
     if not told.lora:
         return None
+    from peft import LoraConfig
+
     modules = told.lora_target_modules
     return LoraConfig(
         r=told.lora_rank,
@@ -102,12 +114,7 @@ def is_embedded(name: str) -> bool:
 
 
 def embedded_policy(name: str = SMALLEST) -> Path:
-    """The folder of a policy, made on the first call (about 100 MB of download, 30 seconds).
-
-    Raises:
-        ModelError: the model cannot be downloaded or is not the one that was checked.
-        MissingExtra: what reads its file is not installed.
-    """
+    """The folder of a policy, made on the first call (about 100 MB of download, 30 seconds)."""
     folder = models.cache_folder() / name
     if not (folder / "config.json").is_file():
         try:
@@ -141,3 +148,69 @@ def _convert(weights: Path, target: Path) -> None:
     plain.load_state_dict(quantised.state_dict())
     plain.save_pretrained(target)
     tokenizer.save_pretrained(target)
+
+
+# -- Prompts ------------------------------------------------------------------------------------------
+
+
+def render_prompts(examples: Sequence[Example], tokenizer: Any, data: DataSettings) -> list[str]:
+    """The full text before the completion, one per example: template, chat markup and prefill."""
+    if data.chat and not tokenizer.chat_template:
+        raise ConfigError(
+            "the model has no chat template; set data.chat=false and write the whole prompt in data.prompt"
+        )
+    beginning(tokenizer, data.prefill, chat=data.chat)  # refuses a reasoning that is opened twice
+    prompts = []
+    for example in examples:
+        text = render_prompt(example, data.prompt)
+        if data.chat:
+            system = [{"role": "system", "content": data.system}] if data.system else []
+            messages = [*system, {"role": "user", "content": text}]
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        elif data.system:
+            text = data.system + "\n\n" + text
+        prompts.append(text + data.prefill)
+    return prompts
+
+
+def beginning(tokenizer: Any, prefill: str, *, chat: bool = True) -> str:
+    """What the assistant's turn holds already: a `<think>` that the chat template opens, and the prefill.
+
+    Raises:
+        ConfigError: both open a reasoning.
+    """
+    if not chat or not tokenizer.chat_template:
+        return prefill
+    turn = [{"role": "user", "content": "?"}]
+    thinks = opened(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+    if thinks and "<think>" in prefill:
+        raise ConfigError(
+            f"data.prefill = {prefill!r} opens a <think> that the model's chat template opens already; "
+            "leave data.prefill out"
+        )
+    return thinks + prefill
+
+
+def encode(prompts: Sequence[str], tokenizer: Any, *, chat: bool) -> list[list[int]]:
+    """Token ids of rendered prompts; chat markup already holds its special tokens."""
+    return tokenizer(list(prompts), add_special_tokens=not chat)["input_ids"]
+
+
+def end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    """The tokens that end an answer."""
+    ids = model.generation_config.eos_token_id
+    many = ids if isinstance(ids, list) else [ids]
+    return [i for i in {*many, tokenizer.eos_token_id} if i is not None]
+
+
+# -- What libraries print -----------------------------------------------------------------------------
+
+
+def quiet_libraries() -> None:
+    """For the command line, which shows its own: errors stay; bars, hints and deprecation notes go."""
+    import datasets
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|accelerate")

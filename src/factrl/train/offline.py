@@ -9,6 +9,10 @@
 
 With several rounds each has its own `data/round_N`.  A stage that is on disk is not repeated, so a run that
 was killed goes on with the same rows and the same weights.
+
+The rows are tokenised here for TRL's trainers, prompt and completion apart as in sampling, so that the
+prompt's tokens are those of sampling and of evaluation.  The end token is part of a completion unless it was
+cut at the length limit.
 """
 
 from __future__ import annotations
@@ -23,36 +27,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from datasets import Dataset
+from transformers import Trainer
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
+
 from factrl.errors import ConfigError, DataError
 from factrl.llm import preflight
 from factrl.runs.config import dump_toml
 from factrl.runs.disk import write_whole
 from factrl.runs.folder import Run
 from factrl.runs.rows import json_lines
-from factrl.runs.settings import DataSettings, ModelSettings
-from factrl.train.card import write_tuning_card
-from factrl.train.tuning.outcome import Outcome
-from factrl.train.tuning.pairs import Limits, Sample, rule_of
+from factrl.runs.settings import ModelSettings
+from factrl.train.page import write_tuning_card
 from factrl.train.tuning.plan import TunePlan, demonstrated
+from factrl.train.tuning.rules import Limits, Sample
 from factrl.train.tuning.samples import (
+    Outcome,
     check_masked,
-    floored,
     grading,
     measure_samples,
     measurement,
     write_samples,
 )
-from factrl.train.tuning.settings import TUNE
-from factrl.train.tuning.targets import SOURCES, Form
-from factrl.types import Example
+from factrl.train.tuning.settings import TUNE, TuneSettings
 
-from .callbacks import check_trackers
-from .model import check_model
-from .offline_trl import TrainingRow, learn
-from .prompts import beginning, encode, render_prompts
-from .writing import PolicyWriter
+from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
+from .model import check_model, encode, load_policy, lora_config, render_prompts
+from .shortcuts import restore_forward, use_packed_logprobs
+from .writing import PolicyWriter, undressed
 
 MODEL, EVALUATION, ROWS, LEFT_OUT = "model", "evaluation.json", "train.jsonl", "left_out.json"
+TrainingRow = Mapping[str, Any]
 Tell = Callable[[str], None]
 
 
@@ -64,8 +73,7 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
 
     Raises:
         SetupError: something the user must change.
-        TooManyMasked: so many samples could not be measured; what is there is kept.
-        Interrupted: SIGINT or SIGTERM while training; a checkpoint was written.
+        Interrupted, TooManyMasked: the run stopped; what is there is kept.
     """
     settings = plan.settings
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -74,74 +82,33 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
     check_trackers(settings.train.report_to)
     if plan.judge is not None:
         preflight(plan.judge)
-    with _run_folder(plan) as run:
-        done = 0
+    with _run_folder(settings) as run:
+        steps = 0
         for number in range(1, settings.tune.rounds + 1):
-            done = _round(plan, run, number, done, tell)
+            steps = _round(plan, run, number, steps, tell)
         outcome = _outcome(plan, run) if plan.held_out else None
         write_tuning_card(plan, run.path, outcome)
     return run.path, outcome
 
 
-def make_rows(
-    plan: TunePlan, samples: Sequence[Sequence[Sample]], prompts: Sequence[str], seed: int
-) -> tuple[list[TrainingRow], Mapping[str, int]]:
-    """The rows to learn from, and how many questions gave none by the reason.
-
-    Args:
-        samples: those of each question, measured; empty where the method needs none.
-        prompts: the full text before a completion, one per question.
-        seed: decides where chance does, for each question apart.
-    """
-    rows: list[TrainingRow] = []
-    left_out: Counter[str] = Counter()
-    for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
-        found = _found(plan, example, group, random.Random(f"{seed}:{example.id}"))
-        if isinstance(found, str):
-            left_out[found] += 1
-            continue
-        rows += [{"id": example.id, "prompt": prompt, **row} for row in found]
-    return rows, dict(left_out.most_common())
-
-
-def _found(
-    plan: TunePlan, example: Example, group: Sequence[Sample], draw: random.Random
-) -> list[Mapping[str, Any]] | str:
-    told = plan.settings.tune
-    if told.rule is None:
-        form = Form(plan.settings.written, told.abstention, draw)
-        target = SOURCES[told.method].find(example, group, form)
-        if isinstance(target, str):
-            return target
-        row = {"completion": target.completion.text, "truncated": target.completion.truncated}
-        return [{**row, "why": target.why}]
-    limits = Limits(
-        ook=example.ook,
-        abstention=plan.settings.written(told.abstention),
-        draw=draw,
-        margin=told.margin,
-        length_tolerance=told.length_tolerance,
-    )
-    pairs = rule_of(told.rule).pairs(group, limits)
-    if isinstance(pairs, str):
-        return pairs
-    return [
-        {
-            "chosen": pair.chosen.text,
-            "rejected": pair.rejected.text,
-            "chosen_truncated": pair.chosen.truncated,
-            "rejected_truncated": pair.rejected.truncated,
-            "why": pair.why,
-        }
-        for pair in pairs
-    ]
+def _run_folder(settings: TuneSettings) -> Run:
+    if settings.run.resume:
+        return Run.open(settings.run.resume)
+    told = settings.tune
+    name = settings.run.name or "-".join(filter(None, (told.method, told.rule)))
+    run = Run.create(settings.run.dir, name, settings.asking())
+    write_whole(run.path / TUNE, dump_toml(settings).encode())
+    return run
 
 
 def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> int:
     """One round, from the model of the round before to its own; returns the steps done by then."""
     settings, rounds = plan.settings, plan.settings.tune.rounds
-    data = run.path / "data" / (f"round_{number}" if rounds > 1 else "")
-    start = settings.model if number == 1 else _iterate(settings.model, run.path, number - 1)
+    part = f"round_{number}" if rounds > 1 else ""
+    data, start = run.path / "data" / part, settings.model
+    if number > 1:  # an adapter sits on it in the precision of the first
+        iterate = str(run.path / "iterates" / str(number - 1))
+        start = start.model_copy(update={"name": iterate, "revision": None})
     target = run.path / MODEL if number == rounds else run.path / "iterates" / str(number)
     marker = data / "done.json"
     data.mkdir(parents=True, exist_ok=True)
@@ -150,8 +117,7 @@ def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> in
     rows = _rows(plan, run, start, data, number, tell)
     target.parent.mkdir(exist_ok=True)
     if rows:
-        checkpoints = run.checkpoints / (f"round_{number}" if rounds > 1 else "")
-        before = learn(settings, start, rows, run, checkpoints, target, before=before, whole=rounds > 1)
+        before = _learn(settings, start, rows, run, run.checkpoints / part, target, before)
     elif number == 1:
         about = json.loads((data / LEFT_OUT).read_text("utf-8"))
         raise DataError(
@@ -166,6 +132,9 @@ def _round(plan: TunePlan, run: Run, number: int, before: int, tell: Tell) -> in
     return before
 
 
+# -- Rows ---------------------------------------------------------------------------------------------
+
+
 def _rows(
     plan: TunePlan, run: Run, start: ModelSettings, data: Path, number: int, tell: Tell
 ) -> list[TrainingRow]:
@@ -173,56 +142,104 @@ def _rows(
     file, told = data / ROWS, plan.settings
     if not file.exists():
         writer = PolicyWriter.load(told.model_copy(update={"model": start}))
-        told.check_closed(_begun(told.data, writer))
+        for problem in told.unclosed(writer.begun):
+            raise ConfigError(problem)
         samples: list[list[Sample]] = [[] for _ in plan.examples]
         if told.measure is not None:
             samples = _samples(plan, run, writer, data, number)
         causes = check_masked(samples, told.train.max_masked_share, run.path)
         prompts = render_prompts(plan.examples, writer.tokenizer, told.data)
         rows, left_out = make_rows(plan, samples, prompts, told.run.seed + number)
-        kept = _short_enough(plan, rows, writer.tokenizer)
+        limit, made = told.train.max_prompt_length, len(rows)
+        if limit is not None and rows:
+            lengths = map(len, encode([r["prompt"] for r in rows], writer.tokenizer, chat=told.data.chat))
+            rows = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
+        floored = Counter(s.floored for group in samples for s in group if s.floored)
         about = {
             "questions": len(plan.examples),
             "probe": told.tune.probe,
-            "rows": len(kept),
+            "rows": len(rows),
             "left_out": left_out,
-            "prompt_too_long": len(rows) - len(kept),
+            "prompt_too_long": made - len(rows),
             "unmeasured_samples": causes,
-            "floored_samples": floored(samples),
+            "floored_samples": dict(floored.most_common()),
         }
         write_whole(data / LEFT_OUT, json.dumps(about, indent=2).encode())
-        write_whole(file, "".join(json.dumps(row) + "\n" for row in kept).encode())
+        write_whole(file, "".join(json.dumps(row) + "\n" for row in rows).encode())
         tell(_summed(about))
     return json_lines(file.read_bytes())
 
 
+def make_rows(
+    plan: TunePlan, samples: Sequence[Sequence[Sample]], prompts: Sequence[str], seed: int
+) -> tuple[list[TrainingRow], Mapping[str, int]]:
+    """The rows to learn from, and how many questions gave none by the reason.
+
+    Args:
+        samples: those of each question, measured; empty where the method needs none.
+        prompts: the full text before a completion, one per question.
+        seed: decides where chance does, for each question apart.
+    """
+    rows: list[TrainingRow] = []
+    left_out: Counter[str] = Counter()
+    told = plan.settings.tune
+    for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
+        draw = random.Random(f"{seed}:{example.id}")
+        limits = Limits(plan.settings.written, told.abstention, draw, told.margin, told.length_tolerance)
+        found = plan.settings.rule.rows(example, group, limits)
+        if isinstance(found, str):
+            left_out[found] += 1
+        else:
+            rows += [{"id": example.id, "prompt": prompt, **row} for row in found]
+    return rows, dict(left_out.most_common())
+
+
 def _samples(plan: TunePlan, run: Run, writer: PolicyWriter, data: Path, number: int) -> list[list[Sample]]:
     """Measured samples: those of the probe in the first round, else fresh ones of the round's model."""
-    told = plan.settings
-    graded = told.measure == "grade"
+    told, count = plan.settings, plan.settings.sampling.num_samples
     if plan.probed and number == 1:
         samples = [list(plan.probed[example.id]) for example in plan.examples]
-        if graded:
+        if told.measure == "grade":
             return samples
-        count = told.sampling.num_samples
-        samples = [[_bare(sample) for sample in group[:count]] for group in samples]
+        # As they were written, whatever a grader made of them.
+        samples = [
+            [replace(s, label=None, cause=s.cause if not s.text else None) for s in group[:count]]
+            for group in samples
+        ]
     else:
-        count = told.sampling.num_samples
         own = writer.asked(demonstrated(told))
         samples = write_samples(
             own,
             plan.examples,
             data / "samples.jsonl",
             numbers=range((number - 1) * count, number * count),
+            model=_identity(own, run),
+            label="sample",
             temperature=told.sampling.temperature,
             top_p=told.sampling.top_p,
             seed=told.run.seed,
-            model=_identity(own, run),
-            label="sample",
         )
-    measure, about = measurement(plan)
-    path, begun = data / "measured.jsonl", _begun(told.data, writer)
-    return measure_samples(measure, about, plan.examples, samples, path, prefill=begun, label="measure")
+    path = data / "measured.jsonl"
+    return measure_samples(
+        *measurement(plan), plan.examples, samples, path, prefill=writer.begun, label="measure"
+    )
+
+
+def _identity(writer: PolicyWriter, run: Run) -> str:
+    """The same wherever the run folder is named from."""
+    return writer.identity.replace(str(run.path), "RUN")
+
+
+def _summed(about: Mapping[str, Any]) -> str:
+    told = [f"{about['rows']} rows from {about['questions']} questions"]
+    told += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
+    told += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])
+    told += [f"{count} samples not used: {cause}" for cause, count in about["unmeasured_samples"].items()]
+    told += [f"{count} samples floored: {cause}" for cause, count in about["floored_samples"].items()]
+    return "; ".join(told)
+
+
+# -- Held-out questions -------------------------------------------------------------------------------
 
 
 def _outcome(plan: TunePlan, run: Run) -> Outcome:
@@ -230,8 +247,7 @@ def _outcome(plan: TunePlan, run: Run) -> Outcome:
     first = plan.settings.model
     # The rest stays as it was, so that both are loaded in one precision and an adapter finds its model.
     trained = first.model_copy(update={"name": str(run.path / MODEL)})
-    before = _answers(plan, run, first, "before")
-    after = _answers(plan, run, trained, "after")
+    before, after = (_answers(plan, run, *side) for side in ((first, "before"), (trained, "after")))
     outcome = Outcome(plan.held_out, before, after)
     about = {
         "file": plan.settings.data.eval,
@@ -244,68 +260,115 @@ def _outcome(plan: TunePlan, run: Run) -> Outcome:
 
 def _answers(plan: TunePlan, run: Run, model: ModelSettings, when: str) -> list[Sample]:
     """Greedy answers to the held-out questions, graded."""
-    told = plan.settings
-    data = run.path / "data"
-    writer = PolicyWriter.load(told.model_copy(update={"model": model}))
-    groups = write_samples(
-        writer,
-        plan.held_out,
-        data / f"{when}.jsonl",
-        numbers=(0,),
-        temperature=0.0,
-        top_p=1.0,
-        seed=0,
-        model=_identity(writer, run),
-        label=f"answer {when}",
-    )
-    measure, about = grading(plan)
-    path, begun = data / f"{when}_graded.jsonl", _begun(told.data, writer)
-    found = measure_samples(measure, about, plan.held_out, groups, path, prefill=begun, label="grade")
+    data, asked = run.path / "data", plan.held_out
+    writer = PolicyWriter.load(plan.settings.model_copy(update={"model": model}))
+    path, label = data / f"{when}.jsonl", f"answer {when}"
+    texts = write_samples(writer, asked, path, numbers=(0,), model=_identity(writer, run), label=label)
+    path = data / f"{when}_graded.jsonl"
+    found = measure_samples(*grading(plan), asked, texts, path, prefill=writer.begun, label="grade")
     return [group[0] for group in found]
 
 
-def _begun(data: DataSettings, writer: PolicyWriter) -> str:
-    return beginning(writer.tokenizer, data.prefill, chat=data.chat)
+# -- Learning -----------------------------------------------------------------------------------------
 
 
-def _identity(writer: PolicyWriter, run: Run) -> str:
-    """The same wherever the run folder is named from."""
-    return writer.identity.replace(str(run.path), "RUN")
+def _learn(
+    settings: TuneSettings,
+    start: ModelSettings,
+    rows: Sequence[TrainingRow],
+    run: Run,
+    checkpoints: Path,
+    target: Path,
+    before: int,
+) -> int:
+    """Train a model on rows and save it; goes on from the last complete checkpoint.
+
+    Args:
+        start: the model that learning starts from; for pairs also the reference.
+        target: folder of the trained model, which appears whole or not at all.
+        before: steps that the run did in earlier rounds; returns those done now.
+    """
+    model, tokenizer = load_policy(start)
+    model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
+    trainer = trainer_of(settings, start, model, tokenizer, rows, checkpoints)
+    inner = undressed(model)
+    if not torch.cuda.is_available():
+        for policy in filter(None, (inner, getattr(trainer, "ref_model", None))):
+            use_packed_logprobs(policy)
+    checkpoint = last_checkpoint(checkpoints)
+    run.truncate_after(before + (checkpoint[1] if checkpoint else 0))
+    if Beside(run, before=before).train(trainer, checkpoint, f"train {settings.tune.method}"):
+        raise Interrupted("tune", run.path, before + trainer.state.global_step)
+    trained: Any = trainer.accelerator.unwrap_model(trainer.model)
+    restore_forward(inner)
+    if settings.tune.rounds > 1 and hasattr(trained, "merge_and_unload"):
+        trained = trained.merge_and_unload()  # the next round's model is whole
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    trained.save_pretrained(unfinished)
+    tokenizer.save_pretrained(unfinished)
+    if target.exists():  # of a run that was killed before it could say that the round is done
+        shutil.rmtree(target)
+    unfinished.replace(target)
+    return before + trainer.state.global_step
 
 
-def _iterate(first: ModelSettings, run: Path, number: int) -> ModelSettings:
-    """The model of a round; an adapter of the next one sits on it in the precision of the first."""
-    return first.model_copy(update={"name": str(run / "iterates" / str(number)), "revision": None})
+class _Tokenised(DPOTrainer):
+    """DPO on rows of `prompt_ids`, `chosen_ids` and `rejected_ids`."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any, **__: Any) -> Any:
+        return dataset
 
 
-def _short_enough(plan: TunePlan, rows: Sequence[TrainingRow], tokenizer: Any) -> list[TrainingRow]:
-    limit, chat = plan.settings.train.max_prompt_length, plan.settings.data.chat
-    if limit is None or not rows:
-        return list(rows)
-    lengths = map(len, encode([row["prompt"] for row in rows], tokenizer, chat=chat))
-    return [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
+def trainer_of(
+    settings: TuneSettings,
+    start: ModelSettings,
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[TrainingRow],
+    checkpoints: Path,
+) -> Trainer:
+    """TRL's trainer of these rows: SFT of completions, DPO of pairs.
+
+    `label_smoothing` e is conservative DPO: (1 - e) L(x) + e L(-x) for L(x) = -log sigmoid(x), as TRL's plain
+    loss had it until its DPO trainer was rewritten.  Now TRL ignores it there, but adds up weighted losses,
+    and this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robust one.
+    """
+    told, arguments = settings.tune, _arguments(settings, checkpoints)
+    shared: dict[str, Any] = {"processing_class": tokenizer, "peft_config": lora_config(settings.model)}
+    prompts = encode([row["prompt"] for row in rows], tokenizer, chat=settings.data.chat)
+    if "completion" in rows[0]:
+        both = list(zip(prompts, _completions(tokenizer, rows, "completion", "truncated"), strict=True))
+        data = {
+            "input_ids": [prompt + text for prompt, text in both],
+            "labels": [[-100] * len(prompt) + text for prompt, text in both],
+        }
+        sft = SFTConfig(**arguments, max_length=None, completion_only_loss=True)
+        return SFTTrainer(model, args=sft, train_dataset=Dataset.from_dict(data), **shared)
+    e, loss = told.label_smoothing, {}
+    if e:
+        loss = {"loss_type": ["sigmoid", "robust"], "loss_weights": [2 * (1 - e), -(1 - 2 * e)]}
+    data = {
+        "prompt_ids": prompts,
+        "chosen_ids": _completions(tokenizer, rows, "chosen", "chosen_truncated"),
+        "rejected_ids": _completions(tokenizer, rows, "rejected", "rejected_truncated"),
+    }
+    dpo = DPOConfig(**arguments, **loss, max_length=None, beta=told.beta, label_smoothing=e)
+    # With an adapter the reference is the model without it.
+    reference = None if settings.model.lora else load_policy(start)[0]
+    return _Tokenised(model, reference, args=dpo, train_dataset=Dataset.from_dict(data), **shared)
 
 
-def _bare(sample: Sample) -> Sample:
-    """As it was written, whatever a grader made of it."""
-    return replace(sample, label=None, cause=sample.cause if not sample.text else None)
+def _completions(tokenizer: Any, rows: Sequence[TrainingRow], text: str, cut: str) -> list[list[int]]:
+    ids = tokenizer([row[text] for row in rows], add_special_tokens=False)["input_ids"]
+    return [one if row[cut] else [*one, tokenizer.eos_token_id] for one, row in zip(ids, rows, strict=True)]
 
 
-def _summed(about: Mapping[str, Any]) -> str:
-    told = [f"{about['rows']} rows from {about['questions']} questions"]
-    told += [f"{count} left out: {reason}" for reason, count in about["left_out"].items()]
-    told += [f"{about['prompt_too_long']} prompts too long"] * bool(about["prompt_too_long"])
-    told += [f"{count} samples not used: {cause}" for cause, count in about["unmeasured_samples"].items()]
-    told += [f"{count} samples floored: {cause}" for cause, count in about["floored_samples"].items()]
-    return "; ".join(told)
-
-
-def _run_folder(plan: TunePlan) -> Run:
-    settings = plan.settings
-    if settings.run.resume:
-        return Run.open(settings.run.resume)
-    told = settings.tune
-    name = settings.run.name or "-".join(filter(None, (told.method, told.rule)))
-    run = Run.create(settings.run.dir, name, settings.asking())
-    write_whole(run.path / TUNE, dump_toml(settings).encode())
-    return run
+def _arguments(settings: TuneSettings, checkpoints: Path) -> dict[str, Any]:
+    """What both of TRL's configurations are told."""
+    told = settings.train
+    rows = min(told.micro_batch_size, told.prompts_per_step)
+    return {
+        **shared_arguments(settings, checkpoints),
+        "per_device_train_batch_size": rows,
+        "gradient_accumulation_steps": told.prompts_per_step // rows,
+    }

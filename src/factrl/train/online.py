@@ -7,7 +7,7 @@ leaves a complete checkpoint.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,15 @@ from factrl.rewards.resources import Supplier
 from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.settings import RunSettings
-from factrl.train.card import write_training_card
-from factrl.train.held_out import HeldOut
-from factrl.train.page import write_run_page
-from factrl.train.plan import Plan, check_enough
+from factrl.train.held_out import Evaluate, TrueGap, evaluator
+from factrl.train.page import write_run_page, write_training_card
+from factrl.train.plan import Plan, check_enough, extract_of
 from factrl.types import Example
 
-from .answering import evaluator, extraction
-from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint
-from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer, WatchedTrainer
-from .model import check_model, load_policy, lora_config, uses_bf16
-from .packed import restore_forward
-from .prompts import beginning, encode, render_prompts
+from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
+from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
+from .model import beginning, check_model, encode, load_policy, lora_config, render_prompts
+from .shortcuts import restore_forward
 
 
 def train(plan: Plan) -> Path:
@@ -42,9 +39,7 @@ def train(plan: Plan) -> Path:
 
     Raises:
         SetupError: something the user must change; nothing has been written.
-        Interrupted: SIGINT or SIGTERM; a checkpoint was written.
-        TooManyMasked: the judge failed too often; a checkpoint was written.
-        OverBudget: another step may cost more than `run.max_cost` leaves; a checkpoint was written.
+        Interrupted, TooManyMasked, OverBudget: the run stopped; a checkpoint was written.
     """
     settings = plan.settings
     check_model(settings.model.name)
@@ -54,18 +49,17 @@ def train(plan: Plan) -> Path:
         preflight(plan.judge)
     model, tokenizer = load_policy(settings.model)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
-    evaluate = held_out = None
-    if plan.held_out:
-        grader = Supplier(plan.judge, settings.judge, settings.verifier).grade()
-        where = extraction(plan.reward)
-        if settings.train.eval_steps:  # a single evaluation has nothing to be compared with
-            begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-            held_out = HeldOut(plan.reward, where, prefill=begun)
-        evaluate = evaluator(plan.held_out, tokenizer, settings, grader, where, held_out)
     with _run_folder(settings) as run:
-        spent = _spending(plan, run)
         trainer = optimise(
-            settings, model, tokenizer, plan.reward, examples, prompts, run, evaluate, held_out, spent
+            settings,
+            model,
+            tokenizer,
+            plan.reward,
+            examples,
+            prompts,
+            run,
+            _evaluation(plan, tokenizer, run),
+            _spending(plan, run),
         )
         trainer.save_model(str(run.path / "model"))
         if trainer.accelerator.is_main_process:
@@ -73,6 +67,20 @@ def train(plan: Plan) -> Path:
             write_run_page(run.path)
             write_training_card(plan, run.path)  # over what a library wrote there
     return run.path
+
+
+def _evaluation(plan: Plan, tokenizer: Any, run: Run) -> Evaluate | None:
+    """What asks the held-out questions; None without any."""
+    if not plan.held_out:
+        return None
+    settings = plan.settings
+    where = extract_of(settings.paper, plan.reward.knobs)
+    grader = Supplier(plan.judge, settings.judge, settings.verifier).grade()
+    if not settings.train.eval_steps:  # a single evaluation has nothing to be compared with
+        return evaluator(plan.held_out, tokenizer, settings, grader, where)
+    begun = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
+    gap = TrueGap(plan.reward, where, run.path, prefill=begun)
+    return evaluator(plan.held_out, tokenizer, settings, grader, where, gap)
 
 
 def optimise(
@@ -83,21 +91,19 @@ def optimise(
     examples: Sequence[Example],
     prompts: Sequence[str],
     run: Run,
-    evaluate: Callable[[Any, int], Mapping[str, float | None]] | None,
-    held_out: HeldOut | None = None,
+    evaluate: Evaluate | None,
     spending: Spending | None = None,
 ) -> FactualGRPOTrainer:
     """The GRPO run itself, from step 0 or from the run's last complete checkpoint.
 
     Args:
         evaluate: of the policy and the step; what it returns is logged.
-        held_out: what `evaluate` compares reward and truth with.
         spending: what the judge costs, and what it may.
     """
     config = grpo_config(settings, run.checkpoints)
     config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
-    trainer = WatchedTrainer(
+    trainer = FactualGRPOTrainer(
         model,
         reward,
         examples,
@@ -110,8 +116,6 @@ def optimise(
     checkpoint = last_checkpoint(run.checkpoints)
     if trainer.accelerator.is_main_process:
         run.truncate_after(checkpoint[1] if checkpoint else 0)
-    if held_out is not None:
-        held_out.start(run.path)
     policy = trainer.accelerator.unwrap_model(trainer.model)
     beside = Beside(
         run,
@@ -167,20 +171,12 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         )
     reinforce = told.loss_type == "reinforce++"
     return FactualGRPOConfig(
-        output_dir=str(output_dir),
-        max_steps=told.steps or -1,
-        num_train_epochs=told.epochs,
+        **shared_arguments(settings, output_dir),
         per_device_train_batch_size=told.micro_batch_size,
         gradient_accumulation_steps=completions // (told.micro_batch_size * processes),
         num_generations=told.num_generations,
         num_iterations=told.num_iterations,
         max_completion_length=told.max_completion_length,
-        learning_rate=told.learning_rate,
-        lr_scheduler_type=told.lr_scheduler_type,
-        warmup_steps=told.warmup_steps,
-        weight_decay=told.weight_decay,
-        max_grad_norm=told.max_grad_norm,
-        optim="adamw_torch_fused",
         loss_type="dapo" if reinforce else told.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
         scale_rewards=told.scale_rewards,
@@ -194,23 +190,12 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         top_p=told.top_p,
         top_k=0,
         mask_truncated_completions=told.mask_truncated_completions,
-        gradient_checkpointing=told.gradient_checkpointing,
-        bf16=uses_bf16(told),
-        use_cpu=not torch.cuda.is_available(),
         use_vllm=told.use_vllm,
         vllm_mode=told.vllm_mode,
         vllm_server_base_url=told.vllm_server_base_url,
         max_masked_share=told.max_masked_share,
-        # A judge in this process would take the cores from the policy; rules alone have nothing to wait for.
         chat=settings.data.chat,
         prefill=settings.data.prefill,
-        save_strategy="steps",
-        save_steps=told.save_steps,
-        save_total_limit=2,
-        logging_steps=1,
-        report_to=list(told.report_to),
-        disable_tqdm=True,
-        seed=settings.run.seed,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a training run will do: its settings, reward, questions and judge, all checked, without torch.
+"""What a training run will do, ask and cost: settings, reward, questions and judge, checked without torch.
 
 Everything that is wrong here is found in a second, before a model is loaded or a run folder exists, and
 whether or not the extra `train` is installed.
@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, DataError
+from factrl.evals.shortqa import Extract
 from factrl.llm import connect
-from factrl.llm.spending import Account, allowance, overdraft, read_account
-from factrl.papers import asked_of, load_reward, settings_of
+from factrl.llm.spending import BYTES_PER_TOKEN, Account, Spent, allowance, overdraft, read_account
+from factrl.papers import Form, asked_of, form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
+from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
+from factrl.rewards.preference import RATING_PROMPT
 from factrl.rewards.resources import Supplier, check_resources, check_unjudged, supply
 from factrl.runs.config import load_settings, peek
 from factrl.runs.data import load_held_out, load_training, render_prompt
@@ -28,10 +32,15 @@ if TYPE_CHECKING:
     from factrl.llm.local.llama import LlamaModel
     from factrl.llm.openai_compatible import OpenAICompatible
 
-
 REWARD_ALONE = ("model.name=none", "data.train=none")
 """Settings that every run needs, where a reward is made and nothing is trained."""
-_LIMITS = ("max_concurrency", "timeout_attempt", "timeout_call", "max_attempts")
+SCORED = 64  # held-out answers that the reward scores too (`train.held_out`)
+_LIMITS = {"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
+_REPLY = 512  # tokens that a verdict may have
+_ANSWER = 200  # bytes of a short answer that a grader is shown
+_PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
+_UNKNOWN = "unknown: as many as the completions make claims"
+_EXTRACTS: Mapping[Form, Extract] = {"tags": "answer", "boxed": "boxed", "text": "text"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,6 @@ class Plan:
     Attributes:
         reward: with its knobs set; its resources are supplied unless the plan is only shown.
         judge: None when answers are compared by rules alone.
-        examples: the questions to train on.
-        held_out: the questions to evaluate on; may be empty.
         prompt: what the user says in the first example.
     """
 
@@ -74,11 +81,7 @@ class Plan:
 
 
 def run_settings(source: Path | str | None, overrides: Sequence[str]) -> RunSettings:
-    """The settings of a run; knobs and defaults are those of the paper that they name.
-
-    Args:
-        source: a recipe, or the `config.toml` of an earlier run.
-        overrides: `key=value`.
+    """The settings of a recipe or an earlier run, with the knobs and defaults of the paper that they name.
 
     Raises:
         ConfigError: every problem at once, one line each.
@@ -96,15 +99,11 @@ def run_settings(source: Path | str | None, overrides: Sequence[str]) -> RunSett
 
 
 def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
-    """Check what can be checked without the model.
-
-    Args:
-        only_show: the plan is not carried out, so no judge is opened.
-
-    Raises:
-        SetupError: what the user must change.
-    """
-    check_asked(settings)
+    """Check what can be checked without the model; a plan that is only shown opens no judge."""
+    for key, why in asked_of(settings.paper).items():  # what the paper has and does not tell
+        section, _, name = key.partition(".")
+        if name not in getattr(settings, section).model_fields_set:
+            raise ConfigError(f"{settings.paper} needs {key}: {why}")
     reward, judge, data = bare_reward(settings), None, settings.data
     examples = load_training(data, require_answers=reward.needs_answers)
     check_usable(settings, reward, examples)
@@ -118,24 +117,8 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     return Plan(settings, reward, judge, examples, held_out, prompt)
 
 
-def check_asked(settings: RunSettings) -> None:
-    """Refuse a run without a value that its paper has and does not tell.
-
-    Raises:
-        ConfigError: the setting, and why the user has to give it.
-    """
-    for key, why in asked_of(settings.paper).items():
-        section, _, name = key.partition(".")
-        if name not in getattr(settings, section).model_fields_set:
-            raise ConfigError(f"{settings.paper} needs {key}: {why}")
-
-
 def bare_reward(settings: RunSettings) -> Reward:
-    """The reward that the settings name, without what it needs, after a look at whether that can be had.
-
-    Raises:
-        ConfigError: a resource that no settings make, or that needs the judge that is not named.
-    """
+    """The reward that the settings name, without what it needs, after a look at whether that can be had."""
     reward = load_reward(settings.paper).with_(**settings.reward)
     check_resources(reward)
     if not settings.judge.url:
@@ -146,14 +129,7 @@ def bare_reward(settings: RunSettings) -> Reward:
 
 
 def check_usable(settings: RunSettings, reward: Reward, examples: Sequence[Example]) -> None:
-    """Refuse questions that lack what the reward needs, evidence among it where nothing is named to search.
-
-    Args:
-        reward: as `bare_reward` returns it.
-
-    Raises:
-        DataError: how many they are, the first of them, and what to do.
-    """
+    """Refuse questions that lack what the bare reward needs, such as evidence where nothing is searched."""
     reward.check_examples(examples)
     told = settings.verifier
     if not reward.searches or "verify" not in reward.missing:
@@ -168,11 +144,7 @@ def check_usable(settings: RunSettings, reward: Reward, examples: Sequence[Examp
 
 
 def check_enough(left: int, total: int, settings: RunSettings) -> None:
-    """Refuse fewer questions than one step takes.
-
-    Args:
-        left: questions whose prompts are short enough, of `total`.
-    """
+    """Refuse fewer questions than one step takes; those that are left have prompts that are short enough."""
     told = settings.train
     if left < told.prompts_per_step:
         limit = f" (train.max_prompt_length = {told.max_prompt_length})" if left < total else ""
@@ -183,41 +155,88 @@ def check_enough(left: int, total: int, settings: RunSettings) -> None:
 
 
 def supplied_reward(settings: RunSettings) -> tuple[Reward, OpenAICompatible | LlamaModel | None]:
-    """The reward that the settings name with everything that it needs, and the judge among it.
-
-    Raises:
-        SetupError: what the user must change.
-    """
-    judge = open_judge(settings.judge, max_cost=_allowed(settings))
+    """The reward that the settings name with everything that it needs, and the judge among it."""
+    told, price = settings.run, settings.judge.price
+    account = read_account(told.resume) if told.resume else Account()
+    if why := overdraft(account, price, told.max_cost):
+        raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
+    allowed = allowance(account, price, told.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
+    judge = open_judge(settings.judge, max_cost=allowed)
     return supply(bare_reward(settings), supplier=Supplier(judge, settings.judge, settings.verifier)), judge
 
 
 def open_judge(
     settings: JudgeSettings, *, max_cost: float | None = None
 ) -> OpenAICompatible | LlamaModel | None:
-    """The judge that the settings name, None when they name none; nothing is sent yet.
-
-    Args:
-        max_cost: US dollars after which it is asked no more.
-    """
+    """The judge that the settings name, asked no more after so many US dollars; nothing is sent yet."""
     if not settings.url:
         return None
     if settings.url == LOCAL:
         from factrl.llm.local.llama import shared_model
 
         return shared_model()
-    limits = settings.model_dump(include=set(_LIMITS))
+    limits = settings.model_dump(include=_LIMITS)
     return connect(settings.url, price=settings.price, max_cost_usd=max_cost, **limits)
 
 
-def _allowed(settings: RunSettings) -> float | None:
-    """US dollars that this process may spend on the judge; None for any amount.
+def extract_of(spec: str, knobs: Mapping[str, Any]) -> Extract:
+    """What of a completion is the answer, for the reward of this name once its knobs are set.
 
-    Raises:
-        ConfigError: a resumed run has spent so much that not one more step fits.
+    A reward of your own is not loaded: its knob `answer` says it, else it reads the whole text.
     """
-    told, price = settings.run, settings.judge.price
-    account = read_account(told.resume) if told.resume else Account()
-    if why := overdraft(account, price, told.max_cost):
-        raise ConfigError(f"{why}; to go on, raise it: --max-cost MORE")
-    return allowance(account, price, told.max_cost, int(os.environ.get("WORLD_SIZE", "1")))
+    if split_spec(spec)[0] not in paper_names():
+        said = knobs.get("answer")
+        return _EXTRACTS[said] if said in ("boxed", "tags") else "text"
+    reward = load_reward(spec)
+    return _EXTRACTS[form_of(spec, replace(reward, knobs={**reward.knobs, **knobs}))]
+
+
+# -- What it will take --------------------------------------------------------------------------------
+
+
+def estimate(plan: Plan) -> dict[str, str]:
+    """Calls, tokens and cost, each counted or bounded in a line; what cannot be told is unknown."""
+    told, url, price = plan.settings, plan.settings.judge.url, plan.settings.judge.price
+    around = len(f"{told.data.system or ''}{told.data.prefill}".encode())
+    prompt = around + fmean(len(render_prompt(e, told.data.prompt).encode()) for e in plan.examples)
+    read, most = prompt / BYTES_PER_TOKEN, told.train.max_completion_length
+    tokens = f"policy: about {read * plan.completions:,.0f} read, at most {plan.completions * most:,} written"
+    if not url or url == LOCAL:
+        calls = f"0 of a server: the judge is {'in this process' if url else 'none'}"
+        return {"calls": calls, "tokens": tokens, "cost": "$0 for the judge"}
+    spent = _of_judge(plan)
+    if spent is None:
+        calls, cost, tokens = _UNKNOWN, _UNKNOWN, f"{tokens}; judge: unknown"
+    else:
+        calls, cost = f"{spent.calls:,} of the judge, at most", ""
+        if spent.calls:
+            tokens += f"; judge: {spent.tokens_in:,} read, {spent.tokens_out:,} written, at most"
+        if price is not None:
+            cost = f"${spent.cost(price):,.4g} for the judge, at most"
+    if price is None:
+        cost = "no price set: judge.price_in and judge.price_out, US dollars for a million tokens"
+    elif told.run.max_cost is not None:
+        cost += f"; the run stops before ${told.run.max_cost:g}"
+    return {"calls": calls, "tokens": tokens, "cost": cost}
+
+
+def _of_judge(plan: Plan) -> Spent | None:
+    """What the judge will be asked at most, but for repeated requests; None where claims decide it.
+
+    The text of a request is the prompt, the question, its answers and the completion, at four bytes a token.
+    """
+    told, every = plan.settings, plan.settings.train.eval_steps
+    own = {"rate": told.judge.reward_model, "checklist": told.judge.checklist_model}
+    own |= {"extract": told.judge.extractor_model, "truthfulness": "local", "certainty": "local"}
+    asked = {name for name in plan.reward.missing if not own.get(name)}
+    if asked - _PROMPTS.keys():
+        return None
+    rounds = 1 + ((plan.steps - 1) // every if every else 0)
+    rewarded = plan.completions + (rounds * min(len(plan.held_out), SCORED) if every else 0)
+    question = fmean(sum(len(t.encode()) for t in (e.question, *e.answers)) for e in plan.examples)
+    spent = Spent()
+    for name, calls in (("grade", len(plan.held_out) * rounds), *((name, rewarded) for name in asked)):
+        room = _ANSWER if name == "grade" else told.train.max_completion_length * BYTES_PER_TOKEN
+        text = len(_PROMPTS[name].encode()) + question + room
+        spent += Spent(calls, round(calls * text / BYTES_PER_TOKEN), calls * _REPLY)
+    return spent

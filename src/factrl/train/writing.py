@@ -1,48 +1,217 @@
-"""The policy in this process as a `factrl.llm.writers.Writer`."""
+"""The policy in this process: what it writes, how likely texts are under it, and how certain it was.
+
+`transformers.generate` runs every copy of a prompt through the model and keeps computing rows that
+have already ended.  For groups of short answers on a CPU that is most of the cost, so here a prompt
+is run once for all its samples and a row leaves the batch when it ends.  The distribution is the
+model's own: temperature and top-p only, no other logits processing.
+
+Self-certainty is how far the next-token distributions are from uniform, over the tokens that were written:
+Kang et al. 2025 (arXiv:2502.18581) and, as a reward, Intuitor (Zhao et al. 2025, arXiv:2505.19590):
+
+    certainty(o | q) = 1/|o| sum_i KL(U || p(. | q, o_<i)) = -1/(|o| V) sum_i sum_j log(V p(j | q, o_<i))
+
+with V tokens in the vocabulary.  It is 0 for uniform distributions, in nats, and has no upper limit.  Unlike
+the entropy it is ruled by the least likely tokens, so it is about the whole distribution, not its peak.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import DynamicCache
 
 from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
-from .answering import end_tokens
-from .model import load_policy
-from .prompts import beginning, encode, render_prompts
-from .sampling import sample
+from .model import beginning, encode, end_tokens, load_policy, render_prompts, uses_bf16
 
 AT_ONCE = 128  # completions that are sampled together
+_ROWS = 8  # of one forward pass that certainty is read from
+_POSITIONS = 256  # whose logits over the whole vocabulary are in memory together
+_SCALES_LOGITS = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # Gemma, Cohere, Granite
+
+
+def undressed(model: Any) -> Any:
+    """The model inside an adapter, which stays active."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+@contextmanager
+def evaluating(model: Any, *, bf16: bool = False) -> Iterator[None]:
+    """Without dropout, and in bfloat16 where told."""
+    training = model.training
+    model.eval()
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+        yield
+    model.train(training)
+
+
+# -- Sampling -----------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def sample(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    *,
+    num_samples: int = 1,
+    max_new_tokens: int,
+    temperature: float,
+    top_p: float = 1.0,
+    eos_ids: Sequence[int],
+    batch_size: int = AT_ONCE,
+    uniforms: torch.Tensor | None = None,
+) -> list[list[list[int]]]:
+    """Sample `num_samples` completions for every prompt.
+
+    Args:
+        max_new_tokens: length limit of a completion, its end token included.
+        temperature: 0 is greedy.
+        eos_ids: tokens that end a completion; the end token is part of it.
+        batch_size: completions in flight at once.
+        uniforms: numbers in [0, 1), (prompts, num_samples, max_new_tokens), that choose the tokens in place
+            of torch's generator: a completion then depends on its own numbers, not on its neighbours'.
+
+    Returns:
+        For every prompt, its completions as token ids.
+    """
+    if num_samples > 1 and temperature == 0:
+        raise ValueError("several greedy samples of one prompt are the same sample; raise the temperature")
+    results: list[list[list[int]]] = [[] for _ in prompts]
+    by_length = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+    prompts_at_once = max(1, batch_size // num_samples)
+    for start in range(0, len(by_length), prompts_at_once):
+        chunk = by_length[start : start + prompts_at_once]
+
+        def choose(logits: torch.Tensor, rows: list[int], at: int, chunk: list[int] = chunk) -> torch.Tensor:
+            drawn = None if uniforms is None else uniforms[chunk].flatten(0, 1)[rows, at]
+            return _chosen(logits, temperature, top_p, drawn)
+
+        wanted = [prompts[index] for index in chunk]
+        rows = _sample_chunk(undressed(model), wanted, num_samples, max_new_tokens, choose, set(eos_ids))
+        for position, index in enumerate(chunk):
+            results[index] = rows[position * num_samples : (position + 1) * num_samples]
+    return results
+
+
+def _sample_chunk(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    num_samples: int,
+    max_new_tokens: int,
+    choose: Callable[[torch.Tensor, list[int], int], torch.Tensor],
+    eos_ids: set[int],
+) -> list[list[int]]:
+    device = next(model.parameters()).device
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=device)
+    mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
+    cache = DynamicCache(config=model.config)
+    hidden = _last_hidden(model, ids, mask, cache).repeat_interleave(num_samples, dim=0)
+    cache.batch_repeat_interleave(num_samples)
+    mask = mask.repeat_interleave(num_samples, dim=0)
+    completions: list[list[int]] = [[] for _ in range(len(hidden))]
+    alive = list(range(len(completions)))
+    for position in range(max_new_tokens):
+        tokens = choose(model.get_output_embeddings()(hidden).float(), alive, position)
+        going = []
+        for row, token in enumerate(tokens.tolist()):
+            completions[alive[row]].append(token)
+            if token not in eos_ids:
+                going.append(row)
+        if not going or position == max_new_tokens - 1:
+            break
+        if len(going) < len(alive):
+            kept = torch.tensor(going, device=device)
+            cache.batch_select_indices(kept)
+            mask, tokens = mask[kept], tokens[kept]
+            alive = [alive[row] for row in going]
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+        hidden = _last_hidden(model, tokens.unsqueeze(1), mask, cache)
+    return completions
+
+
+def _last_hidden(model: Any, ids: torch.Tensor, mask: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+    """Hidden state (B, H) of the last position; the cache grows by the given ids."""
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.size(1) :]
+    output = model.base_model(
+        input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+    )
+    return output.last_hidden_state[:, -1]
+
+
+def _chosen(
+    logits: torch.Tensor, temperature: float, top_p: float, drawn: torch.Tensor | None
+) -> torch.Tensor:
+    """One token per row of (B, V) logits, by (B,) numbers in [0, 1) or by torch's own generator."""
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    probabilities = torch.softmax(logits / temperature, dim=-1)
+    if top_p < 1:
+        ordered, order = probabilities.sort(dim=-1, descending=True)
+        outside = ordered.cumsum(dim=-1) - ordered >= top_p
+        probabilities = torch.zeros_like(probabilities).scatter(-1, order, ordered.masked_fill(outside, 0))
+    if drawn is None:
+        return torch.multinomial(probabilities, 1).squeeze(-1)
+    below = probabilities.double().cumsum(dim=-1)
+    # Right of the number, so that a token of probability 0 is never it.
+    numbers = drawn.to(below).unsqueeze(-1) * below[:, -1:]
+    return torch.searchsorted(below, numbers, right=True).squeeze(-1)
+
+
+# -- Answers ------------------------------------------------------------------------------------------
+
+
+def answer(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Example],
+    settings: RunSettings,
+    *,
+    num_samples: int = 1,
+    temperature: float = 0.0,
+) -> list[list[str]]:
+    """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them."""
+    prompts = encode(render_prompts(examples, tokenizer, settings.data), tokenizer, chat=settings.data.chat)
+    with evaluating(model, bf16=uses_bf16(settings.train)):
+        groups = sample(
+            model,
+            prompts,
+            num_samples=num_samples,
+            max_new_tokens=settings.train.max_completion_length,
+            temperature=temperature,
+            eos_ids=end_tokens(model, tokenizer),
+        )
+    return [tokenizer.batch_decode(group, skip_special_tokens=True) for group in groups]
 
 
 class PolicyWriter:
-    """Writes with a model of transformers, asked as in training.
+    """A `Writer` with a model of transformers, asked as in training, which weighs texts too.
 
-    Args:
-        settings: `data`, and of `train` the length limit and `bf16`.  "auto" is off here: with bfloat16 every
-            third short text depends on what is written beside it.
+    `train.bf16` "auto" is off: with bfloat16 every third short text depends on what is written beside it.
+
+    Attributes:
         weights: which weights these are.
+        begun: what the assistant's turn holds already.
     """
 
     def __init__(self, model: Any, tokenizer: Any, settings: RunSettings, weights: str) -> None:
         self.model, self.tokenizer, self.settings, self.weights = model, tokenizer, settings, weights
         data, limit = settings.data, settings.train.max_completion_length
         self._bf16 = settings.train.bf16 is True
+        self.begun = beginning(tokenizer, data.prefill, chat=data.chat)
         asked = digest_of(data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
         self.identity = f"{weights} {asked}"
 
     @classmethod
     def load(cls, settings: RunSettings) -> PolicyWriter:
-        """The policy that `settings.model` names, on the GPU when there is one.
-
-        Raises:
-            ModelError: it cannot be loaded.
-        """
+        """The policy that `settings.model` names, on the GPU when there is one."""
         model, tokenizer = load_policy(settings.model)
         if torch.cuda.is_available():
             model.to("cuda")
@@ -75,11 +244,9 @@ class PolicyWriter:
         prompts = encode(rendered, self.tokenizer, chat=settings.data.chat)
         at_once = max(1, AT_ONCE // len(numbers))
         ends = end_tokens(self.model, self.tokenizer)
-        training = self.model.training
-        self.model.eval()
-        for start in range(0, len(examples), at_once):
-            chunk = examples[start : start + at_once]
-            with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self._bf16):
+        with evaluating(self.model, bf16=self._bf16):
+            for start in range(0, len(examples), at_once):
+                chunk = examples[start : start + at_once]
                 groups = sample(
                     self.model,
                     prompts[start : start + at_once],
@@ -90,18 +257,38 @@ class PolicyWriter:
                     eos_ids=ends,
                     uniforms=_uniforms(chunk, numbers, limit, seed) if temperature else None,
                 )
-            for group in groups:
-                written.append([self._text(ids, ends) for ids in group])
-                on_done()
-        self.model.train(training)
+                for group in groups:
+                    written.append([self._text(ids, ends) for ids in group])
+                    on_done()
         return written
+
+    @torch.no_grad()
+    def score(
+        self,
+        examples: Sequence[Example],
+        continuations: Sequence[Sequence[str]],
+        on_done: Callable[[], None] = lambda: None,
+    ) -> list[list[float]]:
+        """The log-probability of every continuation after its example's prompt, in nats and float32.
+
+        Without a temperature and without an end token.
+        """
+        data = self.settings.data
+        rendered = render_prompts(examples, self.tokenizer, data)
+        prompts = encode(rendered, self.tokenizer, chat=data.chat)
+        scores: list[list[float]] = []
+        with evaluating(self.model, bf16=self._bf16):
+            for text, prompt, texts in zip(rendered, prompts, continuations, strict=True):
+                gap = "" if text[-1:].isspace() or data.chat else " "
+                rows = [self.tokenizer(gap + t, add_special_tokens=False)["input_ids"] for t in texts]
+                scores.append(_sums(self.model, prompt, rows))
+                on_done()
+        return scores
 
     def _text(self, ids: list[int], ends: Sequence[int]) -> Written:
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         ended = bool(ids) and ids[-1] in ends
-        data = self.settings.data
-        prefill = beginning(self.tokenizer, data.prefill, chat=data.chat)
-        return Completion(text, prefill=prefill, truncated=not ended, tokens=len(ids) - ended)
+        return Completion(text, prefill=self.begun, truncated=not ended, tokens=len(ids) - ended)
 
 
 def _uniforms(examples: Sequence[Example], numbers: Sequence[int], length: int, seed: int) -> torch.Tensor:
@@ -121,3 +308,75 @@ def _fingerprint(model: Any) -> str:
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = [int(p.detach().view(whole[p.element_size()]).sum(dtype=torch.int64)) for p in model.parameters()]
     return digest_of(sum(p.numel() for p in model.parameters()), sums)
+
+
+# -- Likelihood and certainty -------------------------------------------------------------------------
+
+
+def certainty_of(logits: torch.Tensor) -> torch.Tensor:
+    """KL(U || softmax(logits)) of each distribution, in nats: (..., V) -> (...), float32, never below 0."""
+    logits = logits.float()
+    found = logits.logsumexp(dim=-1) - logits.mean(dim=-1) - math.log(logits.size(-1))
+    return found.clamp(min=0)  # what is below is rounding
+
+
+@torch.no_grad()
+def self_certainty(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+) -> list[float]:
+    """The self-certainty of every completion, its end token included, under the model at temperature 1.
+
+    Returns:
+        Nats; NaN for a completion without tokens, which has no mean.
+    """
+    decoder = undressed(model)
+    device = next(decoder.parameters()).device
+    found = [math.nan] * len(completions)
+    order = [row for row in range(len(completions)) if completions[row]]
+    order.sort(key=lambda row: len(prompts[row]) + len(completions[row]))
+    for start in range(0, len(order), _ROWS):
+        rows = order[start : start + _ROWS]
+        texts = [[*prompts[row], *completions[row]] for row in rows]
+        width = max(map(len, texts))
+        ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=device)
+        mask = torch.tensor([[1] * len(text) + [0] * (width - len(text)) for text in texts], device=device)
+        states = decoder.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+        for place, row in enumerate(rows):
+            first, count = len(prompts[row]) - 1, len(completions[row])
+            parts = states[place, first : first + count].split(_POSITIONS)
+            found[row] = sum(certainty_of(_head_logits(decoder, part)).sum().item() for part in parts) / count
+    return found
+
+
+def _head_logits(decoder: Any, states: torch.Tensor) -> torch.Tensor:
+    """(P, H) -> (P, V), float32, as the model's own head makes them."""
+    config = decoder.config.get_text_config()
+    logits = decoder.get_output_embeddings()(states).float()
+    cap, scale, divisor = (getattr(config, name, None) for name in _SCALES_LOGITS)
+    logits = logits * (scale or 1.0) / (divisor or 1.0)
+    return torch.tanh(logits / cap) * cap if cap else logits
+
+
+def _sums(model: Any, prompt: Sequence[int], rows: Sequence[Sequence[int]]) -> list[float]:
+    """Log-probability of each row of tokens after the prompt, which goes through the model once for all."""
+    device = model.device
+    decoder = undressed(model)
+    cache = DynamicCache(config=decoder.config)
+    first = decoder.base_model(
+        input_ids=torch.tensor([list(prompt)], device=device), past_key_values=cache, use_cache=True
+    )
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
+    known = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
+    states = first.last_hidden_state[:, -1:].expand(len(rows), -1, -1)
+    if width > 1:
+        cache.batch_repeat_interleave(len(rows))
+        # The last token of a row predicts nothing that is asked for; padding comes after and is not read.
+        later = decoder.base_model(input_ids=ids[:, :-1], past_key_values=cache, use_cache=True)
+        states = torch.cat([states, later.last_hidden_state], dim=1)
+    picked = states[known.bool()]  # (N, H), the states that predict the tokens of all rows in their order
+    logs = torch.log_softmax(_head_logits(decoder, picked), dim=-1)
+    chosen = logs.gather(-1, ids[known.bool()].unsqueeze(-1)).squeeze(-1).double()
+    return [float(part.sum()) for part in chosen.split([len(row) for row in rows])]

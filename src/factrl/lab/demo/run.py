@@ -39,12 +39,12 @@ from factrl.runs.folder import Run
 from factrl.runs.progress import Progress, clock
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
-from factrl.train.answering import answer, evaluator, greedy, rates
-from factrl.train.model import embedded_policy, is_embedded, load_policy, uses_bf16
+from factrl.train.held_out import evaluator, rates
+from factrl.train.model import embedded_policy, is_embedded, load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
-from factrl.train.packed import restore_forward, use_packed_logprobs
 from factrl.train.page import write_run_page
-from factrl.train.prompts import render_prompts
+from factrl.train.shortcuts import restore_forward, use_packed_logprobs
+from factrl.train.writing import answer
 from factrl.types import Grade
 
 ABSTENTION = "I don't know."
@@ -285,7 +285,8 @@ class _Stages:
         return Arm(name.rpartition(":")[2], self._rows(), run.path, curve, steps)
 
     def _rows(self) -> list[Row]:
-        texts = greedy(self.model, self.tokenizer, self.test, self.settings)
+        groups = answer(self.model, self.tokenizer, self.test, self.settings)
+        texts = [group[0] for group in groups]
         return grade_completions(list(zip(self.test, texts, strict=True)), self.grader)
 
 

@@ -12,14 +12,17 @@ in training exactly what it will be asked in use, and a reply that the reader co
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from factrl.errors import DataError, LLMError, Unscored
-from factrl.llm import Message, Reply
+from factrl.llm import FakeLLM
 from factrl.llm.background import wait_for
 from factrl.rewards.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.rewards.truthfulness import TUNED_PROMPT, shown_claim
@@ -30,10 +33,39 @@ from factrl.verifier.claims.llm import LLMClaims, read_facts
 Labelled = Literal["truthfulness", "checklist-verifier", "extractor"]
 LABELLED: tuple[str, ...] = get_args(Labelled)
 _TRUE, _FALSE = ("supported", "true", "1", "1.0"), ("refuted", "unsupported", "false", "0", "0.0")
-_ITEM_LABELS: tuple[str, ...] = get_args(Item)
 
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("holds no text")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_not_empty)]
+_Word = Annotated[str, BeforeValidator(lambda value: str(value).strip().lower())]
+_ItemWord = Annotated[Item, BeforeValidator(lambda value: str(value).strip().lower())]
+_Row = TypeVar("_Row", bound=BaseModel)
 Lesson = tuple[str, str]
 """A prompt with the reply to learn."""
+
+
+class _Claim(BaseModel):
+    claim: _Text
+    label: _Word
+
+
+class _Response(BaseModel):
+    question: str = Field(default="", validation_alias=AliasChoices("question", "prompt", "query"))
+    response: _Text
+
+
+class _Items(_Response):
+    items: list[_Text] = Field(min_length=1)
+    labels: list[_ItemWord]
+
+
+class _Claims(_Response):
+    claims: list[str]
 
 
 def load_lessons(method: str, source: str, limit: int | None = None) -> tuple[list[Example], Counter[str]]:
@@ -55,8 +87,7 @@ def load_lessons(method: str, source: str, limit: int | None = None) -> tuple[li
             left_out[made] += 1
         else:
             lessons.append(Example(made[0], (made[1],), id=str(number)))
-    classes = {lesson.answers for lesson in lessons}
-    if not lessons or (method == "truthfulness" and len(classes) < 2):
+    if len({lesson.answers for lesson in lessons}) < (2 if method == "truthfulness" else 1):
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.most_common()) or "none left out"
         needed = f"; true and false claims are needed, labels {', '.join(_TRUE)} and {', '.join(_FALSE)}"
         raise DataError(
@@ -67,49 +98,35 @@ def load_lessons(method: str, source: str, limit: int | None = None) -> tuple[li
 
 
 def _claim(row: Mapping[str, Any], where: str) -> Lesson | str:
-    claim = row.get("claim")
-    if not isinstance(claim, str) or not claim.strip() or "label" not in row:
-        raise DataError(f"{where} has no `claim` with a `label`")
-    label = str(row["label"]).strip().lower()
-    if label not in (*_TRUE, *_FALSE):
-        return f"label {label}"
-    prompt = TUNED_PROMPT.replace("{claim}", shown_claim(claim), 1)
-    return prompt.encode("utf-8", "replace").decode(), "True" if label in _TRUE else "False"
+    told = _read(_Claim, row, where)
+    if told.label not in (*_TRUE, *_FALSE):
+        return f"label {told.label}"
+    prompt = TUNED_PROMPT.replace("{claim}", shown_claim(told.claim), 1)
+    return prompt.encode("utf-8", "replace").decode(), "True" if told.label in _TRUE else "False"
 
 
 def _checklist(row: Mapping[str, Any], where: str) -> Lesson | str:
-    question, response = _texts(row, where)
-    items, labels = (_list_of(row.get(name)) for name in ("items", "labels"))
-    if not items or len(items) != len(labels):
-        raise DataError(f"{where} needs `items`, a list of texts, and `labels`, one for each")
-    labels = [label.strip().lower() for label in labels]
-    wrong = next((label for label in labels if label not in _ITEM_LABELS), None)
-    meant = dict(zip(items, labels, strict=True))
-    if wrong is not None or any(meant[i] != label for i, label in zip(items, labels, strict=True)):
-        problem = f"has the label {wrong!r}" if wrong else "has two labels for the same item"
-        raise DataError(f"{where} {problem}; one of {', '.join(_ITEM_LABELS)} for each item")
-    recorder = _Recorder()
-    prompt = recorder.of(lambda: Checklist(recorder)(question, response, items))
+    told = _read(_Items, row, where)
+    if len(told.items) != len(told.labels):
+        raise DataError(f"{where} needs as many `labels` as `items`")
+    meant = dict(zip(told.items, told.labels, strict=True))
+    if any(meant[item] != label for item, label in zip(told.items, told.labels, strict=True)):
+        raise DataError(f"{where} has two labels for the same item")
+    prompt = _asked(lambda llm: Checklist(llm)(told.question, told.response, told.items))
     if len(meant) > MAX_ITEMS or prompt is None:
         return f"nothing in it, or over {MAX_ITEMS} items"
-    shown = json.loads(prompt.rsplit("\n", 2)[1])["items"]
+    ids = [one["id"] for one in json.loads(prompt.rsplit("\n", 2)[1])["items"]]
     # A made-up item that the reader adds is last, and no response says it.
-    words = [*(meant[item] for item in meant), *["missing"] * (len(shown) - len(meant))]
-    ids = [one["id"] for one in shown]
+    words = [*meant.values(), *["missing"] * (len(ids) - len(meant))]
     reply = "\n".join(json.dumps({"id": i, "verdict": w}) for i, w in zip(ids, words, strict=True))
     read_checklist(reply, ids)
     return prompt, reply
 
 
 def _extraction(row: Mapping[str, Any], where: str) -> Lesson | str:
-    question, response = _texts(row, where)
-    claims = row.get("claims")
-    if not isinstance(claims, (list, tuple)) or not all(isinstance(claim, str) for claim in claims):
-        raise DataError(f"{where} needs `claims`, a list of texts, which may be empty")
-    claims = [" ".join(claim.split()) for claim in claims if claim.strip()]
-    recorder = _Recorder()
-    reader = LLMClaims(recorder, "veriscore_response")
-    prompt = recorder.of(lambda: wait_for(reader(response, question)))
+    told = _read(_Claims, row, where)
+    claims = [" ".join(claim.split()) for claim in told.claims if claim.strip()]
+    prompt = _asked(lambda llm: wait_for(LLMClaims(llm, "veriscore_response")(told.response, told.question)))
     if prompt is None:
         return "nothing in it"
     reply = "\n".join(f"- {claim}" for claim in claims) or "No verifiable claim."
@@ -124,39 +141,18 @@ def _extraction(row: Mapping[str, Any], where: str) -> Lesson | str:
     return prompt, reply
 
 
-def _texts(row: Mapping[str, Any], where: str) -> tuple[str, str]:
-    question, response = (row.get(name) for name in ("question", "response"))
-    question = question or row.get("prompt") or row.get("query") or ""
-    if not isinstance(response, str) or not response.strip() or not isinstance(question, str):
-        raise DataError(f"{where} needs a `response`, and its `question` as text")
-    return question, response
+def _read(kind: type[_Row], row: Mapping[str, Any], where: str) -> _Row:
+    try:
+        return kind.model_validate(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        raise DataError(f"{where}: `{field}`: {said}") from error
 
 
-def _list_of(value: Any) -> list[str]:
-    """The list, empty where it is none of texts."""
-    sound = isinstance(value, (list, tuple)) and all(isinstance(one, str) and one.strip() for one in value)
-    return list(value) if sound else []
-
-
-class _Recorder:
-    """An LLM that keeps the first message that it is asked, and answers nothing."""
-
-    identity = "recorder"
-
-    def __init__(self) -> None:
-        self._prompts: list[str] = []
-
-    def complete(
-        self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
-    ) -> Reply:
-        self._prompts.append(messages[-1]["content"])
-        raise LLMError(self.identity)
-
-    def of(self, call: Callable[[], Any]) -> str | None:
-        """What `call` asks; None when it asks nothing."""
-        try:
-            call()
-        except LLMError as error:
-            if error.cause != self.identity:
-                raise
-        return self._prompts[0] if self._prompts else None
+def _asked(read: Callable[[FakeLLM], Any]) -> str | None:
+    """What a reader asks a model first; None when it asks nothing."""
+    llm = FakeLLM(lambda messages: LLMError("recorded"))
+    with contextlib.suppress(LLMError):
+        read(llm)
+    return llm.calls[0][-1]["content"] if llm.calls else None

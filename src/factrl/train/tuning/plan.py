@@ -18,10 +18,9 @@ from factrl.runs.data import load_held_out, load_training, render_prompt
 from factrl.runs.rows import read_rows
 from factrl.train.plan import bare_reward, check_usable, open_judge
 from factrl.train.tuning.labelled import LABELLED, load_lessons
-from factrl.train.tuning.pairs import Sample
+from factrl.train.tuning.rules import Sample
 from factrl.train.tuning.settings import TuneSettings
-from factrl.train.tuning.targets import check_probed
-from factrl.types import Completion, Example
+from factrl.types import Example
 
 VERIFIED = "factreason"  # a reward that asks `verify` alone of what is needed to measure precision
 
@@ -33,7 +32,6 @@ class TunePlan:
     Attributes:
         judge: None when rules alone compare answers, or while the plan is only shown.
         examples: the questions to learn from, with what a probe found of them.
-        held_out: the questions to evaluate on; may be empty.
         probed: id -> samples that a probe wrote, graded; empty without a probe.
         reward: what samples are ranked by, its resources missing; None when it is something else.
         notes: what a person should know before it starts, one line each.
@@ -60,14 +58,7 @@ class TunePlan:
 
 
 def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
-    """Check what can be checked without the model.
-
-    Args:
-        only_show: the plan is not carried out, so no judge is opened.
-
-    Raises:
-        SetupError: what the user must change.
-    """
+    """Check what can be checked without the model; a plan that is only shown opens no judge."""
     data, told = settings.data, settings.tune
     notes: list[str] = []
     if told.method in LABELLED:
@@ -85,13 +76,16 @@ def plan_tuning(settings: TuneSettings, *, only_show: bool = False) -> TunePlan:
             "sft-seed learns from samples that were asked for without worked examples, unlike its paper; "
             "name a file of them with tune.demonstrations"
         )
-    if settings.needs_ook:
-        check_probed(examples, told.rule or told.method)
-    reward = _ranking(settings) if settings.measure in ("reward", "klcf") else None
-    _check(settings, reward, examples)
-    held_out = _held_out(settings)
+    if settings.rule.needs_ook and all(example.ook is None for example in examples):
+        raise DataError(
+            f"{told.rule or told.method} needs to know which questions the model knows, and none of "
+            f"{len(examples)} has a flag `ook`; find out with: factrl probe QUESTIONS --model NAME "
+            "--output probed.jsonl, and give --probe probed.jsonl"
+        )
+    reward = _measuring(settings, examples)
+    demonstrated(settings)
     judge = None if only_show else open_judge(settings.judge)
-    return TunePlan(settings, judge, examples, held_out, probed, reward, notes)
+    return TunePlan(settings, judge, examples, _held_out(settings), probed, reward, notes)
 
 
 def _held_out(settings: TuneSettings) -> Sequence[Example]:
@@ -111,11 +105,7 @@ def _held_out(settings: TuneSettings) -> Sequence[Example]:
 
 
 def demonstrated(settings: TuneSettings) -> TuneSettings:
-    """The settings for sampling: demonstrations, when there are any, in front of the question.
-
-    Raises:
-        DataError: the file has too few of them, or one without a prompt or a response.
-    """
+    """The settings for sampling: demonstrations, when there are any, in front of the question."""
     told = settings.tune
     if told.demonstrations is None:
         return settings
@@ -132,24 +122,21 @@ def demonstrated(settings: TuneSettings) -> TuneSettings:
     return settings.model_copy(update={"data": settings.data.model_copy(update={"prompt": prompt})})
 
 
-def _ranking(settings: TuneSettings) -> Reward:
-    """The reward that samples are ranked by; of KLCF's, what is not of Eq. 11 has no weight."""
-    if settings.measure == "klcf":
-        only = {**settings.reward, "general": 0.0, "length_max": None, "length_buffer": None}
-        settings = settings.model_copy(update={"reward": only})
-    return bare_reward(settings)
-
-
-def _check(settings: TuneSettings, reward: Reward | None, examples: Sequence[Example]) -> None:
-    """Questions and judge have what measuring needs."""
-    if reward is not None:
-        check_usable(settings, reward, examples)
-    elif settings.measure == "precision":
+def _measuring(settings: TuneSettings, examples: Sequence[Example]) -> Reward | None:
+    """The reward that samples are ranked by, None for grades and precision; each has what it needs."""
+    if settings.measure == "precision":
         verified = load_reward(VERIFIED).with_(weight_preference=0.0)
         check_usable(settings, verified, examples)
         if not settings.judge.url:
             check_unjudged(verified, Supplier(None, settings.judge, settings.verifier))
-    demonstrated(settings)
+    if settings.measure not in ("reward", "klcf"):
+        return None
+    if settings.measure == "klcf":  # what is not of its Eq. 11 has no weight
+        only = {**settings.reward, "general": 0.0, "length_max": None, "length_buffer": None}
+        settings = settings.model_copy(update={"reward": only})
+    reward = bare_reward(settings)
+    check_usable(settings, reward, examples)
+    return reward
 
 
 def _probed(examples: Sequence[Example], file: str) -> tuple[list[Example], Mapping[str, Sequence[Sample]]]:
@@ -168,6 +155,14 @@ def _probed(examples: Sequence[Example], file: str) -> tuple[list[Example], Mapp
     flagged = [replace(example, ook=found[example.id]["ook"]) for example in examples]
     samples = {e.id: [_sample(s) for s in found[e.id].get("samples") or ()] for e in examples}
     return flagged, samples if any(samples.values()) else {}
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    text, cause, length = row.get("text"), row.get("cause"), row.get("tokens")
+    if text is None:
+        return Sample("", cause=cause or "no_completion")
+    length = len(text.split()) if length is None else length
+    return Sample(text, length, bool(row.get("truncated")), label=row.get("label"), cause=cause)
 
 
 def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
@@ -193,23 +188,3 @@ def _check_asked_alike(settings: TuneSettings, file: str) -> list[str]:
     if policy == settings.model.name:
         return []
     return [f"--probe {file}: it asked the model {policy}, and {settings.model.name} is trained"]
-
-
-def _sample(row: Mapping[str, Any]) -> Sample:
-    text, cause = row.get("text"), row.get("cause")
-    if text is None:
-        return Sample("", cause=cause or "no_completion")
-    length = row.get("tokens")
-    return Sample(
-        text,
-        length=len(text.split()) if length is None else length,
-        truncated=bool(row.get("truncated")),
-        label=row.get("label"),
-        cause=cause,
-    )
-
-
-def unmeasured(written: Completion) -> Sample:
-    """A fresh sample."""
-    length = len(written.split()) if written.tokens is None else written.tokens
-    return Sample(str(written), length=length, truncated=written.truncated)

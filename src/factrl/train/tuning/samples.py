@@ -7,29 +7,32 @@ depend on what is sampled beside them, by rounding, and a resumed run is to have
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from factrl.errors import TooManyMasked, Unscored
+from factrl.evals.metrics import compare, short_form
 from factrl.evals.shortqa import grade_completions
-from factrl.llm.writers import Writer, digest_of
+from factrl.llm.writers import Writer, Written, digest_of
 from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.text import Slice, think_answer
-from factrl.train.tuning.pairs import Sample
-from factrl.train.tuning.plan import TunePlan, unmeasured
-from factrl.types import Completion, Example
+from factrl.train.tuning.plan import TunePlan
+from factrl.train.tuning.rules import Sample
+from factrl.types import Completion, Example, Grade
 from factrl.verifier.report import Report
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 PART = 128  # samples that are written, and measured, together
-MEASURED = ("label", "value", "cause", "floored")  # what a measure says of a sample
 THEIR_OWN = ("no_answer", "declines")  # causes for which the text itself is to blame
-Measure = Callable[[Sequence[Example], Sequence[Completion]], list[Sample]]
-T = TypeVar("T")
+Measure = Callable[[Sequence[Example], Sequence[Completion]], Sequence[Mapping[str, Any]]]
+"""What becomes of each text: `label`, `value`, `cause` and `floored`, as `Sample` has them."""
 
 
 def write_samples(
@@ -38,37 +41,33 @@ def write_samples(
     path: Path,
     *,
     numbers: Sequence[int],
-    temperature: float,
-    top_p: float,
-    seed: int,
     model: str,
     label: str,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    seed: int = 0,
 ) -> list[list[Sample]]:
-    """The samples with these numbers, for every example; those of `path` are not written again.
-
-    Args:
-        model: which model writes, and how it is asked.
-    """
-    about = {
-        "model": model,
-        "questions": _digest(examples),
-        "numbers": [numbers[0], numbers[-1]],
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-    }
+    """The model's samples with these numbers, for every example; those of `path` are not written again."""
     told: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "seed": seed}
+    questions = digest_of(*((example.id, example.question) for example in examples))
+    about = {"model": model, "questions": questions, "numbers": [numbers[0], numbers[-1]], **told}
+    size = max(1, PART // len(numbers))
     with Journal(path, about) as journal, Progress(label, len(examples), already=journal.found) as progress:
-        for part in parts_of(examples, max(1, PART // len(numbers))):
-            if all(example.id in journal for example in part):
-                continue
-            new = [example for example in part if example.id not in journal]
-            groups = writer.write(part, numbers, **told)
-            for example, group in zip(part, groups, strict=True):
-                if example.id not in journal:
+        for start in range(0, len(examples), size):
+            part = examples[start : start + size]
+            new = {example.id for example in part} - journal.keys()
+            for example, group in zip(part, writer.write(part, numbers, **told) if new else (), strict=False):
+                if example.id in new:
                     journal.add(example.id, {"samples": [_plain(sample) for sample in group]})
             progress.advance(len(new))
         return [[Sample(**row) for row in journal[example.id]["samples"]] for example in examples]
+
+
+def _plain(written: Written) -> Mapping[str, Any]:
+    if isinstance(written, Unscored):
+        return {"text": "", "cause": written.cause}
+    length = len(written.split()) if written.tokens is None else written.tokens
+    return {"text": str(written), "length": length, "truncated": written.truncated}
 
 
 def measure_samples(
@@ -88,29 +87,31 @@ def measure_samples(
     Args:
         about: what decides the outcome beside the samples and what is known of the questions.
     """
+    known = (
+        (e.id, e.question, e.answers, e.topic, e.ook, e.false_premise, e.evidence, e.checklist)
+        for e in examples
+    )
     texts_of = ([s.text for s in group] for group in samples)
-    told = {**about, "known": _digest_of_known(examples), "samples": digest_of(*texts_of)}
-    done: dict[str, Sequence[Mapping[str, Any]]] = {}
+    told = {**about, "known": digest_of(*known), "samples": digest_of(*texts_of)}
     groups = list(zip(examples, samples, strict=True))
     size = max(1, PART // max(1, *(len(group) for group in samples)))
     with Journal(path, told) as journal, Progress(label, len(examples), already=journal.found) as progress:
-        for part in parts_of([group for group in groups if group[0].id not in journal], size):
+        found: dict[str, Sequence[Mapping[str, Any]]] = {key: row["samples"] for key, row in journal.items()}
+        left = [group for group in groups if group[0].id not in found]
+        for start in range(0, len(left), size):
+            part = left[start : start + size]
             flat = [(e, s) for e, group in part for s in group if s.cause is None]
             texts = [
                 Completion(s.text, prefill=prefill, truncated=s.truncated, tokens=s.length) for _, s in flat
             ]
-            found = iter(measure([e for e, _ in flat], texts))
+            measured = iter(measure([e for e, _ in flat], texts))
             for example, group in part:
-                measured = [sample if sample.cause else next(found) for sample in group]
-                rows = [{name: getattr(s, name) for name in MEASURED} for s in measured]
-                done[example.id] = rows
-                if not any(_ours(row["cause"]) for row in rows):
+                rows = [{"cause": s.cause} if s.cause else next(measured) for s in group]
+                found[example.id] = rows
+                if not any(_ours(row.get("cause")) for row in rows):
                     journal.add(example.id, {"samples": rows})
             progress.advance(len(part))
-        for example, _ in groups:
-            if example.id in journal:
-                done[example.id] = journal[example.id]["samples"]
-        return [[replace(s, **row) for s, row in zip(group, done[e.id], strict=True)] for e, group in groups]
+    return [[replace(s, **row) for s, row in zip(group, found[e.id], strict=True)] for e, group in groups]
 
 
 def check_masked(samples: Sequence[Sequence[Sample]], share: float, folder: Path) -> Mapping[str, int]:
@@ -131,32 +132,23 @@ def check_masked(samples: Sequence[Sequence[Sample]], share: float, folder: Path
     return dict(causes.most_common())
 
 
-def floored(samples: Sequence[Sequence[Sample]]) -> Mapping[str, int]:
-    """How many samples were worth the least for their own form, by cause."""
-    causes = (sample.floored for group in samples for sample in group if sample.floored)
-    return dict(Counter(causes).most_common())
+def _ours(cause: str | None) -> bool:
+    return cause is not None and cause not in THEIR_OWN
 
 
 def grading(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
     """Grades short answers; and what decides the grades."""
     grader, extract = plan.supplier().grade(), plan.settings.extract
 
-    def grade(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
+    def grade(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         rows = grade_completions(list(zip(examples, texts, strict=True)), grader, extract)
-        return [
-            replace(unmeasured(text), label=row.grade and row.grade.label, cause=row.cause)
-            for text, row in zip(texts, rows, strict=True)
-        ]
+        return [{"label": row.grade and row.grade.label, "cause": row.cause} for row in rows]
 
     return grade, {"measure": "grade", "judge": graded_by(plan.judge), "extract": extract}
 
 
 def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
-    """What the plan's method measures samples by; and what decides the outcome.
-
-    Raises:
-        SetupError: a model, a file or a server that is not there.
-    """
+    """What the plan's method measures samples by; and what decides the outcome."""
     if plan.settings.measure == "grade":
         return grading(plan)
     tuned = {"reward_model", "truthfulness_model", "extractor_model", "checklist_model"}
@@ -167,12 +159,11 @@ def measurement(plan: TunePlan) -> tuple[Measure, Mapping[str, Any]]:
         return _precision(plan), about
     reward = supply(plan.reward, supplier=plan.supplier())
 
-    def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
-        found = []
-        for text, result in zip(texts, reward.batch(examples, texts), strict=True):
-            why = "cause" if result.value is None else "floored"
-            found.append(replace(unmeasured(text), value=result.value, **{why: result.cause}))
-        return found
+    def rank(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
+        return [
+            {"value": result.value, "cause" if result.value is None else "floored": result.cause}
+            for result in reward.batch(examples, texts)
+        ]
 
     return rank, {**about, "reward": plan.settings.paper, "knobs": dict(plan.reward.knobs)}
 
@@ -184,26 +175,24 @@ def _precision(plan: TunePlan) -> Measure:
     """
     verify, tagged = plan.supplier().verify(), plan.settings.extract == "answer"
 
-    def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Sample]:
+    def measure(examples: Sequence[Example], texts: Sequence[Completion]) -> list[Mapping[str, Any]]:
         forms = [think_answer(text, text.prefill) if tagged else None for text in texts]
         answers = [
             form.answer if form else Slice(text, 0, len(text))
             for form, text in zip(forms, texts, strict=True)
         ]
-        some = [(index, answer.text) for index, answer in enumerate(answers) if answer is not None]
+        some = [(e, answer.text) for e, answer in zip(examples, answers, strict=True) if answer is not None]
         reports = verify.batch(
             [text for _, text in some],
-            [examples[index].question for index, _ in some],
-            topics=[examples[index].topic for index, _ in some],
-            evidence=[examples[index].evidence or None for index, _ in some],
+            [e.question for e, _ in some],
+            topics=[e.topic for e, _ in some],
+            evidence=[e.evidence or None for e, _ in some],
         )
-        samples = [
-            replace(unmeasured(text), cause=form.malformed if form else None)
-            for form, text in zip(forms, texts, strict=True)
+        values = map(_value, reports)
+        return [
+            {"cause": form.malformed} if form and answer is None else next(values)
+            for form, answer in zip(forms, answers, strict=True)
         ]
-        for (index, _), report in zip(some, reports, strict=True):
-            samples[index] = replace(samples[index], **_value(report))
-        return samples
 
     return measure
 
@@ -216,32 +205,67 @@ def _value(report: Report) -> Mapping[str, Any]:
     return {"value": value, "cause": "declines" if value is None else None}
 
 
-def _ours(cause: str | None) -> bool:
-    return cause is not None and cause not in THEIR_OWN
+@dataclass(frozen=True)
+class Outcome:
+    """What tuning changed: graded answers to the same held-out questions, before and after.
 
+    Attributes:
+        examples: the questions; those on a false premise are in no number of the summaries.
+        before, after: one graded sample per question.
+    """
 
-def _plain(written: Completion | Unscored) -> Mapping[str, Any]:
-    if isinstance(written, Unscored):
-        return {"text": "", "cause": written.cause}
-    sample = unmeasured(written)
-    return {"text": sample.text, "length": sample.length, "truncated": sample.truncated}
+    examples: Sequence[Example]
+    before: Sequence[Sample]
+    after: Sequence[Sample]
 
+    def lines(self) -> list[tuple[str, ...]]:
+        """Each number before and after with its 95 % interval, and the paired difference."""
+        before, after = self._grades()
+        first, last, changed = short_form(before), short_form(after), compare(before, after)
+        lines = []
+        for name, difference in changed.differences.items():
+            ends = ("–" if end is None else str(end) for end in (first.metrics[name], last.metrics[name]))
+            lines.append((name.replace("_", " "), *ends, "–" if difference is None else difference.signed()))
+        lines.append(("graded", str(first.n), str(last.n), str(changed.n)))
+        return [*lines, ("masked", str(first.masked), str(last.masked), str(changed.left_out))]
 
-def _digest(examples: Sequence[Example]) -> str:
-    return digest_of(*((example.id, example.question) for example in examples))
+    def table(self) -> Table:
+        """The lines for a terminal."""
+        from rich.table import Table
 
+        table = Table("metric", "before", "after", "paired difference")
+        for line in self.lines():
+            table.add_row(*line)
+        return table
 
-def _digest_of_known(examples: Sequence[Example]) -> str:
-    """Of everything that a grader, a verifier or a paper's reward holds a text against."""
-    return digest_of(
-        *(
-            (e.id, e.question, e.answers, e.topic, e.ook, e.false_premise, e.evidence, e.checklist)
-            for e in examples
-        )
-    )
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: both summaries, the paired differences and one entry per question."""
+        before, after = self._grades()
+        changed = compare(before, after)
+        rows = zip(self.examples, self.before, self.after, strict=True)
+        return {
+            "before": short_form(before).to_json(),
+            "after": short_form(after).to_json(),
+            "differences": {name: d and asdict(d) for name, d in changed.differences.items()},
+            "compared": changed.n,
+            "left_out": changed.left_out,
+            "rows": [
+                {
+                    "id": example.id,
+                    "before": {"completion": old.text, "label": old.label, "cause": old.cause},
+                    "after": {"completion": new.text, "label": new.label, "cause": new.cause},
+                }
+                for example, old, new in rows
+            ],
+        }
 
-
-def parts_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items in their order, `size` at a time."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    def _grades(self) -> list[list[Grade | None]]:
+        """Those before and those after."""
+        return [
+            [
+                None if sample.label is None else Grade(sample.label, sample.text, "")
+                for example, sample in zip(self.examples, side, strict=True)
+                if not example.false_premise
+            ]
+            for side in (self.before, self.after)
+        ]

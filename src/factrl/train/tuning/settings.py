@@ -7,32 +7,31 @@ forward pass; what belongs to reinforcement learning alone is not used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, nearest
 from factrl.evals.shortqa import Extract
-from factrl.papers import Form, load_reward, settings_of, split_spec
+from factrl.papers import load_reward, settings_of, split_spec
 from factrl.runs.config import dump_toml, load_settings, peek
 from factrl.runs.data import template_names
 from factrl.runs.settings import AskSettings, Positive, RunSettings, Section
-from factrl.train.tuning.extraction import extract_of, form_with
+from factrl.train.plan import extract_of
 from factrl.train.tuning.labelled import Labelled
-from factrl.train.tuning.pairs import Measure, rule_of
-from factrl.train.tuning.targets import SOURCES
+from factrl.train.tuning.rules import RULES, Measure, Rule
 
 Method = Literal["sft", "rft", "r-tuning", "dpo", "iterative-dpo", "sft-seed", Labelled]
 RuleName = Literal["correctness", "max-min", "margin-length", "factscore", "factscore-ends", "klc"]
 PAIRED = ("dpo", "iterative-dpo")
 TUNE = "tune.toml"  # of a run folder: all settings; its config.toml says how the model is asked
 
-_WRITTEN: Mapping[Form, str] = {
+_WRITTEN: Mapping[Extract, str] = {
     "text": "{answer}",
     "boxed": r"\boxed{{{answer}}}",
-    "tags": "<answer>{answer}</answer>",
+    "answer": "<answer>{answer}</answer>",
 }
 
 
@@ -86,82 +85,60 @@ class TuneSettings(AskSettings):
     """A reward: the one that max-min ranks by, and whose prompt and form of answers are taken."""
     tune: TuneSection
 
-    @model_validator(mode="after")
-    def _sections_fit_together(self) -> TuneSettings:
-        told, problems = self.tune, []
-        if (told.rule is None) == (told.method in PAIRED):
-            problems.append(
-                f"tune.method = {told.method!r} needs tune.rule, one of {', '.join(get_args(RuleName))}"
-                if told.rule is None
-                else f"tune.rule = {told.rule!r} makes pairs, and {told.method!r} learns from none"
-            )
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
+        told, train = self.tune, self.train
+        if told.rule is None and told.method in PAIRED:
+            yield f"tune.method = {told.method!r} needs tune.rule, one of {', '.join(get_args(RuleName))}"
+        elif told.rule is not None and told.method not in PAIRED:
+            yield f"tune.rule = {told.rule!r} makes pairs, and {told.method!r} learns from none"
         if told.rounds > 1 and told.method != "iterative-dpo":
-            problems.append(f"tune.rounds = {told.rounds} is for iterative-dpo, not for {told.method!r}")
+            yield f"tune.rounds = {told.rounds} is for iterative-dpo, not for {told.method!r}"
         if told.rule == "max-min" and not self.paper:
-            problems.append("tune.rule = 'max-min' ranks by a reward; name it: paper=truthrl")
+            yield "tune.rule = 'max-min' ranks by a reward; name it: paper=truthrl"
         if not self.model.is_policy:
-            problems.append(
+            yield (
                 f"model.name = {self.model.name!r} cannot be trained; give a folder or a hub id, and samples "
                 "that a server wrote with --probe"
             )
-        if self.train.prompts_per_step % self.train.micro_batch_size and (
-            self.train.prompts_per_step > self.train.micro_batch_size
-        ):
-            problems.append(
-                f"train.micro_batch_size = {self.train.micro_batch_size} does not divide "
-                f"train.prompts_per_step = {self.train.prompts_per_step}, the rows of a step"
+        rows, part = train.prompts_per_step, train.micro_batch_size
+        if rows % part and rows > part:
+            yield (
+                f"train.micro_batch_size = {part} does not divide train.prompts_per_step = {rows}, "
+                "the rows of a step"
             )
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
+        yield from self.unclosed(self.data.prefill)
 
-    @model_validator(mode="after")
-    def _an_opened_reasoning_is_closed(self) -> TuneSettings:
-        self.check_closed(self.data.prefill)
-        return self
-
-    def check_closed(self, begun: str) -> None:
-        """Refuse answers without reasoning where the assistant's turn begins in one.
+    def unclosed(self, begun: str) -> Iterator[str]:
+        """What is wrong with answers without reasoning where the assistant's turn begins in one.
 
         Args:
             begun: what the turn holds already, of the chat template and of `data.prefill`.
-
-        Raises:
-            ConfigError: `tune.target` has to say what stands before an answer.
         """
         told = self.tune
         writes = told.method in ("sft", "r-tuning") or told.rule == "correctness"
         if writes and told.target is None and begun.rfind("<think>") > begun.rfind("</think>"):
-            raise ConfigError(
+            yield (
                 f"tune.target is needed: the assistant's turn starts with {begun!r}, a reasoning that the "
                 f"answer alone would never close, and {told.rule or told.method!r} writes answers; say what "
                 "stands before one, e.g. tune.target='I recall this.</think><answer>{answer}</answer>'"
             )
 
     @property
-    def measure(self) -> Measure | None:
-        """What the samples are measured by; None when none are needed."""
-        if self.tune.rule is not None:
-            return rule_of(self.tune.rule).measure
-        return SOURCES[self.tune.method].measure
+    def rule(self) -> Rule:
+        """How samples become rows."""
+        return RULES[self.tune.rule or self.tune.method]
 
     @property
-    def needs_ook(self) -> bool:
-        """Whether it has to be known which questions the model knows."""
-        rule, method = self.tune.rule, self.tune.method
-        return rule_of(rule).needs_ook if rule is not None else SOURCES[method].needs_ook
+    def measure(self) -> Measure | None:
+        """What the samples are measured by; None when none are needed."""
+        return self.rule.measure
 
     @property
     def needs_answers(self) -> bool:
         """Whether the questions need accepted answers."""
-        if self.tune.rule is None:
-            return SOURCES[self.tune.method].needs_answers
-        return self.measure == "grade" or (self.measure == "reward" and load_reward(self.paper).needs_answers)
-
-    @property
-    def form(self) -> Form:
-        """In which form answers are given: `text`, `boxed` or `tags`."""
-        return form_with(self.paper, self.reward)
+        needed = self.rule.needs_answers
+        return load_reward(self.paper).needs_answers if needed is None else needed
 
     @property
     def extract(self) -> Extract:
@@ -170,17 +147,12 @@ class TuneSettings(AskSettings):
 
     def written(self, answer: str) -> str:
         """The completion that gives this answer and nothing else."""
-        return (self.tune.target or _WRITTEN[self.form]).format_map({"answer": answer})
+        return (self.tune.target or _WRITTEN[self.extract]).format_map({"answer": answer})
 
     def asking(self) -> str:
-        """`config.toml`: how the model is asked, as `factrl eval --config` reads it."""
-        return dump_toml(_Asking(**{name: getattr(self, name) for name in RunSettings.model_fields}))
-
-
-class _Asking(RunSettings):
-    """Without what is only of tuning, so that any other verb reads it."""
-
-    paper: str = ""
+        """`config.toml`: how the model is asked, without what is only of tuning; any verb reads it."""
+        told = {name: getattr(self, name) for name in RunSettings.model_fields}
+        return dump_toml(RunSettings.model_construct(**told))
 
 
 # What each method takes from its paper.  The values of sft, rft, r-tuning and dpo are TruthRL's; its DPO
@@ -229,21 +201,18 @@ _RULES: Mapping[str, Mapping[str, Any]] = {
 
 
 def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSettings:
-    """The settings of a run; defaults are those of the method, of its rule and of the paper's prompt.
-
-    Args:
-        source: a recipe, or the `tune.toml` of an earlier run.
-        overrides: `key=value`, `tune.method` among them unless the recipe has it.
+    """The settings of a recipe or an earlier run, with the defaults of method, rule and paper.
 
     Raises:
         ConfigError: every problem at once, one line each.
     """
-    method = peek(TuneSettings, source, overrides, "tune.method")
-    rule = peek(TuneSettings, source, overrides, "tune.rule")
+    method, rule, paper = (
+        peek(TuneSettings, source, overrides, key) for key in ("tune.method", "tune.rule", "paper")
+    )
     defaults: dict[str, Any] = {}
     for layer in (_METHODS.get(str(method), {}), _RULES.get(str(rule), {})):
         _merge(defaults, layer)
-    paper = peek(TuneSettings, source, overrides, "paper") or defaults.get("paper")
+    paper = paper or defaults.get("paper")
     problems: list[str] = []
     knobs = None
     if isinstance(paper, str) and paper:
@@ -260,11 +229,7 @@ def tune_settings(source: Path | str | None, overrides: Sequence[str]) -> TuneSe
 
 
 def check_method(name: str, known: Sequence[str]) -> None:
-    """Refuse a method that there is not.
-
-    Raises:
-        ConfigError: it names the methods.
-    """
+    """Refuse a method that there is not."""
     if name == "verifier":
         raise ConfigError(f"factrl tune verifier is gone: {NO_OWN_VERIFIER}")
     if name not in known:

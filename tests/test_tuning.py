@@ -1,9 +1,11 @@
-"""What a model imitates, and the settings of `factrl tune`."""
+"""What a model learns from, and the settings and the plan of `factrl tune`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,28 +16,33 @@ from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
 from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import AskSettings, RunSettings
-from factrl.train.tuning.extraction import extract_of
-from factrl.train.tuning.outcome import Outcome
-from factrl.train.tuning.pairs import UNDECIDED, Sample
+from factrl.train.plan import extract_of
 from factrl.train.tuning.plan import demonstrated, plan_tuning
-from factrl.train.tuning.samples import grading, measure_samples, measurement
+from factrl.train.tuning.rules import RULES, UNDECIDED, Limits, Sample
+from factrl.train.tuning.samples import Outcome, grading, measure_samples, measurement
 from factrl.train.tuning.settings import TuneSettings, tune_settings
-from factrl.train.tuning.targets import SOURCES, Form, Target
-from factrl.types import Completion, Example
+from factrl.types import Completion, Example, Label
 
 KNOWN = Example("Who wrote Emma?", ("Jane Austen", "Austen"), id="1", ook=False)
 UNKNOWN = Example("Who wrote Emma?", ("Jane Austen",), id="1", ook=True)
+UNPROBED = Example("Who wrote Emma?", ("Jane Austen",), id="1")
 RIGHT, WRONG = Sample("Austen", label="correct"), Sample("Dickens", label="incorrect")
 IDK, MASKED = Sample("no idea", label="abstained"), Sample("Austen?", cause="timeout")
+Samples = tuple[Sample, ...]
 
 
-def found(method: str, example: Example, *samples: Sample, form: Form | None = None) -> str:
-    target = SOURCES[method].find(example, samples, form or Form())
-    return target.completion.text if isinstance(target, Target) else f"none: {target}"
+def learnt(rule: str, example: Example, samples: Sequence[Sample], limits: Limits | None = None) -> Any:
+    """The completion, the pairs better than worse, or the reason why there is neither."""
+    found = RULES[rule].rows(example, samples, limits or Limits())
+    if isinstance(found, str):
+        return f"none: {found}"
+    if "completion" in found[0]:
+        return found[0]["completion"]
+    return [(row["chosen"], row["rejected"]) for row in found]
 
 
 @pytest.mark.parametrize(
-    ("method", "example", "samples", "text"),
+    ("rule", "example", "samples", "expected"),
     [
         ("sft", KNOWN, (), "Jane Austen"),
         ("sft", UNKNOWN, (), "Jane Austen"),
@@ -43,27 +50,105 @@ def found(method: str, example: Example, *samples: Sample, form: Form | None = N
         ("sft", Example("When did it end?"), (), "none: no accepted answer"),
         ("r-tuning", KNOWN, (), "Jane Austen"),
         ("r-tuning", UNKNOWN, (), "I don't know"),
-        ("r-tuning", Example("?", ("x",)), (), f"none: {UNDECIDED}"),
+        ("r-tuning", UNPROBED, (), f"none: {UNDECIDED}"),
         ("rft", KNOWN, (WRONG, MASKED, RIGHT, IDK), "Austen"),
         ("rft", UNKNOWN, (WRONG, MASKED, RIGHT, IDK), "no idea"),
         ("rft", KNOWN, (WRONG, IDK), "none: no right sample"),
         ("rft", UNKNOWN, (WRONG, RIGHT), "none: no abstaining sample (out of knowledge)"),
         ("rft", KNOWN, (MASKED, MASKED), "none: nothing graded"),
-        ("rft", Example("?", ("x",)), (RIGHT,), f"none: {UNDECIDED}"),
+        ("rft", UNPROBED, (RIGHT,), f"none: {UNDECIDED}"),
         ("sft-seed", KNOWN, (Sample("a", value=0.5), Sample("b", value=0.9), Sample("c", value=0.9)), "b"),
         ("sft-seed", KNOWN, (Sample("a", value=0.0), MASKED), "a"),
         ("sft-seed", KNOWN, (MASKED, Sample("d", cause="declines")), "none: nothing measured"),
+        ("correctness", KNOWN, (IDK, RIGHT, MASKED, WRONG), [("Austen", "Dickens")]),
+        ("correctness", UNKNOWN, (IDK, RIGHT, MASKED, WRONG), [("I don't know", "Dickens")]),
+        ("correctness", KNOWN, (RIGHT, RIGHT), "none: no wrong sample"),
+        ("correctness", KNOWN, (WRONG, WRONG), "none: no right sample"),
+        ("correctness", UNKNOWN, (IDK, RIGHT), "none: no wrong sample"),
+        ("correctness", KNOWN, (MASKED, MASKED), "none: nothing graded"),
+        ("correctness", UNPROBED, (RIGHT, WRONG), f"none: {UNDECIDED}"),
     ],
 )
-def test_the_target(method: str, example: Example, samples: tuple[Sample, ...], text: str) -> None:
-    assert found(method, example, *samples) == text
+def test_what_is_learnt(rule: str, example: Example, samples: Samples, expected: object) -> None:
+    assert learnt(rule, example, samples) == expected
 
 
 def test_an_answer_is_written_in_the_form_that_is_read() -> None:
-    form = Form(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
-    assert found("sft", KNOWN, form=form) == r"\boxed{Jane Austen}"
-    assert found("r-tuning", UNKNOWN, form=form) == r"\boxed{unsure}"
-    assert found("rft", KNOWN, RIGHT, form=form) == "Austen"  # its own text stays as it is
+    limits = Limits(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
+    assert learnt("sft", KNOWN, (), limits) == r"\boxed{Jane Austen}"
+    assert learnt("r-tuning", UNKNOWN, (), limits) == r"\boxed{unsure}"
+    assert learnt("correctness", UNKNOWN, [WRONG], limits) == [(r"\boxed{unsure}", "Dickens")]
+    assert learnt("rft", KNOWN, [RIGHT], limits) == "Austen"  # its own text stays as it is
+
+
+def valued(*values: float | None, lengths: Sequence[int] = ()) -> list[Sample]:
+    lengths = lengths or [10] * len(values)
+    return [
+        Sample(str(n), length=length, value=value, cause=None if value is not None else "timeout")
+        for n, (value, length) in enumerate(zip(values, lengths, strict=True))
+    ]
+
+
+FEW, EQUAL = "none: fewer than two samples measured", "none: all samples equal"
+
+
+@pytest.mark.parametrize(
+    ("rules", "values", "expected"),
+    [
+        (("max-min", "klc"), (0.5, -1.0, None, 2.0, 2.0, -1.0), [("3", "1")]),
+        (("max-min", "klc", "factscore"), (1.0, 1.0, None), EQUAL),
+        (("max-min", "klc", "factscore"), (0.3, 0.1 + 0.2), EQUAL),
+        (("max-min", "klc", "factscore", "margin-length"), (1.0, None), FEW),
+        (("factscore",), (0.5, 1.0, 0.5, None), [("1", "0"), ("1", "2")]),
+    ],
+)
+def test_pairs_by_value(rules: tuple[str, ...], values: tuple[float | None, ...], expected: object) -> None:
+    for rule in rules:
+        assert learnt(rule, KNOWN, valued(*values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "lengths", "limits", "pair"),
+    [
+        # 0 against 1 differs most, but in length too; 0 against 3 is next.
+        ((1.0, 0.0, 0.9, 0.4, 0.6), (100, 50, 100, 95, 100), Limits(), ("0", "3")),
+        ((0.6, 0.5), (10, 10), Limits(), None),  # the margin itself is not over it
+        ((0.4, 0.3), (10, 10), Limits(), None),  # nor by rounding
+        ((0.61, 0.5), (10, 10), Limits(), ("0", "1")),
+        ((1.0, 0.0), (11, 10), Limits(), ("0", "1")),  # 1.1 is within 0.1 of 1
+        ((1.0, 0.0), (10, 11), Limits(), ("0", "1")),  # the better one is the numerator: 1 - 10/11 = 0.091
+        ((0.0, 1.0), (90, 100), Limits(), None),
+        ((1.0, 0.0), (112, 100), Limits(), None),
+        ((1.0, 0.0), (89, 100), Limits(), None),
+        ((1.0, 0.0), (0, 0), Limits(), None),
+        ((1.0, 0.4), (20, 10), Limits(margin=0.5, length_tolerance=1.0), ("0", "1")),
+        ((1.0, 0.5), (10, 10), Limits(margin=0.5, length_tolerance=1.0), None),
+    ],
+)
+def test_margin_and_length(
+    values: Sequence[float], lengths: Sequence[int], limits: Limits, pair: tuple[str, str] | None
+) -> None:
+    found = learnt("margin-length", KNOWN, valued(*values, lengths=lengths), limits)
+    assert found == ([pair] if pair else "none: no pair within margin and length")
+
+
+def test_chance_depends_on_the_seed_alone() -> None:
+    labels: list[Label] = [*["correct"] * 9, *["incorrect"] * 9]  # type: ignore[list-item]
+    samples = [Sample(str(n), label=label) for n, label in enumerate(labels)]
+    pairs = [learnt("correctness", KNOWN, samples, Limits(draw=random.Random(seed))) for seed in (1, 1, 2, 3)]
+    assert pairs[0] == pairs[1]
+    assert len({str(pair) for pair in pairs}) > 1
+
+
+def test_a_sample_without_a_measure_is_in_no_row_of_any_rule() -> None:
+    """Masked is never learnt from."""
+    masked = [Sample("masked", length=10, cause="timeout")] * 2
+    good = Sample("a", 10, label="correct", value=1.0)
+    samples = [*masked, good, replace(good, label="incorrect", value=0.0), replace(good, label="abstained")]
+    for rule, example in [(rule, example) for rule in RULES for example in (KNOWN, UNKNOWN)]:
+        assert "masked" not in str(learnt(rule, example, samples))
+        if RULES[rule].measure is not None:
+            assert str(learnt(rule, example, masked)).startswith("none: ")
 
 
 # Settings
@@ -77,11 +162,9 @@ def settings(*overrides: str) -> TuneSettings:
     ("overrides", "rate", "rows", "samples", "smoothing", "rounds"),
     [
         (["tune.method=sft"], 5e-6, 16, 1, 0.0, 1),
-        (["tune.method=r-tuning"], 5e-6, 16, 1, 0.0, 1),
         (["tune.method=rft"], 5e-6, 16, 64, 0.0, 1),
         (["tune.method=sft-seed"], 5.5e-6, 32, 10, 0.0, 1),
         (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32, 0.0, 1),
-        (["tune.method=dpo", "rule=max-min"], 3e-6, 32, 32, 0.0, 1),
         (["tune.method=dpo", "rule=margin-length"], 1e-6, 16, 10, 0.0, 1),
         (["tune.method=dpo", "rule=factscore"], 3e-6, 32, 10, 0.0, 1),
         (["tune.method=dpo", "rule=klc"], 3e-6, 32, 8, 0.0, 1),
@@ -109,10 +192,7 @@ def test_a_method_comes_with_the_values_of_its_paper(
         (["tune.method=dpo", "rule=klc", "paper=truthrl"], "KLCF's Eq. 11, not by 'truthrl'"),
         (["tune.method=sft", "tune.target=x"], "must hold {answer} once"),
         (["tune.method=sft", "model.name=local"], "'local' cannot be trained"),
-        (["tune.method=sft", "model.name=http://h/v1#m"], "cannot be trained"),
         (["tune.method=sft", "micro_batch_size=5"], "micro_batch_size = 5 does not divide"),
-        (["tune.method=dpo", "rule=max-min", "paper=nobody"], "unknown paper 'nobody'"),
-        (["tune.method=dop", "rule=max-min"], "tune.method = 'dop' must be"),
     ],
 )
 def test_wrong_settings_are_named(overrides: list[str], problem: str) -> None:
@@ -138,15 +218,10 @@ def test_the_form_of_answers_is_that_of_the_reward() -> None:
     [
         ("", {}, "text"),
         ("knowrl", {}, "answer"),
-        ("klcf:non-thinking", {}, "text"),
-        ("fspo:code", {}, "answer"),
-        ("factreason", {}, "answer"),
-        ("robust", {}, "answer"),
         ("robust:text", {}, "text"),
         ("robust:text", {"answer": "tags"}, "answer"),
         ("truthrl", {}, "boxed"),
         ("truthrl", {"answer": "text"}, "text"),
-        ("intuitor", {}, "text"),
         ("own.py:mine", {}, "text"),
         ("own.py:mine", {"answer": "boxed"}, "boxed"),
     ],
@@ -281,8 +356,8 @@ def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
     measure, _ = measurement(plan)
     said = ("<think>I know.</think><answer>Rome is in Italy.</answer>", "<answer>Rome is in Italy.</answer>")
     good, bad = measure(plan.examples[:2], [Completion(text) for text in said])
-    assert (good.value, good.cause) == (1.0, None)
-    assert (bad.value, bad.cause) == (None, "no_think")
+    assert good == {"value": 1.0, "cause": None}
+    assert bad == {"cause": "no_think"}
 
 
 @pytest.mark.parametrize(
@@ -338,8 +413,6 @@ def test_a_dry_run_needs_no_model(questions: Path, capsys: pytest.CaptureFixture
         (("stf", "q.jsonl"), "no method 'stf'; did you mean 'sft'"),
         ((), "name a method"),
         (("sft", "q.jsonl", "--resume", "runs/x"), "leave out 'sft'"),
-        (("--resume", "runs/x"), "does not exist"),
-        (("sft", "--model", "m"), "data.train is required"),
         (("verifier", "q.jsonl"), "commit 1b92e7e has them"),
     ],
 )
@@ -353,15 +426,9 @@ def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
     ("words", "problem"),
     [
         (("--model", "n"), "leave out '--model n'"),
-        (("--rule", "max-min", "--seed", "5"), "leave out '--rule max-min --seed 5'"),
-        (("--probe", "other.jsonl"), r"leave out '--probe other\.jsonl'"),
-        (("--output", "elsewhere"), "leave out '--output elsewhere'"),
         (("run.seed=5",), r"run\.seed was 0, not 5"),
         (("rule=factscore",), r"tune\.rule was 'correctness', not 'factscore'"),
-        (("model.name=n",), r"model\.name was 'm', not 'n'"),
         (("num_samples=3",), r"sampling\.num_samples was 32, not 3"),
-        (("data.system=x",), r"data\.system was None, not 'x'"),
-        (("paper=truthrl",), r"paper was '', not 'truthrl'"),
     ],
 )
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
@@ -393,10 +460,5 @@ def test_an_outcome_compares_the_same_questions_and_shows_what_is_masked() -> No
     assert document["false_premise"]["after"]["correct"] == 1
     assert document["rows"][3]["before"] == {"completion": "Austen?", "label": None, "cause": "timeout"}
     table = outcome.table()
-    assert [str(column.header) for column in table.columns] == [
-        "metric",
-        "before",
-        "after",
-        "paired difference",
-    ]
+    assert table.row_count == len(outcome.lines())
     json.dumps(document, allow_nan=False)

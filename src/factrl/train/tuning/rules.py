@@ -1,0 +1,234 @@
+"""What a model learns from: the rows that a question gives, or the reason why it gives none.
+
+Imitation, a row of one completion:
+
+sft          the accepted answer
+r-tuning     the accepted answer, "I don't know" where the question is out of knowledge
+rft          an own sample that is right; where the question is out of knowledge, an own sample that abstains
+sft-seed     the own sample whose claims have the highest precision
+truthfulness, checklist-verifier, extractor   as sft: the reply of a labelled row (`tuning.labelled`)
+
+Preference, rows of a better completion over a worse one, both of the question's own samples:
+
+correctness     a right answer over a wrong one; where the question is out of knowledge, "I don't know" over a
+                wrong one
+max-min         the sample with the highest reward over the one with the lowest
+margin-length   the pair that differs most in precision, of those that differ enough in it and little in
+                length
+factscore       every two samples of different FActScore
+factscore-ends  KLCF's baseline: the highest FActScore over the lowest
+klc             the highest value of KLCF's Eq. 11 (arXiv:2509.23765) over the lowest
+
+sft, r-tuning and rft are TruthRL's baselines (arXiv:2509.25760, section 4.1; its R-Tuning is not that paper's
+own), correctness is its text and max-min its code.  sft-seed and margin-length are Learning to Reason for
+Factuality's (arXiv:2508.05618), factscore is FactTune-FS (arXiv:2311.08401).  A sample that could not be
+measured is in no row.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal
+
+from factrl.train.tuning.labelled import LABELLED
+from factrl.types import Example, Label
+
+Measure = Literal["grade", "reward", "precision", "klcf"]
+"""What a sample is measured by: the grade of its answer, a reward, the share of its claims that are
+supported, or KLCF's Eq. 11."""
+
+INVALID = "invalid question"
+"""The accepted answer of a question on a false premise that has no other."""
+UNDECIDED = "the probe could not decide"
+_FEW, _EQUAL = "fewer than two samples measured", "all samples equal"
+_ROUNDING = 1e-9  # 0.4 - 0.3 is a little over 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a model wrote, measured.
+
+    Attributes:
+        text: the completion.
+        length: tokens that the model wrote, without the end token; words where nobody counted tokens.
+        truncated: it stopped at the length limit.
+        label: what became of the answer; None unless it was graded.
+        value: what a rule ranks by; None unless it was measured, or when it has no value (a text that
+            declines has no precision).
+        cause: why it could not be measured; then it has neither label nor value.
+        floored: why the text itself has the lowest value, such as a form that it does not keep.
+    """
+
+    text: str
+    length: int = 0
+    truncated: bool = False
+    label: Label | None = None
+    value: float | None = None
+    cause: str | None = None
+    floored: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a rule is told beside the question and its samples.
+
+    Attributes:
+        write: an answer -> the completion that gives it.
+        draw: where several samples would do.
+        margin: two samples whose precision differs by no more make no pair.
+        length_tolerance: nor do two of lengths l and m with |1 - l/m| over this, l that of the better one.
+    """
+
+    write: Callable[[str], str] = str
+    abstention: str = "I don't know"
+    draw: random.Random = field(default_factory=lambda: random.Random(0))
+    margin: float = 0.1
+    length_tolerance: float = 0.1
+
+
+Rows = list[Mapping[str, Any]] | str
+"""The rows of one question, or in a word or two why it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to make rows.
+
+    Attributes:
+        measure: what the samples have to be measured by; None when there are no samples.
+        needs_ook: it has to know whether a question is out of knowledge.
+        needs_answers: it has to know the accepted answers; None where what measures decides.
+    """
+
+    rows: Callable[[Example, Sequence[Sample], Limits], Rows]
+    measure: Measure | None = None
+    needs_ook: bool = False
+    needs_answers: bool | None = True
+
+
+def _imitate(sample: Sample, why: str) -> Rows:
+    return [{"completion": sample.text, "truncated": sample.truncated, "why": why}]
+
+
+def _prefer(chosen: Sample, rejected: Sample, why: str) -> Mapping[str, Any]:
+    return {
+        "chosen": chosen.text,
+        "rejected": rejected.text,
+        "chosen_truncated": chosen.truncated,
+        "rejected_truncated": rejected.truncated,
+        "why": why,
+    }
+
+
+def _accepted(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    answer = example.answers[0] if example.answers else INVALID if example.false_premise else ""
+    return _imitate(Sample(limits.write(answer)), "accepted answer") if answer else "no accepted answer"
+
+
+def _accepted_or_abstention(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    if example.ook is None:
+        return UNDECIDED
+    if example.ook:
+        return _imitate(Sample(limits.write(limits.abstention)), "out of knowledge: abstention")
+    return _accepted(example, samples, limits)
+
+
+def _own(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    if example.ook is None:
+        return UNDECIDED
+    wanted, word = ("abstained", "abstaining") if example.ook else ("correct", "right")
+    fitting = [sample for sample in samples if sample.label == wanted]
+    if not any(sample.label for sample in samples):
+        return "nothing graded"
+    if not fitting:
+        return f"no {word} sample" + (" (out of knowledge)" if example.ook else "")
+    why = f"own {word} sample, 1 of {len(fitting)} among {len(samples)}"
+    return _imitate(limits.draw.choice(fitting), why)
+
+
+def _most_precise(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    measured = _measured(samples)
+    if not measured:
+        return "nothing measured"
+    value, best = max(measured, key=lambda pair: pair[0])  # the first where several have it
+    return _imitate(best, f"precision {value:.3g}, the highest of {len(measured)}")
+
+
+def _correctness(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    if example.ook is None:
+        return UNDECIDED
+    if not any(sample.label for sample in samples):
+        return "nothing graded"
+    wrong = [sample for sample in samples if sample.label == "incorrect"]
+    if not wrong:
+        return "no wrong sample"
+    if example.ook:
+        abstained = Sample(limits.write(limits.abstention))
+        return [_prefer(abstained, limits.draw.choice(wrong), "out of knowledge: abstained over wrong")]
+    right = [sample for sample in samples if sample.label == "correct"]
+    if not right:
+        return "no right sample"
+    return [_prefer(limits.draw.choice(right), limits.draw.choice(wrong), "right over wrong")]
+
+
+def _max_min(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    measured = _measured(samples)
+    if len(measured) < 2:
+        return _FEW
+    best, chosen = max(measured, key=lambda pair: pair[0])
+    worst, rejected = min(measured, key=lambda pair: pair[0])
+    if best - worst <= _ROUNDING:
+        return _EQUAL
+    return [_prefer(chosen, rejected, f"{best:.3g} over {worst:.3g}")]
+
+
+def _margin_length(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    if len(_measured(samples)) < 2:
+        return _FEW
+    margin, tolerance = limits.margin + _ROUNDING, limits.length_tolerance + _ROUNDING
+    near = [
+        (better - worse, chosen, rejected, f"{better:.3g} over {worse:.3g}")
+        for better, chosen, worse, rejected in _ranked(samples)
+        if better - worse > margin
+        and rejected.length
+        and abs(1 - chosen.length / rejected.length) <= tolerance
+    ]
+    if not near:
+        return "no pair within margin and length"
+    _, chosen, rejected, why = max(near, key=lambda pair: pair[0])
+    return [_prefer(chosen, rejected, f"{why}, lengths {chosen.length} and {rejected.length}")]
+
+
+def _every_two(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+    if len(_measured(samples)) < 2:
+        return _FEW
+    rows = [_prefer(a, b, f"{x:.3g} over {y:.3g}") for x, a, y, b in _ranked(samples) if x - y > _ROUNDING]
+    return rows or _EQUAL
+
+
+def _measured(samples: Sequence[Sample]) -> list[tuple[float, Sample]]:
+    return [(sample.value, sample) for sample in samples if sample.value is not None]
+
+
+def _ranked(samples: Sequence[Sample]) -> list[tuple[float, Sample, float, Sample]]:
+    """Every two measured samples, the better one and its value first."""
+    pairs = combinations(_measured(samples), 2)
+    return [(*first, *second) if first[0] > second[0] else (*second, *first) for first, second in pairs]
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("sft", *LABELLED), Rule(_accepted)),
+    "r-tuning": Rule(_accepted_or_abstention, needs_ook=True),
+    "rft": Rule(_own, "grade", needs_ook=True),
+    "sft-seed": Rule(_most_precise, "precision", needs_answers=False),
+    "correctness": Rule(_correctness, "grade", needs_ook=True),
+    "max-min": Rule(_max_min, "reward", needs_answers=None),
+    "margin-length": Rule(_margin_length, "precision", needs_answers=False),
+    "factscore": Rule(_every_two, "precision", needs_answers=False),
+    "factscore-ends": Rule(_max_min, "precision", needs_answers=False),
+    "klc": Rule(_max_min, "klcf", needs_answers=False),
+}
+"""By the name of a rule, or of a method that has none."""
