@@ -34,7 +34,7 @@ from factrl.server.service import _without_ending
 from factrl.text import abstention, answers, escape, ignorance, mentions
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
-from factrl.train import signals
+from factrl.train import metrics
 from factrl.train.cove import read_questions
 from factrl.train.page import shown
 from factrl.types import Claim, Completion, Passage
@@ -140,11 +140,11 @@ READERS: dict[str, Reader] = {
     "runs.data.render_prompt": lambda raw: render_prompt(
         Example(raw, evidence=(Passage(raw),)), "{question} {evidence}"
     ),
-    "train.metrics.signals": lambda raw: signals.signals(
-        [signals.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
+    "train.metrics.signals": lambda raw: metrics.signals(
+        [metrics.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
     ),
-    "train.metrics.split": signals.split,
-    "train.metrics.has_invisible": signals.has_invisible,
+    "train.metrics.split": metrics.split,
+    "train.metrics.has_invisible": metrics.has_invisible,
     "text.escape.visible": escape.visible,
     "text.escape.one_line": escape.one_line,
     "text.escape.markup": escape.markup,
