@@ -41,6 +41,7 @@ def _not_empty(text: str) -> str:
     return text
 
 
+_RECORDED = "recorded"  # a cause that nobody sees
 _Text = Annotated[str, AfterValidator(_not_empty)]
 _Word = Annotated[str, BeforeValidator(lambda value: str(value).strip().lower())]
 _ItemWord = Annotated[Item, BeforeValidator(lambda value: str(value).strip().lower())]
@@ -152,7 +153,7 @@ def _read(kind: type[_Row], row: Mapping[str, Any], where: str) -> _Row:
 
 def _asked(read: Callable[[FakeLLM], Any]) -> str | None:
     """What a reader asks a model first; None when it asks nothing."""
-    llm = FakeLLM(lambda messages: LLMError("recorded"))
+    llm = FakeLLM(lambda messages: LLMError(_RECORDED))
     with contextlib.suppress(LLMError):
         read(llm)
     return llm.calls[0][-1]["content"] if llm.calls else None
