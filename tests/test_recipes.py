@@ -127,7 +127,7 @@ def test_a_papers_settings_are_those_of_its_recipe(name: str) -> None:
 def test_a_small_recipe_fits_two_cores_and_needs_no_server(recipe: Path) -> None:
     settings = run_settings(recipe, [])
     assert f"factrl train recipes/small/{recipe.name}" in recipe.read_text(encoding="utf-8").split("\n\n")[0]
-    assert settings.model.name in models.names()
+    assert settings.model.name in [model.name for model in models.known()]
     assert settings.judge.url == "local"
     assert settings.data.train in (QUESTIONS, TOPICS)
     told = settings.train

@@ -173,10 +173,10 @@ NOT_USED = (
 ONLINE = {
     "aiohttp": {"llm/client.py", "llm/bodies.py"},
     # client.py: the proxy's settings alone
-    "urllib.request": {"llm/models/download.py", "llm/client.py"},
-    "http.client": {"llm/models/download.py", "llm/local/llama.py"},  # llama.py: its own port on loopback
+    "urllib.request": {"llm/client.py"},
+    "http.client": {"llm/local/llama.py"},  # llama.py: its own port on loopback
     "socket": {"runs/disk.py", "cli/serve.py"},  # the host's name; whether a port can be had
-    "huggingface_hub": {"llm/models/download.py"},
+    "huggingface_hub": {"llm/models/__init__.py"},
     **{name: set[str]() for name in NOT_USED},
 }
 

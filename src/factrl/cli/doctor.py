@@ -196,7 +196,7 @@ def sqlite(version: str) -> Finding:
     fixed = ".".join(map(str, _WAL_FIXED))
     told = (
         f"{version} can damage a file that several processes write at once (WAL reset, fixed in {fixed}); "
-        "factrl's cache takes a lock against it, so open that file with no other program while factrl runs"
+        "of factrl's cache what was in it is then paid for again"
     )
     return Finding("warning", "SQLite", told)
 

