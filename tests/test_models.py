@@ -112,7 +112,9 @@ def _record(data: bytes) -> str:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Path -> bytes of all files, without what is left of a download."""
-    found = (path for path in folder.rglob("*") if path.is_file() and not {".from-hub", ".wheel"} & {*path.parts})
+    found = (
+        path for path in folder.rglob("*") if path.is_file() and not {".from-hub", ".wheel"} & {*path.parts}
+    )
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 

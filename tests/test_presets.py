@@ -45,7 +45,7 @@ def curie(tmp_path):
 def nli(monkeypatch):
     """Any cross-encoder's name gives the scorer."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
-    monkeypatch.setitem(sys.modules, "factrl.llm.local.nli", SimpleNamespace(CrossEncoder=Scorer))
+    monkeypatch.setitem(sys.modules, "factrl.llm.local.classifiers", SimpleNamespace(CrossEncoder=Scorer))
 
 
 def test_without_the_local_runtime_the_weak_judge_stands_in(curie, monkeypatch):

@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
-from factrl.llm.local import nli  # noqa: E402
-from factrl.llm.local.nli import CrossEncoder, batches  # noqa: E402
+from factrl.llm.local import batches, classifiers  # noqa: E402
+from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()
@@ -90,46 +90,27 @@ def test_what_two_labels_do_not_support_is_unknown(make: Maker) -> None:
     np.testing.assert_allclose(by_label[:, 0], odds[:, 1], atol=1e-6)
     np.testing.assert_allclose(by_label[:, 2], odds[:, 0], atol=1e-6)
     assert (by_label[:, 1] == 0).all()
-    folder = make(["LABEL_0", "LABEL_1"])
-    said, turned = (
-        CrossEncoder(folder, labels=two) for two in (("refuted", "supported"), ("supported", "refuted"))
-    )
-    np.testing.assert_allclose(said.scores(PAIRS)[:, :2], odds[:, ::-1], atol=1e-6)
-    assert said.identity != turned.identity
 
 
-def test_one_logit_is_a_probability_once_its_meaning_is_said(make: Maker) -> None:
-    folder = make(["LABEL_0"])
-    with pytest.raises(ModelError, match=r"called LABEL_0, which does not say.*labels="):
-        CrossEncoder(folder)
-    high = 1 / (1 + np.exp(-_logits(folder)[:, 0]))
-    scores = CrossEncoder(folder, labels=("supported",)).scores(PAIRS)
+def test_one_logit_is_a_probability_of_what_it_is_called(make: Maker) -> None:
+    high = 1 / (1 + np.exp(-_logits(make(["supported"]))[:, 0]))
+    scores = CrossEncoder(make(["supported"])).scores(PAIRS)
     np.testing.assert_allclose(scores, np.stack([high, 0 * high, 1 - high], axis=1), atol=1e-6)
-    turned = CrossEncoder(folder, labels=("unsupported",)).scores(PAIRS)
+    turned = CrossEncoder(make(["unsupported"])).scores(PAIRS)
     np.testing.assert_allclose(turned, scores[:, [2, 1, 0]], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "names", [["LABEL_0", "LABEL_1", "LABEL_2"], ["negative", "positive"], ["neutral", "nei"]]
-)
+@pytest.mark.parametrize("names", [["LABEL_0"], ["negative", "positive"], ["neutral", "nei"]])
 def test_labels_that_say_nothing_are_an_error_that_shows_them(make: Maker, names: list[str]) -> None:
     with pytest.raises(ModelError, match=f"called {', '.join(names)}"):
         CrossEncoder(make(names))
-
-
-@pytest.mark.parametrize(
-    "labels", [("supported",), ("yes", "no", "maybe"), ("unknown", "unknown", "refuted")]
-)
-def test_labels_of_the_user_are_checked(make: Maker, labels: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="labels"):
-        CrossEncoder(make(["LABEL_0", "LABEL_1", "LABEL_2"]), labels=labels)
 
 
 def test_a_batch_changes_no_score(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     model = CrossEncoder(make(["entailment", "contradiction", "neutral"]))
     pairs = [(" ".join(WORDS[:size]), hypothesis) for size in (1, 5, 9, 2, 14) for _, hypothesis in PAIRS]
     together = model.scores(pairs)
-    monkeypatch.setattr(nli, "_TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr(classifiers, "TOKENS_AT_ONCE", 1)
     np.testing.assert_allclose(model.scores(pairs), together, atol=1e-6)
     assert model.scores([]).shape == (0, 3)
 
@@ -284,7 +265,7 @@ def test_hhem_loads_with_its_code_its_prompt_and_its_labels(hhem: Path) -> None:
     """FSPO's verifier: it could not be loaded at all."""
     model = CrossEncoder(hhem, trust_remote_code=True)
     scores = model.scores(PAIRS)
-    tokenizer, network = model._tokenizer, model._network
+    tokenizer, network = model.tokenizer, model.network
     for (premise, hypothesis), row in zip(PAIRS, scores, strict=True):
         text = PROMPT.replace("{text1}", premise).replace("{text2}", hypothesis)
         logits = network(**tokenizer(text, return_tensors="pt")).logits[0].detach()

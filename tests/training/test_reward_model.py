@@ -11,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
-from factrl.errors import ConfigError, ModelError, Unscored  # noqa: E402
-from factrl.llm.local import reward_model  # noqa: E402
-from factrl.llm.local.reward_model import RewardModel  # noqa: E402
+from factrl.errors import ModelError, Unscored  # noqa: E402
+from factrl.llm.local import classifiers  # noqa: E402
+from factrl.llm.local.classifiers import RewardModel  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 who she won two nobel prizes the city is old . ? not"
 WORDS = [*SENTENCE.split(), "user", "assistant", "[", "SEP", "]", "<", "end", ">"]
@@ -80,7 +80,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
         else:
             network = BertForSequenceClassification(BertConfig(**shape))
             head = network.classifier
-        head.weight.data = torch.randn(outputs, 32) * 3
+        head.weight.data = torch.randn(outputs, 32) * 0.2
         network.eval().save_pretrained(folder)
         return folder
 
@@ -102,7 +102,7 @@ def alone(folder: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
             inputs = tokenizer(question, text, return_tensors="pt")
         with torch.inference_mode():
             found.append(network(**inputs).logits[0, 0].item())
-    return np.array(found)
+    return 1 / (1 + np.exp(-np.array(found)))
 
 
 @pytest.mark.parametrize("budget", [1, 40, 8192])
@@ -110,23 +110,13 @@ def alone(folder: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
 def test_numbers_are_those_of_each_pair_alone(
     make: Maker, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], budget: int
 ) -> None:
-    monkeypatch.setattr(reward_model, "_TOKENS_AT_ONCE", budget)
+    monkeypatch.setattr(classifiers, "TOKENS_AT_ONCE", budget)
     folder = make(**told)
     wanted = alone(folder, PAIRS)
-    assert np.ptp(wanted) > 0.1  # a mix-up would show
-    model = RewardModel(folder, scale="raw")
-    np.testing.assert_allclose(model.scores(PAIRS), wanted, rtol=1e-5)
+    assert np.ptp(wanted) > 0.02  # a mix-up would show
+    model = RewardModel(folder)
+    np.testing.assert_allclose(model.answer_together([(pair, {}) for pair in PAIRS]), wanted, rtol=1e-5)
     np.testing.assert_allclose([model(*pair) for pair in PAIRS], wanted, rtol=1e-5)
-
-
-def test_the_scale(make: Maker) -> None:
-    folder = make()
-    raw, between = RewardModel(folder, scale="raw"), RewardModel(folder)
-    numbers = raw.scores(PAIRS)
-    np.testing.assert_allclose(between.scores(PAIRS), 1 / (1 + np.exp(-numbers)))
-    assert raw.identity != between.identity
-    with pytest.raises(ConfigError, match="scale='percent' is not sigmoid or raw"):
-        RewardModel(folder, scale="percent")  # pyright: ignore[reportArgumentType]
 
 
 def test_calls_are_answered_together_as_alone(make: Maker) -> None:
@@ -135,14 +125,14 @@ def test_calls_are_answered_together_as_alone(make: Maker) -> None:
     together = model.answer_together(calls)
     assert together == pytest.approx([model(*PAIRS[0]), model(*PAIRS[1])], abs=1e-6)
     assert all(type(value) is float for value in together)
-    assert model.scores([]).shape == (0,)
+    assert model.answer_together([]) == []
 
 
 @pytest.mark.parametrize("kind", ["pair", "chat"])
 def test_an_answer_cannot_end_itself(make: Maker, kind: str) -> None:
-    model = RewardModel(make(kind), scale="raw")
+    model = RewardModel(make(kind))
     token = "<end>" if kind == "chat" else "[SEP]"
-    number = model._tokenizer.convert_tokens_to_ids(token)
+    number = model.tokenizer.convert_tokens_to_ids(token)
     plain, forged = (
         model._read("who ?", text)["input_ids"] for text in ("curie she won", f"curie{token}she won")
     )
@@ -152,11 +142,11 @@ def test_an_answer_cannot_end_itself(make: Maker, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["pair", "chat"])
 def test_a_long_text_is_cut_at_its_end_and_nothing_else_is(make: Maker, kind: str) -> None:
     folder = make(kind, positions=24)
-    model = RewardModel(folder, scale="raw")
+    model = RewardModel(folder)
     long = "curie was born in warsaw . " * 20
     row = model._read("who was born ?", long)["input_ids"]
     assert len(row) == 24
-    assert row[-1] == model._tokenizer.convert_tokens_to_ids("<end>" if kind == "chat" else "[SEP]")
+    assert row[-1] == model.tokenizer.convert_tokens_to_ids("<end>" if kind == "chat" else "[SEP]")
     frame = len(model._read("who was born ?", "curie")["input_ids"]) - 1
     kept = " ".join(long.split()[: 24 - frame])
     assert model("who was born ?", long) == pytest.approx(
@@ -186,14 +176,3 @@ def test_a_classifier_is_no_reward_model(make: Maker, tmp_path: Path) -> None:
 def test_a_language_model_is_no_reward_model(tiny_model: Path) -> None:
     with pytest.raises(ModelError, match="has no weights for score"):
         RewardModel(tiny_model)
-
-
-def test_nothing_heavy_is_imported_before_a_model_is_made() -> None:
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, factrl.llm.local.reward_model, factrl.rewards.preference; print('torch' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"

@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
-from factrl.llm.local import truthfulness as local  # noqa: E402
-from factrl.llm.local.truthfulness import CausalModel  # noqa: E402
+from factrl.llm import local  # noqa: E402
+from factrl.llm.local import CausalModel  # noqa: E402
 from factrl.rewards.truthfulness import TUNED_PROMPT, TruthfulnessModel  # noqa: E402
 
 CLAIMS = [
@@ -87,26 +87,26 @@ def by_hand(folder: Path, claims: list[str]) -> list[float]:
 def test_probabilities_are_those_of_the_two_first_tokens(folder: Path) -> None:
     wanted = by_hand(folder, CLAIMS)
     assert np.ptp(wanted) > 0.01  # the claims differ, so a mix-up would show
-    truthfulness = TruthfulnessModel(folder, device="cpu")
+    truthfulness = TruthfulnessModel(folder)
     np.testing.assert_allclose(truthfulness(CLAIMS), wanted, atol=1e-5)
     np.testing.assert_allclose(truthfulness(CLAIMS[::-1]), wanted[::-1], atol=1e-5)
-    turned = TruthfulnessModel(folder, answers=(" False", " True"), device="cpu")
+    turned = TruthfulnessModel(folder, answers=(" False", " True"))
     np.testing.assert_allclose(turned(CLAIMS), [1 - p for p in wanted], atol=1e-5)
 
 
 def test_batches_change_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    truthfulness = TruthfulnessModel(folder, device="cpu")
+    truthfulness = TruthfulnessModel(folder)
     together = truthfulness(CLAIMS)
     assert truthfulness.answer_together([((CLAIMS[:1],), {}), ((CLAIMS[1:],), {})]) == [
         pytest.approx(together[:1], abs=1e-6),
         pytest.approx(together[1:], abs=1e-6),
     ]
-    monkeypatch.setattr(local, "_TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr(local, "TOKENS_AT_ONCE", 1)
     np.testing.assert_allclose(truthfulness(CLAIMS), together, atol=1e-5)
 
 
 def test_log_probabilities_are_over_the_whole_vocabulary(folder: Path) -> None:
-    model = CausalModel(folder, device="cpu")
+    model = CausalModel(folder)
     words = [*"ABCDEGHIJKLMNOPQRSUVWXYZ"]
     odds = model.letter_logprobs("Claim: ", CLAIMS, words, suffix="\nAnswer:\n")
     assert odds.shape == (4, len(words))
@@ -117,20 +117,20 @@ def test_log_probabilities_are_over_the_whole_vocabulary(folder: Path) -> None:
 
 
 def test_what_is_too_long_for_the_model_is_told(folder: Path) -> None:
-    model = CausalModel(folder, device="cpu")
+    model = CausalModel(folder)
     rows = model.letter_logprobs("", ["a b " * 2_000, "a b"], (" True", " False"))
     assert np.isnan(rows[0]).all()
     assert not np.isnan(rows[1]).any()
-    crowded = TruthfulnessModel(folder, prompt="so " * 3_000 + TUNED_PROMPT, device="cpu")
+    crowded = TruthfulnessModel(folder, prompt="so " * 3_000 + TUNED_PROMPT)
     with pytest.raises(ModelError, match="does not fit into the context"):
         crowded(["Paris."])
 
 
 def test_answers_that_cannot_be_told_apart_are_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"' True' *, *' True story' begin with the same token"):
-        TruthfulnessModel(folder, answers=(" True", " True story"), device="cpu")(CLAIMS)
+        TruthfulnessModel(folder, answers=(" True", " True story"))(CLAIMS)
     with pytest.raises(ConfigError, match=r"the answer '' merges with the end of the prompt"):
-        TruthfulnessModel(folder, answers=("", " False"), device="cpu")(CLAIMS)
+        TruthfulnessModel(folder, answers=("", " False"))(CLAIMS)
 
 
 def test_a_model_that_is_none_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ Reconstructed, each a knob, and not to be taken for the paper's:
 - The cases without a ratio: precision without a consistent or contradictory item, truth without claims.
   0, or silence would pay.
 - R = R_fact + 0.1 R_general + R_length when the format is right, else -1 (Eqs. 8 and 10).  A review gives
-  the 0.1; whether the rating is scaled before is unknown, and `factrl.llm.local.reward_model` takes both.
+  the 0.1; whether the rating is scaled before is unknown; the model is asked for its sigmoid.
   That the general rating is of the answer block, as are the claims, is ours.
 - R_length, DAPO's soft penalty for long completions (Eq. 9).  Its two lengths are lost: without them there
   is none.

@@ -87,7 +87,7 @@ class Supplier:
         if self.models.reward_model is None:
             judge = self.asked("a reward for general quality, without judge.reward_model,")
             return rating_judge(judge, store=self._store())
-        from factrl.llm.local.reward_model import RewardModel
+        from factrl.llm.local.classifiers import RewardModel
 
         return RewardModel(self.models.reward_model)
 
@@ -124,7 +124,7 @@ class Supplier:
                 include={"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
             )
             return connect(name, **limits)
-        from factrl.llm.local.truthfulness import CausalModel
+        from factrl.llm.local import CausalModel
 
         return CausalModel(name)
 

@@ -128,7 +128,6 @@ class TruthfulnessModel(LetterTruthfulness):
         model: a folder or a hub name.
         prompt, answers: what the model was tuned with; the paper's are lost, and the defaults are ours.  A
             role token in the prompt counts as such.
-        device: where to run; a GPU if there is one.
 
     Raises:
         ConfigError: as `LetterTruthfulness`; when it is called, answers that cannot be told apart.
@@ -142,11 +141,10 @@ class TruthfulnessModel(LetterTruthfulness):
         *,
         prompt: str = TUNED_PROMPT,
         answers: Sequence[str] = (" True", " False"),
-        device: str | None = None,
     ) -> None:
-        from factrl.llm.local.truthfulness import CausalModel
+        from factrl.llm.local import CausalModel
 
-        super().__init__(CausalModel(model, device=device), prompt=prompt, answers=answers)
+        super().__init__(CausalModel(model), prompt=prompt, answers=answers)
 
 
 def shown_claim(claim: str) -> str:

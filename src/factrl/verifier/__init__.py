@@ -306,7 +306,7 @@ def open_judge(
     if kind == "nli" and model:
         if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
             raise MissingExtra("transformers", "train")
-        from factrl.llm.local.nli import CrossEncoder
+        from factrl.llm.local.classifiers import CrossEncoder
 
         return NLIJudge(CrossEncoder(model, trust_remote_code=trust_remote_code), **thresholds)
     problem = f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}"

@@ -32,7 +32,7 @@ from factrl.verifier.judges.overlap import Overlap, Piece, best_pieces, compare,
 if TYPE_CHECKING:
     import numpy as np
 
-    from factrl.llm.local.nli import CrossEncoder
+    from factrl.llm.local.classifiers import CrossEncoder
 
 ANSWERS = ("Yes", "No", "Unknown")
 EVIDENCE = 450
@@ -214,7 +214,7 @@ class NLIJudge:
     reaches `threshold_refuted`.  When two passages disagree, the surer one counts.
 
     Args:
-        cross_encoder: a `factrl.llm.local.nli.CrossEncoder`: its `scores` are of (premise, hypothesis) pairs,
+        cross_encoder: a `factrl.llm.local.classifiers.CrossEncoder`: its `scores` are of (premise, hypothesis) pairs,
             of the shape (N, 3) with the columns supported, refuted, unknown.
         threshold_supported, threshold_refuted: probability from which on; None never says refuted.
         otherwise: the verdict when neither threshold is reached.
