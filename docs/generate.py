@@ -149,8 +149,7 @@ def pages() -> Mapping[Path, str]:
 
 def openapi() -> str:
     """`docs/openapi.json`: the routes of `factrl serve`, without the version of the program."""
-    from factrl.server.app import make_api
-    from factrl.server.service import Service
+    from factrl.server import Service, make_api
 
     found = make_api(Service({}, None, None)).openapi()
     return json.dumps({**found, "info": {**found["info"], "version": ROUTES}}, indent=2) + "\n"

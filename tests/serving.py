@@ -18,9 +18,8 @@ from factrl.rewards import Reward, reward
 from factrl.verifier import open_verifier
 
 uvicorn = pytest.importorskip("uvicorn")
-from factrl.server.app import make_app  # noqa: E402
+from factrl.server import Service, make_app  # noqa: E402
 from factrl.server.gate import Connection  # noqa: E402
-from factrl.server.service import Service  # noqa: E402
 
 RIGHT, WRONG = r"\boxed{Paris}", r"\boxed{a town on the Rhone}"
 QUESTION = {"question": "Capital of France?", "answers": ["Paris"]}

@@ -9,7 +9,7 @@ import pytest
 from contract import ANSWERS, QUESTION, completions, contract, differences, worth
 
 from factrl import remote
-from factrl.server.service import Service
+from factrl.server import Service
 from serving import PARIS, Running
 
 TEXTS = completions()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import threading
 import time
@@ -23,8 +22,6 @@ import pytest
 import fault_server as fs
 from factrl.errors import ConfigError, LLMError
 from factrl.llm import Message, Reply
-from factrl.llm.background import background_loop, wait_for
-from factrl.llm.client import JSONClient, Unreadable
 from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.store import CachedLLM, Store
 from fault_server import Fault, FaultServer, answers, completion, says
@@ -135,12 +132,6 @@ def test_f01_a_server_that_never_comes_is_given_up_after_the_pause() -> None:
     assert "was down for longer than pause = 0.3 s" in errors[-1].detail
 
 
-@pytest.mark.fault("F01")
-def test_f01_a_name_that_leads_nowhere() -> None:
-    results = batch(client("http://name.invalid/v1", pause=0.2), 60)
-    assert set(causes(results)) <= {"connection", "breaker_open"}
-
-
 @pytest.mark.fault("F18")
 def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(serve: Serve) -> None:
     old = serve(fs.slowly(0.01, says()))
@@ -191,9 +182,8 @@ def test_f05_refusals_without_a_header_lose_nothing_and_cost_few_requests(serve:
 
 
 @pytest.mark.fault("F05")
-@pytest.mark.parametrize("status", [429, 529])
-def test_f05_the_slots_adapt_to_what_the_server_can_take(serve: Serve, status: int) -> None:
-    server = serve(fs.above(8, answers(status, {}), fs.slowly(0.01, says())))
+def test_f05_the_slots_adapt_to_what_the_server_can_take(serve: Serve) -> None:
+    server = serve(fs.above(8, answers(529, {}), fs.slowly(0.01, says())))
     llm = client(server, max_concurrency=64)
     assert causes(batch(llm, 1000)) == {"fine": 1000}
     assert llm.usage.requests <= 1.2 * 1000
@@ -244,7 +234,7 @@ def test_f07_passing_failures_cost_few_samples(serve: Serve, share: float) -> No
 
 
 @pytest.mark.fault("F08")
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 422])
 def test_f08_final_answers_are_neither_repeated_nor_held_against_the_server(
     serve: Serve, status: int
 ) -> None:
@@ -309,11 +299,9 @@ def test_what_is_not_a_whole_reply_is_never_stored(serve: Serve, fault: Fault, t
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("", marks=pytest.mark.fault("F15")),
         pytest.param("I can't help with that.", marks=pytest.mark.fault("F16")),
         pytest.param("Supported? Hard to say", marks=pytest.mark.fault("F15")),
         pytest.param('{"verdict": "10"}', marks=pytest.mark.fault("F14")),
-        pytest.param('{"verdict": NaN}', marks=pytest.mark.fault("F14")),
     ],
 )
 def test_f14_f15_f16_what_the_parser_rejects_is_handed_on_but_not_stored(
@@ -366,10 +354,8 @@ def test_whatever_changes_the_reply_is_part_of_the_key(serve: Serve, tmp_path: P
         (where, {**ask, "max_tokens": 10}, question(0)),
         (where, {**ask, "temperature": 0.5, "seed": 1}, question(0)),
         (where, {**ask, "seed": 1}, question(0)),
-        (where, {**ask, "seed": 2}, question(0)),
         (where, {**ask, "top_p": 0.9}, question(0)),
         (where, {**ask, "response_format": {"type": "json_object"}}, question(0)),
-        (where, {**ask, "response_format": {"type": "json_schema", "json_schema": {"a": 1}}}, question(0)),
         (where, ask, question(1)),
         (where, ask, [{"role": "system", "content": "question 0"}]),
         (where, ask, [*question(0), *question(1)]),
@@ -421,7 +407,7 @@ def test_dollars_end_with_what_was_in_flight(serve: Serve) -> None:
         client(server, max_cost_usd=1.0)
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": -5, "completion_tokens": "many"}])
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": -5, "completion_tokens": "many"}])
 def test_a_server_that_does_not_count_is_counted_for(serve: Serve, usage: Any) -> None:
     llm = client(serve(says("x" * 400, usage=usage)), price=(1.0, 1.0))
     llm.complete([{"role": "user", "content": "y" * 4000}])
@@ -430,8 +416,7 @@ def test_a_server_that_does_not_count_is_counted_for(serve: Serve, usage: Any) -
     assert llm.usage.cost_usd == pytest.approx((llm.usage.tokens_in + 100) / 1e6)
 
 
-NUMBERS = ["1" + "0" * 400, "-1" + "0" * 400, "1" + "0" * 4000, "1" + "0" * 5000, "1e999", "100000000"]
-ODD = [*NUMBERS, "-7", "7.5", "1e2", "true", "NaN", "-Infinity", '"7"', "[7]", '{"7": 7}', "null"]
+ODD = ["1" + "0" * 400, "1" + "0" * 5000, "1e999", "100000000", "-7", "7.5", "NaN", '"7"', "[7]", "null"]
 
 
 @pytest.mark.fault("F14")
@@ -458,18 +443,6 @@ def test_f14_what_a_server_says_of_itself_ends_no_call_and_no_wait(serve: Serve,
     assert llm.usage.cost_usd < 1.0
 
 
-@pytest.mark.fault("F14")
-def test_f14_a_count_beyond_what_was_allowed_is_paid_for_as_far_as_it_can_be(serve: Serve) -> None:
-    usage = {"prompt_tokens": 10**8, "completion_tokens": 10**8}
-    llm = client(serve(says("x" * 100, usage=usage)))
-    reply = llm.complete([{"role": "user", "content": "y" * 5000}], max_tokens=1000)
-    assert 5000 <= (reply.tokens_in or 0) <= 5000 + 1200
-    assert reply.tokens_out == 1000
-    assert (llm.usage.tokens_in, llm.usage.tokens_out) == (reply.tokens_in, reply.tokens_out)
-    reply = llm.complete(question(0), max_tokens=10)  # a server that allows itself more shows it
-    assert 100 <= (reply.tokens_out or 0) <= 300
-
-
 def test_what_was_sent_is_counted(serve: Serve) -> None:
     server = serve(
         answers(500, b""), says(), answers(503, {}, retry_after="0.2"), says("x", "length"), says()
@@ -483,19 +456,6 @@ def test_what_was_sent_is_counted(serve: Serve) -> None:
 
 
 # ---------------------------------------------------------------- event loops, forks, other servers
-
-
-@pytest.mark.fault("F31")
-def test_any_event_loop_may_ask(serve: Serve) -> None:
-    llm = client(serve(says()))
-    for _ in range(3):
-        assert causes(batch(llm, 10)) == {"fine": 10}
-
-    async def on_ours() -> str:
-        assert asyncio.get_running_loop() is background_loop()
-        return (await llm.acomplete(question(0))).text
-
-    assert wait_for(on_ours()) == "fine"
 
 
 @pytest.mark.fault("F32")
@@ -514,28 +474,6 @@ def test_a_caller_that_is_cancelled_leaves_no_request_behind(serve: Serve) -> No
             break
         time.sleep(0.01)
     assert gate.active == 0
-
-
-def test_other_servers_are_asked_in_the_same_way(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    found = {"organic": [{"title": "Water", "link": "http://x", "snippet": "wet"}]}
-    server = serve(answers(500, b""), answers(200, {"odd": 1}), answers(200, found))
-    search = JSONClient(
-        server.url, "serper-key-1234", key_header="X-API-KEY", key_variable="SERPER_API_KEY", backoff=0.001
-    )
-
-    def read(document: Any) -> list[str]:
-        if "organic" not in document:
-            raise Unreadable("answered something other than search results")
-        return [hit["title"] for hit in document["organic"]]
-
-    assert wait_for(search.ask("POST", "/search?type=web", {"q": "is water wet"}, read)) == ["Water"]
-    last = server.requests[-1]
-    assert (last.path, last.body) == ("/v1/search?type=web", {"q": "is water wet"})
-    assert last.headers["x-api-key"] == "serper-key-1234"
-    assert "authorization" not in last.headers
-    assert (search.usage.calls, search.usage.requests) == (1, 3)
-    assert "serper-key-1234" not in caplog.text + repr(vars(search))
 
 
 def test_a_proxy_may_want_a_password(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def test_a_reward_server_is_killed_in_the_middle_of_a_batch_and_started_again(
 
 @pytest.mark.fault("F18", "F19")
 def test_ready_is_taken_back_when_the_judge_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    from factrl.server import service
+    from factrl import server as service
 
     assert service.READY_SECONDS <= 10
     monkeypatch.setattr(service, "READY_SECONDS", 0.2)

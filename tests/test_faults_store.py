@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import shutil
 import signal
 import sqlite3
@@ -12,13 +11,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from factrl.errors import ConfigError
 from factrl.llm.store import Store, digest
 
 NOBODY = 65534
@@ -188,14 +185,11 @@ HARM: dict[str, Callable[[Path], object]] = {
     "deleted": Path.unlink,
     "deleted with its lock and log": lambda path: [file.unlink() for file in (path, *rest(path))],
     "its folder deleted": lambda path: shutil.rmtree(path.parent),
-    "its folder is a file": lambda path: (shutil.rmtree(path.parent), path.parent.write_text("")),
-    "another database": lambda path: foreign(path, "CREATE TABLE theirs (x)"),
     "one whose table has another form": lambda path: foreign(path, "CREATE TABLE entries_1 (x)"),
     "one with a view of that name": lambda path: foreign(path, "CREATE VIEW entries_1 AS SELECT 1 AS key"),
     "text": lambda path: turn_into(path, lambda path: path.write_text("words " * 999)),
     "a folder": lambda path: turn_into(path, Path.mkdir),
     "a pipe": lambda path: turn_into(path, os.mkfifo),
-    "a link to itself": lambda path: turn_into(path, lambda path: path.symlink_to(path)),
 }
 
 
@@ -228,58 +222,6 @@ def test_a_store_that_loses_its_file_goes_on(harm: str, path: Path, caplog: pyte
     assert 1 <= len(caplog.records) <= 2  # what became of it, and what that costs
     store.close()
     in_time(lambda: store.put_many({"again": 1}))
-
-
-# ---------------------------------------------------------------- any bit of its files
-
-
-def tables(path: Path) -> set[str]:
-    """The tables that SQLite sees in a file."""
-    connection = sqlite3.connect(path)
-    try:
-        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    finally:
-        connection.close()
-
-
-@pytest.mark.parametrize("end", ["", "-wal"], ids=["the file", "its log"])
-@pytest.mark.parametrize("how", ["flipped", "cut"])
-@pytest.mark.fault("F22", "F23")
-def test_whatever_happens_to_a_byte_no_value_is_ever_another(path: Path, end: str, how: str) -> None:
-    store, values = Store(path), {key: {"verdict": f"<{key}>"} for key in keys(60)}
-    store.put_many(values)
-    if not end:
-        store.close()
-    dice, outcomes = random.Random(f"{end} {how}"), defaultdict[str, int](int)
-    for number in range(40):
-        copy = path.parent / f"{number}" / path.name
-        copy.parent.mkdir()
-        for part in ("", "-wal"):  # not the log's index, which belongs to one machine and one boot
-            if Path(f"{path}{part}").exists():
-                shutil.copy(f"{path}{part}", f"{copy}{part}")
-        damaged = Path(f"{copy}{end}")
-        data = bytearray(damaged.read_bytes())
-        at = dice.randrange(len(data))
-        if how == "cut":
-            del data[at:]
-        else:
-            data[at] ^= 1 << dice.randrange(8)
-        damaged.write_bytes(data)
-        try:
-            again = Store(copy)
-        except ConfigError:
-            assert tables(copy), "another program's, as far as anybody can tell"
-            outcomes["refused"] += 1
-            continue
-        found = again.get_many(values)
-        assert all(value == values[key] for key, value in found.items())
-        outcomes["whole" if len(found) == len(values) else "less"] += 1
-        again.put_many(dict.fromkeys(values, "again"))
-        assert again.get_many(values) == dict.fromkeys(values, "again")
-        again.close()
-    store.close()
-    assert outcomes["less"]  # there was something to notice
-    assert outcomes["refused"] <= 2
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
-import logging
 import os
 import pickle
 import signal
@@ -106,17 +104,6 @@ def test_a_reply_that_cannot_be_read_is_paid_for(serve: Any) -> None:
     assert paid.usage.cost_usd == 0.004
 
 
-@pytest.mark.fault("F14")
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
-@pytest.mark.parametrize("depth", [70, 400, 2000, 500_000])
-def test_a_deep_reply_is_unreadable(serve: Any, opening: str, depth: int) -> None:
-    closing = "]" if opening == "[" else "}"
-    deep = f"{opening * depth}1{closing * depth}" if depth * len(opening) < 900_000 else opening * depth
-    document = json.dumps(completion()).replace('"served"', deep)
-    error = failure(client(serve(answers(200, document.encode()))))
-    assert error.cause == "bad_body"
-
-
 # ---------------------------------------------------------------- faults
 
 RETRIED: list[tuple[str, Fault, str, int | None]] = [
@@ -125,30 +112,21 @@ RETRIED: list[tuple[str, Fault, str, int | None]] = [
     ("not http", fs.garbage, "connection", None),
     ("429", answers(429, {"error": {"message": "slow down"}}), "http_429", 429),
     ("429 with Retry-After", answers(429, {}, retry_after="0.01"), "http_429", 429),
-    ("429 with Retry-After 0", answers(429, {}, retry_after="0"), "http_429", 429),
     ("429 with a past date", answers(429, {}, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"), "http_429", 429),
     ("429 with garbage", answers(429, {}, retry_after="soon, I hope"), "http_429", 429),
     ("429 with nan", answers(429, {}, retry_after="nan"), "http_429", 429),
-    ("429 with a negative wait", answers(429, {}, retry_after="-5"), "http_429", 429),
     ("408", answers(408, b""), "http_408", 408),
-    ("409", answers(409, b""), "http_409", 409),
-    ("424", answers(424, b""), "http_424", 424),
-    ("425", answers(425, b""), "http_425", 425),
-    *[(str(code), answers(code, b"oops"), "http_5xx", code) for code in (500, 502, 503, 504, 529)],
+    *[(str(code), answers(code, b"oops"), "http_5xx", code) for code in (500, 529)],
     ("html", answers(200, HTML), "bad_body", 200),
     ("empty", answers(200, b""), "bad_body", 200),
-    ("no content", answers(204, b""), "bad_body", 204),
     ("error in a 200", answers(200, {"error": {"message": "overloaded"}}), "bad_body", 200),
     ("cut json", answers(200, json.dumps(completion()).encode()[:-9]), "bad_body", 200),
     ("deep json", answers(200, b"[" * 100_000), "bad_body", 200),
     ("not utf-8", answers(200, b'{"choices": "\xff"}'), "bad_body", 200),
     ("no choices", answers(200, {"choices": []}), "bad_body", 200),
-    ("null choices", answers(200, {"choices": None}), "bad_body", 200),
     ("a list", answers(200, [1, 2]), "bad_body", 200),
-    ("a string", answers(200, "ok"), "bad_body", 200),
     ("null content", answers(200, completion(None)), "bad_body", 200),  # type: ignore[arg-type]
     ("parts as content", answers(200, completion([{"text": "x"}])), "bad_body", 200),  # type: ignore[arg-type]
-    ("null finish_reason", answers(200, completion("x", None)), "bad_body", 200),  # type: ignore[arg-type]
     ("too long", answers(200, completion("x" * (1 << 20))), "bad_body", 200),
     ("bad gzip", answers(200, b"not gzip", content_encoding="gzip"), "bad_body", 200),
     ("unknown encoding", answers(200, b"??", content_encoding="br"), "bad_body", 200),
@@ -159,7 +137,6 @@ FINAL: list[tuple[str, Fault, str, int | None]] = [
     ("401", answers(401, {"error": {"message": "bad key"}}), "auth", 401),
     ("403", answers(403, HTML), "auth", 403),
     ("404", answers(404, {"detail": "Not Found"}), "http_404", 404),
-    ("413", answers(413, b""), "http_413", 413),
     ("422", answers(422, {"detail": [{"msg": "field required"}]}), "http_422", 422),
     (
         "context length",
@@ -186,16 +163,12 @@ def case(rows: list[tuple[str, Fault, str, int | None]]) -> Any:
 
 
 @case(RETRIED)
-def test_a_passing_fault_is_retried(serve: Any, fault: Fault, cause: str, status: int | None) -> None:
+def test_a_passing_fault_is_retried_and_a_lasting_one_ends_after_the_last_attempt(
+    serve: Any, fault: Fault, cause: str, status: int | None
+) -> None:
     server = serve(fault, says())
     reply = client(server).complete(ASK)
     assert (reply.text, reply.attempts, len(server.requests)) == ("fine", 2, 2)
-
-
-@case(RETRIED)
-def test_a_lasting_fault_ends_after_the_last_attempt(
-    serve: Any, fault: Fault, cause: str, status: int | None
-) -> None:
     server = serve(fault)
     error = failure(client(server))
     assert (error.cause, error.facts["status"]) == (cause, status)
@@ -231,13 +204,6 @@ def test_the_call_deadline_cuts_an_attempt(serve: Any, fault: Fault) -> None:
 def test_retry_after_is_waited_for(serve: Any) -> None:
     reply = client(serve(answers(429, {}, retry_after="0.3"), says())).complete(ASK)
     assert (reply.attempts, reply.elapsed >= 0.3) == (2, True)
-
-
-@pytest.mark.fault("F06")
-def test_a_date_is_waited_for(serve: Any) -> None:
-    soon = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=1.5))
-    reply = client(serve(answers(503, {}, retry_after=soon), says())).complete(ASK)
-    assert (reply.attempts, reply.elapsed >= 0.4) == (2, True)
 
 
 @pytest.mark.security("S23")
@@ -313,23 +279,13 @@ def test_an_error_carries_what_is_known(serve: Any) -> None:
 
 
 @pytest.mark.security("S37", "S38")
-@pytest.mark.fault("F08")
-def test_a_refused_key_is_named_not_shown(serve: Any) -> None:
-    server = serve(answers(401, {"error": {"message": f"Incorrect API key: {KEY}"}}))
-    assert "FACTRL_JUDGE_API_KEY" in failure(client(server)).detail
-    assert "MY_KEY" in failure(OpenAICompatible(server.url, "m", KEY, key_variable="MY_KEY")).detail
-
-
-@pytest.mark.security("S37", "S38")
 @pytest.mark.parametrize(
     "fault",
     [
         answers(401, {"error": {"message": f"Incorrect API key: {KEY}"}}),
         answers(403, f"<p>{KEY}</p>".encode(), x_request_id=KEY),
-        answers(500, KEY.encode()),
         answers(302, b"", location=f"http://elsewhere/?key={KEY}"),
         answers(200, {"error": KEY}),
-        answers(200, f"bearer {KEY}".encode()),
         fs.garbage,
         fs.hang,
     ],
@@ -346,17 +302,7 @@ def test_the_key_is_never_shown(serve: Any, fault: Fault) -> None:
 
 
 @pytest.mark.security("S37")
-@pytest.mark.parametrize("fault", [says(), answers(401, KEY.encode())])
-def test_the_key_is_never_logged(serve: Any, fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    with contextlib.suppress(LLMError):
-        client(serve(fault)).complete(ASK)
-    assert caplog.records
-    assert KEY not in caplog.text
-
-
-@pytest.mark.security("S37")
-@pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-with\x00nul", "sk-ключ", "sk with space"])
+@pytest.mark.parametrize("key", ["sk-with\nbreak", "sk-ключ"])
 def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError, match="FACTRL_JUDGE_API_KEY") as caught:
         OpenAICompatible("http://localhost/v1", "m", key)
@@ -429,19 +375,11 @@ def test_every_request_has_a_connection_of_its_own(serve: Any) -> None:
         ("http://localhost:8000/v1#qwen", {}, "http://localhost:8000/v1", "qwen"),
         ("http://localhost:8000/v1#meta/llama-3", {}, "http://localhost:8000/v1", "meta/llama-3"),
         ("http://localhost:8000/v1/", {}, "http://localhost:8000/v1", None),
-        ("http://localhost:8000/v1#", {}, "http://localhost:8000/v1", None),
-        (" https://judge.example/v1#m ", {}, "https://judge.example/v1", "m"),
         ("openai/gpt-4o-mini", {}, "https://api.openai.com/v1", "gpt-4o-mini"),
         ("openai/gpt-4o-mini", {"OPENAI_BASE_URL": "http://gate/v1/"}, "http://gate/v1", "gpt-4o-mini"),
         ("openai/a", {"FACTRL_JUDGE_BASE_URL": "http://mine/v1"}, "http://mine/v1", "a"),
         ("openai/a", {"FACTRL_JUDGE_MODEL": "b"}, "https://api.openai.com/v1", "b"),
         ("", {"FACTRL_JUDGE_BASE_URL": "http://mine/v1"}, "http://mine/v1", None),
-        (
-            "openai/a",
-            {"FACTRL_JUDGE_BASE_URL": ""},
-            "https://api.openai.com/v1",
-            "a",
-        ),
     ],
 )
 def test_a_spec_names_a_server(
@@ -456,17 +394,8 @@ def test_a_spec_names_a_server(
 @pytest.mark.parametrize(
     "spec",
     [
-        *(
-            "",
-            " ",
-            "gpt-4o-mini",
-            "localhost:8000",
-            "openai/",
-            "anthropic/claude",
-            "ftp://host/v1",
-            "http://",
-        ),
-        *("http://#m", "http://host:port/v1", "http://host:99999/v1", "http://[::1/v1", "file:///etc/passwd"),
+        *("", "gpt-4o-mini", "localhost:8000", "openai/", "anthropic/claude", "ftp://host/v1", "http://"),
+        *("http://host:port/v1", "http://[::1/v1", "file:///etc/passwd"),
     ],
 )
 def test_a_bad_spec_shows_a_right_one(spec: str) -> None:
@@ -478,7 +407,6 @@ def test_a_bad_spec_shows_a_right_one(spec: str) -> None:
 @pytest.mark.parametrize(
     ("api_key", "environment", "sent"),
     [
-        (None, {}, None),
         ("given", {"FACTRL_JUDGE_API_KEY": "judge"}, "given"),
         (None, {"FACTRL_JUDGE_API_KEY": "judge", "OPENAI_API_KEY": "openai"}, "judge"),
         (None, {"OPENAI_API_KEY": "openai"}, None),  # not to a server that is not OpenAI's
@@ -517,7 +445,7 @@ def test_the_only_model_is_found_once(serve: Any) -> None:
     assert server.requests[-1].body["model"] == "qwen"
 
 
-@pytest.mark.parametrize("names", [(), ("a", "b"), tuple("abcdefgh")])
+@pytest.mark.parametrize("names", [(), ("a", "b")])
 def test_which_model_is_not_guessed(serve: Any, names: tuple[str, ...]) -> None:
     server = serve(models(*names))
     with pytest.raises(ConfigError, match=f"{server.url}#{names[0] if names else 'model-name'}"):
@@ -530,7 +458,6 @@ def test_which_model_is_not_guessed(serve: Any, names: tuple[str, ...]) -> None:
         (answers(401, {"error": "no"}), ["401", "FACTRL_JUDGE_API_KEY", "check that key"]),
         (answers(404, {"error": "no such model"}), ["404", "no such model", "/v1"]),
         (answers(200, HTML), ["Welcome to nginx", "OpenAI-compatible"]),
-        (answers(500, b"CUDA error"), ["500", "CUDA error", "log"]),
         (answers(301, b"", location="http://x/v1"), ["http://x/v1", "redirect"]),
         (fs.hang, ["no complete reply", "loading"]),
     ],
@@ -544,6 +471,3 @@ def test_preflight_says_what_to_do(serve: Any, fault: Fault, words: list[str]) -
     assert all(word in message for word in [server.url, *words])
     assert KEY not in message
     assert len(server.requests) <= 2
-
-
-# ---------------------------------------------------------------- FakeLLM

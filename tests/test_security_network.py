@@ -155,7 +155,7 @@ def test_only_web_servers_can_be_named(url: str, contacted: list[Any]) -> None:
 
 
 @pytest.mark.security("S21", "S36")
-@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 307])
 def test_no_server_sends_its_client_elsewhere(
     status: int, serve: Callable[..., FaultServer], decoy: Decoy, contacted: list[Any]
 ) -> None:
@@ -186,8 +186,8 @@ def shouting(status: int, before: int) -> Callable[[Handler], None]:
 
 
 @pytest.mark.security("S37", "S38")
-@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 500])
-@pytest.mark.parametrize("before", [0, 40, 120, 150, 180, 188])
+@pytest.mark.parametrize("status", [200, 401, 500])
+@pytest.mark.parametrize("before", [0, 150, 188])
 def test_a_key_that_a_server_repeats_is_hidden_also_where_its_message_is_cut(
     status: int, before: int, serve: Callable[..., FaultServer], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,41 +244,10 @@ def test_no_key_is_in_anything_that_is_written_or_said(
     for server in (good, bad):
         judge = f"{server.url}#m"
         endings += [
+            main(f"score in.jsonl --paper truthrl --judge {judge} --output {server.port}.jsonl".split()),
+            main(f"eval in.jsonl --judge {judge} --extract boxed --output {server.port}".split()),
             main(
-                [
-                    "score",
-                    "in.jsonl",
-                    "--paper",
-                    "truthrl",
-                    "--judge",
-                    judge,
-                    "--output",
-                    f"{server.port}.jsonl",
-                ]
-            ),
-            main(
-                [
-                    "eval",
-                    "in.jsonl",
-                    "--judge",
-                    judge,
-                    "--extract",
-                    "boxed",
-                    "--output",
-                    f"{server.port}",
-                ]
-            ),
-            main(
-                [
-                    "verify",
-                    "Oslo lies on a fjord.",
-                    "--docs",
-                    "docs.jsonl",
-                    "--llm",
-                    judge,
-                    "--html",
-                    "a.html",
-                ]
+                ["verify", "Oslo lies on a fjord.", *f"--docs docs.jsonl --llm {judge} --html a.html".split()]
             ),
             main(["train", "truthrl", "--model", "m", "--data", "in.jsonl", "--judge", judge, "--dry-run"]),
         ]

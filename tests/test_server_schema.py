@@ -20,8 +20,7 @@ with warnings.catch_warnings():
     from schemathesis.python import asgi
 
 from factrl import Grader, load_reward
-from factrl.server.app import make_api
-from factrl.server.service import Service
+from factrl.server import Service, make_api
 from factrl.verifier import open_verifier
 from serving import steps
 

@@ -50,17 +50,6 @@ def test_the_account_outlives_the_process(tmp_path: Path) -> None:
     assert not later.why_over()
 
 
-def test_all_processes_count() -> None:
-    spending = Spending(Meter(), price=PRICE, cap=10)
-    spending.note([Spent(1, 3 * MILLION, 0), Spent(1, MILLION, 0)])
-    assert spending.account.total.cost(PRICE) == 4
-    assert not spending.why_over()
-    spending.note([Spent(2, 5 * MILLION, 0), Spent(1, MILLION, 0)])
-    assert not spending.why_over()  # $6, and $4 more for a step like the first
-    spending.note([Spent(2, 5 * MILLION, 0), Spent(1, MILLION + 1, 0)])
-    assert spending.why_over()
-
-
 def test_each_process_has_a_share_of_what_is_left() -> None:
     meter = Meter(max_cost_usd=allowance(Account(), PRICE, 10.0, 2), price=PRICE)  # $5
     spending = Spending(meter, price=PRICE, cap=10)

@@ -121,12 +121,3 @@ def test_a_bug_of_one_reward_lets_no_other_wait_for_ever() -> None:
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert threading.active_count() <= before
-
-
-def test_an_asynchronous_reward_cannot_wait_for_its_own_loop() -> None:
-    @fx.reward
-    async def waits(example: Example, completion: str, *, double: Any) -> dict[str, float]:
-        return {"number": double(int(completion))}
-
-    with pytest.raises(RewardBug, match="own event loop"):
-        batch(waits.with_(double=Doubler()), range(3))

@@ -30,7 +30,7 @@ from factrl.rewards.grading import read_verdict
 from factrl.rewards.resources import written_certainty
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
-from factrl.server.service import _without_ending
+from factrl.server import _without_ending
 from factrl.text import abstention, answers, escape, ignorance, mentions
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
@@ -188,7 +188,7 @@ READERS: dict[str, Reader] = {
     "verifier.search.given.Given.covers": lambda raw: given.Given([raw, FACT]).covers(raw),
     "verifier.search.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
-    "server.service (endings)": _without_ending,
+    "server (endings)": _without_ending,
     "verifier.small_judge.names_no_answer": lambda raw: small_judge.names_no_answer(QUESTION, raw, ["Paris"]),
     "verifier.small_judge.ask_briefly": lambda raw: small_judge.ask_briefly(
         FakeLLM(lambda _: raw), raw, raw, ["Paris"]

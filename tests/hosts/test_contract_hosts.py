@@ -18,7 +18,7 @@ from traces import trace_of  # noqa: E402
 
 from factrl.bridges import inspect as bridge  # noqa: E402
 from factrl.bridges.verifiers import to_verifiers  # noqa: E402
-from factrl.server.service import Service  # noqa: E402
+from factrl.server import Service  # noqa: E402
 from serving import Running  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore", "ignore::pytest.PytestUnraisableExceptionWarning")

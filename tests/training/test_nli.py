@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
-from factrl.llm.local import batches, classifiers  # noqa: E402
+from factrl.llm.local import classifiers  # noqa: E402
 from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
@@ -113,13 +113,6 @@ def test_a_batch_changes_no_score(make: Maker, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(classifiers, "TOKENS_AT_ONCE", 1)
     np.testing.assert_allclose(model.scores(pairs), together, atol=1e-6)
     assert model.scores([]).shape == (0, 3)
-
-
-def test_batches_hold_rows_of_like_length_within_the_budget() -> None:
-    lengths = [3, 50, 4, 48, 2, 900]
-    made = list(batches([0, 1, 2, 3, 4, 5], lengths, 100))
-    assert made == [[5], [1, 3], [2, 0, 4]]
-    assert list(batches([], [], 100)) == []
 
 
 def test_only_the_premise_is_cut(make: Maker) -> None:
@@ -274,13 +267,6 @@ def test_hhem_loads_with_its_code_its_prompt_and_its_labels(hhem: Path) -> None:
     long = ("curie was born in warsaw . " * 9, "she won")
     assert not np.isnan(model.scores([long])).any(), "a premise that is too long is cut"
     assert np.isnan(model.scores([("", " ".join(["old"] * 30))])).all(), "a hypothesis is not"
-
-
-def test_code_of_a_model_runs_only_if_one_says_so(hhem: Path) -> None:
-    with pytest.raises(ModelError, match=r"only if you say so: read it.*verifier\.trust_remote_code=true"):
-        CrossEncoder(hhem)
-    with pytest.raises(ConfigError, match="only run at a fixed commit"):
-        CrossEncoder("vectara/hallucination_evaluation_model", trust_remote_code=True)
 
 
 def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:

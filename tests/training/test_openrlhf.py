@@ -13,7 +13,7 @@ from contract import ANSWERS, QUESTION, completions, contract, differences, wort
 
 from factrl.cli import main
 from factrl.errors import FactrlError
-from factrl.server.service import Service
+from factrl.server import Service
 from serving import Running
 
 agent = pytest.importorskip("openrlhf.utils.agent", reason="OpenRLHF has wheels for Linux and Python to 3.12")

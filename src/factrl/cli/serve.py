@@ -54,7 +54,7 @@ def _serve(args: argparse.Namespace) -> int:
     args.settings = [word for word in args.words if is_setting(word)]
     if not specs:
         raise ConfigError("name a reward to serve, such as truthrl")
-    app = needs_extra("server.app", "serve")
+    app = needs_extra("server", "serve")
     if not app.is_loopback(args.host) and not os.environ.get(app.TOKEN, "").strip():
         raise ConfigError(
             f"--host {args.host} can be reached from other machines; set {app.TOKEN} to a secret that "
@@ -73,7 +73,7 @@ def _serve(args: argparse.Namespace) -> int:
     tell(f"serving {', '.join(specs)} at http://{host}:{args.port} (POST /v1/score; stop with Ctrl-C)")
     try:
         app.uvicorn.run(
-            "factrl.server.app:serve_from_environment",
+            "factrl.server:serve_from_environment",
             factory=True,
             host=args.host,
             port=args.port,

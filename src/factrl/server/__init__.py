@@ -1,1 +1,388 @@
-"""The same rewards over HTTP, for any trainer: `factrl serve`, and `remote` for the other end."""
+"""The same rewards over HTTP, for any trainer: `factrl serve`; `factrl.rewards.remote` is the other end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+import uvicorn  # noqa: F401  for `factrl serve`, which cannot do without
+from fastapi import FastAPI, Path, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic_core import to_jsonable_python
+
+from factrl import __version__
+from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, nearest
+from factrl.llm import LLM, preflight
+from factrl.rewards import Reward
+from factrl.rewards.remote import TOKEN
+from factrl.rewards.resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
+from factrl.runs.data import to_example
+from factrl.runs.settings import RunSettings
+from factrl.train.plan import REWARD_ALONE, bare_reward, open_judge, run_settings
+from factrl.types import Completion, Example, Passage
+from factrl.verifier import Verifier
+
+from .gate import BACKLOG, BUSY, IDLE_SECONDS, Gate, is_loopback  # noqa: F401  for `factrl serve`
+from .schema import (
+    Invalid,
+    Live,
+    NeMoGymRequest,
+    OpenRLHFReply,
+    OpenRLHFRequest,
+    Problem,
+    Ready,
+    ScoreReply,
+    ScoreRequest,
+    VerifyRequest,
+)
+
+SETTINGS = "FACTRL_SERVE"  # how `factrl serve` tells its workers what to serve; holds no key
+WORKING = 8  # requests that are worked on at the same time
+READY_SECONDS = 10.0  # how long a verdict about being ready holds
+_ECHO = 400  # characters of an error
+_MASKED = "a sample could not be graded, and OpenRLHF has no word for that; try again"
+_PROBE = Passage("Paris is the capital of France.")
+# The end of a turn in the words of chat templates, reversed: matched from the end it takes one pass.
+_ENDING = re.compile(r"(?:\s*(?:>\|[^<>|]{1,40}\|<|>s/<|>soe<|>nrut_fo_dne<))+\s*")
+
+
+Name = Annotated[str, Path(max_length=256)]
+
+
+class Unknown(Exception):
+    """A request names something that this server does not have."""
+
+
+def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
+    """The settings of every reward that is served, by its name on the wire.
+
+    Args:
+        told: `rewards`, a list of specs; `config`, a recipe or None; `overrides`, a list of `key=value`.
+
+    Raises:
+        ConfigError: what the user must change.
+    """
+    found: dict[str, RunSettings] = {}
+    for spec in told["rewards"]:
+        if spec in found:
+            raise ConfigError(f"the reward {spec!r} is named twice")
+        settings = run_settings(told["config"], [*told["overrides"], *REWARD_ALONE, f"paper={spec}"])
+        if "certainty" in bare_reward(settings).missing:
+            raise ConfigError(f"the reward {spec!r} cannot be served: {ONLY_IN_TRAINING}")
+        found[spec] = settings
+    return found
+
+
+def open_service(told: Mapping[str, Any]) -> Service:
+    """Open judge and verifier, and supply the rewards.
+
+    Args:
+        told: as for `read_settings`, and `verify`: whether texts are verified also when no reward does.
+
+    Raises:
+        SetupError: what the user must change.
+    """
+    judges: dict[str, Any] = {}
+    verifiers: dict[str, Any] = {}
+    rewards: dict[str, Reward] = {}
+    for name, settings in read_settings(told).items():
+        asked = settings.judge.model_dump_json()
+        if asked not in judges:
+            judges[asked] = open_judge(settings.judge)
+        supplier = Supplier(judges[asked], settings.judge, settings.verifier)
+        reward = bare_reward(settings)
+        check_resources(reward)
+        if "verify" in reward.missing or told["verify"]:
+            checked = settings.verifier.model_dump_json() + asked
+            if checked not in verifiers:
+                verifiers[checked] = supplier.verify()
+            if "verify" in reward.missing:  # rewards that verify alike share what is found
+                reward = reward.with_(verify=verifiers[checked])
+        rewards[name] = supply(reward, supplier=supplier)
+    judge = next((judge for judge in judges.values() if judge is not None), None)
+    verifier = next(iter(verifiers.values()), None)
+    return Service(rewards, judge, verifier)
+
+
+class Service:
+    """The rewards of a server; the methods that routes name block the calling thread.
+
+    Args:
+        rewards: name on the wire -> reward, its resources supplied.
+        judge: the language model among the resources, if there is one.
+        verifier: for `/v1/verify`; None when no verifier was asked for.
+    """
+
+    def __init__(self, rewards: Mapping[str, Reward], judge: LLM | None, verifier: Verifier | None) -> None:
+        self.rewards, self._judge, self._verifier = rewards, judge, verifier
+        self._ready: tuple[float, str] = (float("-inf"), "")
+        self._apart = anyio.CapacityLimiter(1)  # a thread for health that requests under way cannot hold
+
+    def score(self, request: ScoreRequest) -> Any:
+        """Score completions.  What could not be graded is `masked` and has no value."""
+        reward = self._reward(request.reward)
+        examples = [sample.example.example() for sample in request.samples]
+        _check(reward, examples)
+        results = reward.batch(examples, [sample.text() for sample in request.samples])
+        return JSONResponse(to_jsonable_python({"reward": request.reward, "results": results}))
+
+    def verify(self, request: VerifyRequest) -> Any:
+        """The claims of a text with evidence and verdicts, as `factrl verify --json` prints them."""
+        if self._verifier is None:
+            raise Unknown("this server verifies nothing; start it with a reward that does, or with --verify")
+        evidence = request.evidence
+        passages = None if evidence is None else [Passage(p.text, p.title, p.source) for p in evidence]
+        report = self._verifier(request.text, request.question, topic=request.topic, evidence=passages)
+        return JSONResponse(report.to_json())
+
+    def openrlhf(self, reward: Name, request: OpenRLHFRequest) -> Any:
+        """OpenRLHF's `--reward.remote_url`.  A batch with a sample that could not be graded is refused with
+        503, because a number in its place would be learned from; what was graded is not paid for again."""
+        found = self._reward(reward)
+        if not len(request.query) == len(request.prompts) == len(request.labels):
+            raise DataError(
+                f"query, prompts and labels have {len(request.query)}, {len(request.prompts)} and "
+                f"{len(request.labels)} entries; they belong together one by one"
+            )
+        rows = zip(request.query, request.prompts, request.labels, strict=True)
+        pairs = [_openrlhf_sample(*row) for row in rows]
+        examples, texts = [example for example, _ in pairs], [text for _, text in pairs]
+        _check(found, examples)
+        results = found.batch(examples, texts)
+        values = [result.value for result in results if result.value is not None]
+        if len(values) < len(results):
+            return JSONResponse({"detail": _MASKED}, 503, {"Retry-After": str(BUSY)})
+        terms = sorted({term for result in results for term in result.terms})
+        logs = {term: [result.terms.get(term, 0.0) for result in results] for term in terms}
+        logs["floored"] = [float(result.state == "floored") for result in results]
+        return JSONResponse({"rewards": values, "scores": values, "extra_logs": logs})
+
+    def seed_session(self, reward: Name, request: NeMoGymRequest) -> Any:
+        """NeMo Gym's start of a rollout, for which nothing has to be kept."""
+        self._reward(reward)
+        return JSONResponse({})
+
+    def nemo_gym(self, reward: Name, request: NeMoGymRequest) -> Any:
+        """NeMo Gym's `/verify`: what was posted, with its `reward`; null and marked as masked where it could
+        not be graded."""
+        found, row = self._reward(reward), request.model_extra or {}
+        example = to_example({"question": _asked(request.responses_create_params), **row})
+        _check(found, [example])
+        result = found(example, _answered(request.response))
+        terms = {f"term_{term}": value for term, value in result.terms.items()}
+        told = {**request.model_dump(), **terms, "reward": result.value}
+        told |= {"state": result.state, "cause": result.cause}
+        if result.value is None:  # a number in its place would count in the baseline of its group
+            config = told.get("instance_config") or {}
+            told |= {"_ng_failure_class": "judge_failed", "instance_config": {**config, "mask_sample": True}}
+        return JSONResponse(to_jsonable_python(told))
+
+    async def live(self) -> Any:
+        """The process answers."""
+        return JSONResponse({"status": "live"})
+
+    async def ready(self, request: Request) -> Any:
+        """A verdict can be had: one tiny question was asked within the last ten seconds.  Why not is told to
+        clients with the token alone, because it names the judge."""
+        why = await anyio.to_thread.run_sync(self._not_ready, limiter=self._apart)
+        status, told = "not ready" if why else "ready", not request.scope.get("factrl.stranger")
+        return JSONResponse({"status": status, "detail": why if told else ""}, 503 if why else 200)
+
+    def _not_ready(self) -> str:
+        """Why no verdict can be had now, empty when one can: asks the judge, at most once in ten seconds."""
+        when, why = self._ready
+        if time.monotonic() - when > READY_SECONDS:
+            why = self._try()
+            self._ready = (time.monotonic(), why)
+        return why
+
+    def _try(self) -> str:
+        try:
+            if self._judge is not None:
+                preflight(self._judge, timeout=5.0, max_attempts=1)
+            if self._verifier is not None:
+                report = self._verifier("Paris is the capital of France.", evidence=[_PROBE])
+                if report.failure or report.counts["unjudged"]:
+                    return str(report.failure or "the verifier's judge gave no verdict")
+        except FactrlError as error:
+            return str(error)
+        return ""
+
+    def _reward(self, name: str) -> Reward:
+        if name not in self.rewards:
+            raise Unknown(
+                f"this server has no reward {name[:80]!r}{nearest(name, self.rewards)} "
+                f"(it has: {', '.join(self.rewards)})"
+            )
+        return self.rewards[name]
+
+
+def _check(reward: Reward, examples: Sequence[Example]) -> None:
+    reward.check_examples(examples)
+    if reward.needs_answers and not all(e.answers or e.false_premise for e in examples):
+        raise DataError(f"the reward {reward.name!r} needs accepted answers; fill `answers` of every example")
+
+
+def _openrlhf_sample(query: str, prompt: str, label: str) -> tuple[Example, Completion]:
+    """OpenRLHF's label is one string: an accepted answer, or JSON with the columns of an example."""
+    if not query.startswith(prompt):
+        raise DataError("a query does not begin with its prompt, so where its completion begins is not known")
+    text = Completion(_without_ending(query[len(prompt) :]))
+    try:
+        columns = json.loads(label)
+    except ValueError:
+        columns = None
+    except RecursionError:
+        raise DataError("a label cannot be read: it is nested too deeply") from None
+    if not isinstance(columns, dict):
+        return Example(prompt, (label,) if label else ()), text
+    try:
+        return to_example({"question": prompt, **columns}), text
+    except (ConfigError, DataError) as error:
+        raise DataError(f"a label cannot be read: {error}") from None
+
+
+def _asked(params: Mapping[str, Any]) -> str:
+    """The last thing that the user says in a request of the Responses API."""
+    given = params.get("input")
+    if isinstance(given, str):
+        return given
+    said = [item for item in _items(given) if item.get("role") == "user"]
+    return _text(said[-1].get("content")) if said else ""
+
+
+def _answered(response: Mapping[str, Any] | None) -> Completion:
+    """The last message of a response; the reasoning before it stands in `<think>`, as rewards know it."""
+    items = _items((response or {}).get("output"))
+    messages = [number for number, item in enumerate(items) if item.get("type") == "message"]
+    if not messages:
+        raise DataError("response.output has no message, so there is nothing to grade")
+    last, before = messages[-1], messages[-2] if len(messages) > 1 else -1
+    thought = [
+        _text(item.get("summary")) for item in items[before + 1 : last] if item.get("type") == "reasoning"
+    ]
+    text = _text(items[last].get("content"))
+    cut = (response or {}).get("status") == "incomplete"
+    return Completion(
+        "<think>{}</think>{}".format("\n".join(thought), text) if any(thought) else text, truncated=cut
+    )
+
+
+def _items(given: Any) -> list[Mapping[str, Any]]:
+    return [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
+
+
+def _text(content: Any) -> str:
+    """Of a message: its text, or that of its parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in _items(content) if isinstance(part.get("text"), str))
+
+
+def _without_ending(text: str) -> str:
+    """Without the special tokens that end a turn, with which OpenRLHF decodes."""
+    ending = _ENDING.match(text[::-1])
+    return text[: len(text) - ending.end()] if ending else text
+
+
+_PROBLEMS = {
+    400: "The body is not JSON, or the client left.",
+    401: "The server's token is missing or wrong.",
+    403: "The server has no token, and a page of another host asks.",
+    404: "This server does not have what was named.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body is not plain JSON.",
+    421: "The server has no token, and the Host is another one.",
+    422: "A field is not what it must be.",
+    429: "Too much is being worked on; see Retry-After.",
+    500: "A reward is broken; the server's log says how.",
+    503: "A sample could not be graded; see Retry-After.",
+}
+
+
+def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
+    """The whole server as an ASGI application.
+
+    Args:
+        token: what clients must bring; empty for none.
+        limits: `body_limit`, `body_seconds`, `inside` and `bodies` of `Gate`.
+    """
+    return Gate(make_api(service), token, **limits)
+
+
+def serve_from_environment() -> Gate:
+    """What each worker of `factrl serve` runs."""
+    return make_app(open_service(json.loads(os.environ[SETTINGS])), os.environ.get(TOKEN, "").strip())
+
+
+def make_api(service: Service) -> FastAPI:
+    """The routes alone, and their OpenAPI description."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = WORKING  # the others wait
+        yield
+
+    api = FastAPI(
+        title="factrl",
+        version=__version__,
+        summary="Rewards for factuality, and the claims of a text with their verdicts.",
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # it would send clients to whatever host they named
+    )
+    told: dict[int | str, dict[str, Any]] = {
+        status: {"model": Invalid if status == 422 else Problem, "description": text}
+        for status, text in _PROBLEMS.items()
+    }
+    masked = {503: told.pop(503)}
+    post = partial(api.post, responses=told)
+    post("/v1/score", response_model=ScoreReply)(service.score)
+    post("/v1/verify", response_model=dict[str, Any])(service.verify)
+    openrlhf = api.post("/v1/openrlhf/{reward}", response_model=OpenRLHFReply, responses={**told, **masked})
+    openrlhf(service.openrlhf)
+    post("/v1/nemo_gym/{reward}/seed_session", response_model=dict[str, Any])(service.seed_session)
+    post("/v1/nemo_gym/{reward}/verify", response_model=dict[str, Any])(service.nemo_gym)
+    api.get("/health/live", response_model=Live)(service.live)
+    api.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})(service.ready)
+    _add_handlers(api)
+    return api
+
+
+def _add_handlers(api: FastAPI) -> None:
+    @api.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        problems = [
+            {
+                "loc": [part[:200] if isinstance(part, str) else part for part in problem["loc"]],
+                "msg": problem["msg"][:200],
+                "type": problem["type"],
+            }
+            for problem in error.errors()[:20]
+        ]
+        return JSONResponse({"detail": problems}, 422)
+
+    @api.exception_handler(Unknown)
+    async def unknown(_: Request, error: Unknown) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, 404)
+
+    @api.exception_handler(ConfigError)
+    @api.exception_handler(DataError)
+    async def unusable(_: Request, error: Exception) -> JSONResponse:
+        told = str(error)[:_ECHO]  # it may quote what was sent
+        return JSONResponse({"detail": [{"loc": ["body"], "msg": told, "type": "unusable"}]}, 422)
+
+    @api.exception_handler(RewardBug)
+    async def broken(_: Request, error: RewardBug) -> JSONResponse:
+        return JSONResponse({"detail": "the reward is broken; the server's log says how"}, 500)

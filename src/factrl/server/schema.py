@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from factrl.types import Completion, Example, Passage
+from factrl.types import Completion, Example, Passage, Result
 
 MAX_SAMPLES = 1024
 MAX_FIELDS = 32  # of an object; each unknown one would become an error of its own
@@ -84,31 +84,11 @@ class ScoreRequest(Wire):
     samples: Annotated[list[Sample], Field(min_length=1, max_length=MAX_SAMPLES)]
 
 
-class WireSpan(Wire):
-    """Step-wise credit: characters of the completion, end exclusive."""
-
-    start: int
-    end: int
-    sign: Literal[-1, 0, 1]
-
-
-class WireResult(Wire):
-    """What became of one sample; `value` is null exactly when it is masked."""
-
-    state: Literal["scored", "masked", "floored"]
-    value: float | None
-    terms: dict[str, float]
-    spans: list[WireSpan]
-    cause: str | None
-    detail: str
-    facts: dict[str, Any]
-
-
 class ScoreReply(Wire):
-    """One result per sample, in the order of the request."""
+    """One result per sample, in the order of the request; `value` is null exactly when it is masked."""
 
     reward: str
-    results: list[WireResult]
+    results: list[Result]
 
 
 class VerifyRequest(Wire):
