@@ -214,7 +214,8 @@ class NLIJudge:
     reaches `threshold_refuted`.  When two passages disagree, the surer one counts.
 
     Args:
-        cross_encoder: its `scores` are of (premise, hypothesis) pairs, of the shape (N, 3) with the columns supported, refuted, unknown.
+        cross_encoder: its `scores` are of (premise, hypothesis) pairs, of the shape (N, 3) with
+            the columns supported, refuted, unknown.
         threshold_supported, threshold_refuted: probability from which on; None never says refuted.
         otherwise: the verdict when neither threshold is reached.
     """
