@@ -34,7 +34,7 @@ from typing import Any
 from factrl.runs.rows import read_rows
 from factrl.text.answers import normalize_answer
 from factrl.verifier.search import Index
-from factrl.verifier.search.given import words
+from factrl.verifier.search.sources import words
 
 SETS = {
     "hotpotqa_2wiki_eval": "eval.jsonl",

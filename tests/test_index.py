@@ -19,7 +19,7 @@ import pytest
 from factrl.cli import verify as verb
 from factrl.errors import ConfigError, DataError, SetupError
 from factrl.verifier.search import BrokenIndex, Index
-from factrl.verifier.search.given import words
+from factrl.verifier.search.sources import words
 
 CURIE = [
     {"id": "c1", "title": "Marie Curie", "text": "Marie Curie was born in Warsaw in 1867.", "url": "https://x/mc"},

@@ -20,8 +20,15 @@ from factrl.errors import DataError, Unscored
 from factrl.llm.background import wait_for
 from factrl.types import Passage
 from factrl.verifier.search import Given, WebSearch, without_secrets
-from factrl.verifier.search.given import title_key, words
-from factrl.verifier.search.sources import KEPT_WORDS, MAX_WORDS, cut, documents, find_sources
+from factrl.verifier.search.sources import (
+    KEPT_WORDS,
+    MAX_WORDS,
+    cut,
+    documents,
+    find_sources,
+    title_key,
+    words,
+)
 from fault_server import Fault, FaultServer, answers, hang, reset
 
 pytestmark = pytest.mark.alone

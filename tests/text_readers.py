@@ -44,7 +44,7 @@ from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
 from factrl.verifier.judges import replies as verdicts
 from factrl.verifier.report import Check, Report, page
-from factrl.verifier.search import given, sources
+from factrl.verifier.search import sources
 
 Reader = Callable[[str], object]
 PACKAGE = Path(factrl.__file__).parent
@@ -79,7 +79,7 @@ def _placed(raw: str) -> object:
 
 
 def _given(raw: str) -> object:
-    return given.Given([Passage(raw)]).search(raw)
+    return search.Given([Passage(raw)]).search(raw)
 
 
 @cache
@@ -183,9 +183,9 @@ READERS: dict[str, Reader] = {
     "llm.quoting.broken": quoting.broken.__wrapped__,
     "llm.quoting.forges": quoting.forges,
     "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
-    "verifier.search.given.Given.search": _given,
+    "verifier.search.Given.search": _given,
     "verifier.search.sources.cut": sources.cut,
-    "verifier.search.given.Given.covers": lambda raw: given.Given([raw, FACT]).covers(raw),
+    "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
     "verifier.search.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
     "server (endings)": _without_ending,
@@ -238,7 +238,7 @@ ELSEWHERE = {
     "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
     "text.few_marks verifier.claims.unwrapped verifier.claims.normalised verifier.claims.content_words "
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
-    "verifier.judges.replies verifier.search.given "
+    "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify "
     "papers.intuitor "

@@ -24,7 +24,7 @@ from factrl.text.answers import is_contentless
 from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.judges import Judge
 from factrl.verifier.judges.replies import after_thinking, item_ids, json_records, no_verdict
-from factrl.verifier.search.given import Given
+from factrl.verifier.search import Given
 from factrl.verifier.search.sources import cut
 
 Item = Literal["consistent", "contradictory", "missing"]

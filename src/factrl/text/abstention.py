@@ -90,10 +90,6 @@ class Stance:
 _PLAIN = re.compile(r"[A-Za-z0-9 .,;:()/&\"!?-]*")
 
 
-def _word_set(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9]+", text.lower()))
-
-
 _DECLINING = ("declines", "have", "cannot", "silent", "asks_back", "do_you_mean", "unknown")
 
 
@@ -101,7 +97,7 @@ _DECLINING = ("declines", "have", "cannot", "silent", "asks_back", "do_you_mean"
 def _cues() -> frozenset[str]:
     known = refusals()
     phrases = [*known.bare, *(phrase for table in _DECLINING for phrase in known.phrases[table])]
-    words = (_word_set(phrase) for phrase in phrases if phrase.isascii())
+    words = (re.findall(r"[a-z0-9]+", phrase.lower()) for phrase in phrases if phrase.isascii())
     longest = {max(sorted(cues), key=len) for cues in words}
     return frozenset({*longest, *SPELLINGS, "can"})  # "can not" is read as "cannot"
 
@@ -140,7 +136,7 @@ def stance(text: str, question: str | None = None, *, strict: bool = False) -> S
     if len(text) > MAX_PAYLOAD:
         return Stance(False, "", clean(text))
     query_words = frozenset("*") if question is None else words_of(question)
-    plain = _PLAIN.fullmatch(text) and _cues().isdisjoint(_word_set(text))
+    plain = _PLAIN.fullmatch(text) and _cues().isdisjoint(re.findall(r"[a-z0-9]+", text.lower()))
     parts: list[tuple[str, _Kind]] = [(clean(text), "asserts")] if plain else list(_parts(text, query_words))
     declining = [part for part, kind in parts if kind == "declines"]
     if declining and question is None:
@@ -337,9 +333,11 @@ def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
         if not matched:
             continue
         words = subject.split()
+        given = "*" in query_words or all(
+            is_known(word) or is_asked(unaccented(word), query_words) for word in words
+        )
         named = words[:1] and (
-            words[0] in known.words["subjects"]
-            or (not _OF_ANYTHING.fullmatch(predicate) and _all_given(words, query_words))
+            words[0] in known.words["subjects"] or (given and not _OF_ANYTHING.fullmatch(predicate))
         )
         plain = (named and clause_words.isdisjoint(words[1:])) or not known.words["exact"].isdisjoint(
             words[:2]
@@ -349,12 +347,6 @@ def _is_unknown(line: str, query_words: frozenset[str]) -> bool:
         if plain and ends:
             return True
     return False
-
-
-def _all_given(words: list[str], query_words: frozenset[str]) -> bool:
-    return "*" in query_words or all(
-        is_known(word) or is_asked(unaccented(word), query_words) for word in words
-    )
 
 
 def _is_silent(line: str) -> bool:

@@ -203,15 +203,11 @@ def _marks(text: str) -> tuple[Decimal | str, ...]:
     return tuple(marks)
 
 
-def _is_symbol(text: str) -> bool:
-    """`K`, `Co`, `US`: so short that case is what tells them from a word; "No" is taken for the word."""
-    return len(text) <= 2 and text.isalpha() and text != text.lower() and text != "No"
-
-
 def _same(prediction: _Form, answer: _Form) -> bool:
     if not prediction.text or not answer.text:
         return False
-    if _is_symbol(answer.text):
+    # `K`, `Co`, `US`: so short that case is what tells them from a word; "No" is taken for the word.
+    if len(answer.text) <= 2 and answer.text.isalpha() and answer.text not in ("No", answer.text.lower()):
         return prediction.text.replace(".", "").strip(" \"'()[],;:!?") == answer.text
     if prediction.quantity and answer.quantity:
         return prediction.quantity == answer.quantity
@@ -319,18 +315,12 @@ def final_answer(text: str) -> str:
         for opening in (_LABELS, _OPENERS):
             match = opening.match(text)
             text = (text[match.end() :] if match else text) or text
-        text = _without_subject(_without_period(text).strip())
+        # The period of "U.S." belongs to the word.
+        ends = text.endswith("。") or (text.endswith(".") and text.rsplit(" ", 1)[-1].count(".") == 1)
+        text = _without_subject((text[:-1] if ends else text).strip())
         if text == before:
             break
     return text
-
-
-def _without_period(text: str) -> str:
-    if text.endswith("。"):
-        return text[:-1]
-    last = text.rsplit(" ", 1)[-1]
-    # The period of "U.S." belongs to the word.
-    return text[:-1] if text.endswith(".") and last.count(".") == 1 else text
 
 
 def _without_subject(text: str) -> str:

@@ -285,7 +285,12 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str)
     """
     loose = any(_ABOUT.fullmatch(word) for word in wanted.spelt)
     several = len(wanted.amounts) > 1 and all(word[0] in "#|" or word in STOP_WORDS for word in wanted.words)
-    if several and not loose and not _in_order(wanted, said):
+    others = iter(said.reading.amounts)  # of a score or a range in their order
+    if (
+        several
+        and not loose
+        and not all(any(one.equals(other) for other in others) for one in wanted.amounts)
+    ):
         return False
     return all(
         any(
@@ -296,12 +301,6 @@ def _numbered(wanted: Reading, said: _Said, telling: list[str], query_unit: str)
         for amount in wanted.amounts
         if amount.word in telling
     )
-
-
-def _in_order(wanted: Reading, said: _Said) -> bool:
-    """Whether the numbers of a score or a range are said in their order."""
-    others = iter(said.reading.amounts)
-    return all(any(amount.equals(other) for other in others) for amount in wanted.amounts)
 
 
 def _rounds_to(amount: Amount, other: Amount) -> bool:

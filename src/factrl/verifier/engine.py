@@ -224,8 +224,13 @@ class _Group:
 
     async def _judge(self, items: Sequence[Item]) -> None:
         waiting: dict[str, list[Item]] = {}
-        for item in items:
-            waiting.setdefault(self._key(item), []).append(item)
+        for (
+            item
+        ) in items:  # under what a verdict depends on: claims of the group with one key are judged once
+            evidence = [[passage.title, passage.text] for passage in item.passages]
+            claim = normalised(item.claim.text)
+            about = {"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence}
+            waiting.setdefault(digest(about), []).append(item)
         known = {} if self.store is None else self.store.get_many(waiting)
         stored = {
             key: Verdict(**{**row, "quote": tuple(row["quote"]) if row["quote"] else None})
@@ -280,12 +285,6 @@ class _Group:
             return Verdict("unknown", judge.identity, why=own.detail, cause=own.cause, facts=dict(own.facts))
         except Unscored:
             return first
-
-    def _key(self, item: Item) -> str:
-        """What a verdict depends on; claims of the group with one key are judged once."""
-        evidence = [[passage.title, passage.text] for passage in item.passages]
-        claim = normalised(item.claim.text)
-        return digest({"kind": "verdict/1", "judge": self.identity, "claim": claim, "evidence": evidence})
 
     def _settle(self, found: Mapping[Item, Verdict]) -> None:
         for item, verdict in found.items():

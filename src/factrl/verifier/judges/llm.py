@@ -124,7 +124,11 @@ class LLMJudge:
         whole, true, false = _with_controls(asked) if self.controls else (list(asked), None, None)
         ids = item_ids(["\0".join([claim.text, *(p.text for p in passages)]) for claim, passages in whole])
         together = self.style == "factrl"
-        data = _joint(whole, ids) if together else _single(*asked[0])
+        if together:
+            data = _joint(whole, ids)
+        else:
+            [(claim, passages)] = asked
+            data = {"passages": [{"title": p.title, "text": p.text} for p in passages], "claim": claim.text}
         limit = _TOKENS_PER_CLAIM * (len(whole) + 1) if together else _TOKENS_ONE_WORD
         try:
             reply = await ask(self.llm, quoted_message(self._prompt, data), max_tokens=limit)
@@ -200,11 +204,4 @@ def _joint(asked: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
     return {
         "passages": [{"id": id_, "title": p.title, "text": p.text} for p, id_ in numbers.items()],
         "claims": list(claims.values()),
-    }
-
-
-def _single(claim: Claim, passages: Sequence[Passage]) -> dict[str, Any]:
-    return {
-        "passages": [{"title": passage.title, "text": passage.text} for passage in passages],
-        "claim": claim.text,
     }

@@ -7,15 +7,26 @@ because every claim goes to a server of others; what looks like a key or an e-ma
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import LLMError, Unscored
+from factrl.errors import DataError, LLMError, Unscored
 from factrl.types import Passage
-from factrl.verifier.search.given import Given
 from factrl.verifier.search.index import BrokenIndex, Index
+from factrl.verifier.search.sources import (
+    documents,
+    find_sources,
+    passages_of,
+    title_key,
+    title_keys,
+    words,
+)
 
 if TYPE_CHECKING:
     from factrl.llm.client import JSONClient
@@ -24,7 +35,10 @@ __all__ = ["BrokenIndex", "Given", "Index", "Search", "WebSearch", "without_secr
 
 SERPER = "https://google.serper.dev"
 KEY_VARIABLE = "SERPER_API_KEY"
-_MAX_QUERY = 2_000  # characters; engines read a few dozen words
+_MAX_SENT = 2_000  # characters of a query to an engine; they read a few dozen words
+_MAX_QUERY = 4_000  # characters of a query that are read
+_K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
+_COVERED = 0.5  # share of a claim's words that one passage must have before the claim counts as covered
 
 
 class Search(Protocol):
@@ -40,6 +54,71 @@ class Search(Protocol):
             Unscored: `search_failed`; that nothing was found is not a failure.
         """
         ...
+
+
+class Given:
+    """Evidence that was handed in, as a `Search`: passages, or texts that become passages."""
+
+    def __init__(self, evidence: Iterable[Passage | str]) -> None:
+        self.passages = [Passage(each) if isinstance(each, str) else each for each in evidence]
+        texts = [words(f"{passage.title} {passage.text}") for passage in self.passages]
+        self._lengths = [len(known) for known in texts]
+        self._postings: dict[str, list[tuple[int, int]]] = {}
+        for number, known in enumerate(texts):
+            for word, count in Counter(known).items():
+                self._postings.setdefault(word, []).append((number, count))
+
+    @classmethod
+    def read(cls, paths: Iterable[str | Path]) -> Given:
+        """The evidence in files or folders, cut into passages.
+
+        Raises:
+            DataError: as `factrl.verifier.search.sources` says, or there is no text.
+        """
+        files = find_sources(paths)
+        found = [p for file in files for document in documents(file) for p in passages_of(document)]
+        if not found:
+            raise DataError(f"no text in {', '.join(map(str, files))}")
+        return cls(found)
+
+    def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
+        """The `k` passages that bear most on `query`, best first; also those that share no word with it.
+
+        What was handed in is meant to be looked at, so fewer than `k` come only when there are fewer.  Where
+        there are passages of the title `topic`, only those are ranked.
+        """
+        scores = self.scores(query)
+        numbers: Sequence[int] = range(len(self.passages))
+        if topic:
+            keys = title_keys(topic)
+            numbers = [one for one in numbers if title_key(self.passages[one].title) in keys] or numbers
+        best = sorted(numbers, key=lambda number: -scores.get(number, 0.0))[:k]
+        return [replace(self.passages[number], score=scores.get(number, 0.0)) for number in best]
+
+    def scores(self, query: str) -> dict[int, float]:
+        """The passages that share a word with the query, by number, with their scores.
+
+        Robertson's weights with Lucene's idf: log(1 + (N - n + 0.5) / (n + 0.5)).
+        """
+        size = len(self._lengths)
+        mean = sum(self._lengths) / size if size else 1.0
+        found: dict[int, float] = {}
+        for word in dict.fromkeys(words(query[:_MAX_QUERY])):
+            postings = self._postings.get(word, ())
+            idf = math.log(1.0 + (size - len(postings) + 0.5) / (len(postings) + 0.5))
+            for number, count in postings:
+                norm = _K1 * (1.0 - _B + _B * self._lengths[number] / mean)
+                found[number] = found.get(number, 0.0) + idf * count * (_K1 + 1.0) / (count + norm)
+        return found
+
+    def covers(self, claim: str) -> bool:
+        """Whether a passage here is about `claim`; if not, it deserves a search of its own.
+
+        Numbers do not count: a claim with a wrong year is about what the passage with the right one says.
+        """
+        known = {word for word in words(claim[:_MAX_QUERY]) if not word.isdecimal()}
+        held = Counter(number for word in known for number, _ in self._postings.get(word, ()))
+        return max(held.values(), default=0) >= _COVERED * len(known)
 
 
 class WebSearch:
@@ -95,7 +174,7 @@ def without_secrets(query: str) -> str:
     >>> without_secrets("Mail ann@example.org the key sk-abcdefghijklmnop1234 of Ann Lee")
     'Mail the key of Ann Lee'
     """
-    return " ".join(_PRIVATE.sub(" ", query[:_MAX_QUERY]).split())
+    return " ".join(_PRIVATE.sub(" ", query[:_MAX_SENT]).split())
 
 
 def _results(document: Any) -> list[Passage]:

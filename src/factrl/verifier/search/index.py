@@ -28,8 +28,15 @@ from factrl.errors import ConfigError, DataError, SetupError
 from factrl.runs.disk import write_whole
 from factrl.runs.progress import Progress
 from factrl.types import Passage
-from factrl.verifier.search.given import title_key, title_keys, words
-from factrl.verifier.search.sources import documents, find_sources, fingerprint, passages_of
+from factrl.verifier.search.sources import (
+    documents,
+    find_sources,
+    fingerprint,
+    passages_of,
+    title_key,
+    title_keys,
+    words,
+)
 
 FORMAT = 3
 NAME = "index.json"

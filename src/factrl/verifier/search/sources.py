@@ -1,4 +1,5 @@
-"""Documents from files, one after the other, in memory that does not grow with the file; and their passages.
+"""Documents from files, one after the other, in memory that does not grow with the file; their passages, and
+what a word is to a search.
 
 Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text and Markdown (a file
 is a document), and the SQLite files in which FActScore and KnowRL keep Wikipedia; all but parquet and SQLite
@@ -17,6 +18,7 @@ import gzip
 import hashlib
 import re
 import sqlite3
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -35,7 +37,7 @@ MAX_WORDS = 120
 KEPT_WORDS = 200
 """Words of a document that stays whole."""
 
-_UNSPACED = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
+_WIDE = re.compile("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _PIECE = re.compile(r"\S{1,200}\s*")
 _TEXT = ("text", "contents", "passage")
 _COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
@@ -134,10 +136,11 @@ def _kind(path: Path) -> str:
 # -- Formats
 
 
-def _read_json_lines(path: Path) -> _Rows:
+def _read_rows(path: Path) -> _Rows:
     with path.open("rb") as file:
         is_list = file.read(1) == b"[" and path.suffix == ".json"
-    for number, row in enumerate(read_rows(str(path)) if is_list else read_lines(path), start=1):
+    whole = is_list or _kind(path) == ".parquet"
+    for number, row in enumerate(read_rows(str(path)) if whole else read_lines(path), start=1):
         place = f"row {number}"
         if not isinstance(row, dict):
             raise DataError(f"{path}, {place} is a {type(row).__name__}, not an object with columns")
@@ -162,11 +165,6 @@ def _read_separated(path: Path) -> _Rows:
         yield place, row
 
 
-def _read_parquet(path: Path) -> _Rows:
-    for number, row in enumerate(read_rows(str(path)), start=1):
-        yield f"row {number}", row
-
-
 def _read_database(path: Path) -> _Rows:
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         for row, title, text in database.execute("SELECT rowid, title, text FROM documents ORDER BY rowid"):
@@ -186,11 +184,11 @@ def _read_text(path: Path) -> _Rows:
 
 
 _READERS: Mapping[str, Callable[[Path], _Rows]] = {
-    ".jsonl": _read_json_lines,
-    ".json": _read_json_lines,
+    ".jsonl": _read_rows,
+    ".json": _read_rows,
     ".csv": _read_separated,
     ".tsv": _read_separated,
-    ".parquet": _read_parquet,
+    ".parquet": _read_rows,
     ".txt": _read_text,
     ".md": _read_text,
     ".db": _read_database,
@@ -251,5 +249,71 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 def _length(text: str) -> int:
     """Words; at least one for every 20 characters, since a text without spaces is no single word."""
-    unspaced = 0 if text.isascii() else len(_UNSPACED.findall(text)) // 2
+    unspaced = 0 if text.isascii() else len(_WIDE.findall(text)) // 2
     return max(len(text.split()), len(text) // 20) + unspaced
+
+
+# -- Words: folded, without grammar and languages, except that Chinese and Japanese, which have no spaces,
+# -- become overlapping pairs of characters.
+
+STOP_WORDS = frozenset(
+    """
+    a about after all also an and any are as at be been before being but by can could did do does during for
+    from had has have he her hers him his how i if in into is it its itself me more most my no nor not of on
+    or other our over own s same she should so some such t than that the their them then there these they this
+    those through to too under until up was we were what when where which while who whom whose why will with
+    would you your
+    """.split()  # noqa: SIM905  (a hundred quoted words would be no clearer)
+)
+"""English words that say nothing about what a text is about."""
+
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]+")
+_MAX_TITLE = 200  # characters of a title that count
+_MAX_WORD = 64  # characters; what is longer is no word, and would fill an index with keys
+
+
+class _Folding(dict[int, str]):
+    """Character -> its lower-case letters without marks, worked out when first met.
+
+    One character at a time: normalising a whole text takes quadratic time on a long run of marks.
+    """
+
+    def __missing__(self, code: int) -> str:
+        parts = unicodedata.normalize("NFKD", chr(code).lower())
+        self[code] = folded = "".join(char for char in parts if not unicodedata.combining(char))
+        return folded
+
+
+_FOLDING = _Folding()
+
+
+def words(text: str) -> list[str]:
+    """The words of a text that a search can go by, in order, with repeats.
+
+    >>> words("Où est l'École? She was born in 1867.")
+    ['ou', 'est', 'l', 'ecole', 'born', '1867']
+    """
+    text = text.lower() if text.isascii() else _UNSPACED.sub(_pairs, text.translate(_FOLDING))
+    return [word[:_MAX_WORD] for word in _WORD.findall(text) if word not in STOP_WORDS]
+
+
+def _pairs(match: re.Match[str]) -> str:
+    run = match[0]
+    pairs = (run[at : at + 2] for at in range(len(run) - 1)) if len(run) > 1 else (run,)
+    return f" {' '.join(pairs)} "
+
+
+def title_key(title: str) -> str:
+    """A title as it is looked up: case, underscores and doubled spaces make no difference.
+
+    >>> title_key("Marie_Curie")
+    'marie curie'
+    """
+    key = " ".join(title.replace("_", " ").split())[:_MAX_TITLE].casefold()
+    return key.encode("utf-8", "replace").decode()
+
+
+def title_keys(topic: str) -> set[str]:
+    """The keys of what a topic may name: one title, or several parted by semicolons, as in KnowRL's rows."""
+    return {title_key(part) for part in (topic, *topic.split(";")) if part.strip()}
