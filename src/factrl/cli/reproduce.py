@@ -248,7 +248,8 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
         if _shown(step, full=args.full) and not step.words.startswith("eval "):
             known = {**names, "row": step.row, "trained": names[step.name]}
             words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
-            words += [] if args.full or args.held_out else ["--limit", str(SMALL_HELD_OUT)]
+            limit = SMALL_HELD_OUT["long" if pipeline.long else "short"]
+            words += [] if args.full or args.held_out else ["--limit", str(limit)]
             words += _of_all(args)
             commands.append(Command(f"eval {step.row}", tuple(words), _output(words, folder)))
     if seed == 0 and args.paper in paper_names() and declared(args.paper, "STUDY"):

@@ -186,8 +186,8 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
 }
 """What every pipeline sets at the small scale: a model that writes no more than an answer, in steps so few
 that a paper takes some twenty minutes on two idle cores."""
-SMALL_HELD_OUT = 150
-"""Questions of a row's evaluation there, unless the user gives a file."""
+SMALL_HELD_OUT = {"short": 150, "long": 100}
+"""Questions of a row's evaluation there, by the length of answers, unless the user gives a file."""
 SMALL_SFT = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8"
 SMALL_PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=4 train.micro_batch_size=4"
 REASONED = "--config {recipe} tune.target={{answer}} data.columns.answers=reasoned"

@@ -435,18 +435,18 @@ STUDY = Study(
 _BASE = {metric: value for (_, of, metric), value in PUBLISHED.items() if of == "base"}
 PIPELINE = Pipeline(
     steps=(
-        cold_start(30),
+        cold_start(20),
         Stage(
             "sft",
             "tune sft-seed {train} --config {recipe} --model {base} tune.demonstrations={warm}",
             row="sft",
-            small=f"{SMALL_SFT} train.steps=15 data.limit=60 sampling.num_samples=4",
+            small=f"{SMALL_SFT} train.steps=12 data.limit=40 sampling.num_samples=4",
         ),
         Stage(
             "dpo",
             "tune dpo {train} --config {recipe} --model {sft} --rule margin-length",
             row="dpo",
-            small=f"{SMALL_PAIRS} train.steps=10 data.limit=60 sampling.num_samples=4",
+            small=f"{SMALL_PAIRS} train.steps=8 data.limit=40 sampling.num_samples=4",
         ),
         *(
             rewarded("factreason", arm, model="sft", small=small)
@@ -461,7 +461,7 @@ PIPELINE = Pipeline(
     ),
     small={
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
+        "train": {"steps": 6, "num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
     },
     model="meta-llama/Llama-3.1-8B-Instruct",
     asks={

@@ -438,13 +438,13 @@ _MIXED = "reward.without_evidence=outcome"  # as the variant `mixed`: of mathema
 _REINFORCE = "train.loss_type=reinforce++"
 PIPELINE = Pipeline(
     steps=(
-        cold_start(30),
+        cold_start(20),
         rewarded("fspo", "outcome"),
         *(rewarded("fspo", arm, full=_MIXED) for arm in ("outcome+fact", "signs", "fspo")),
         rewarded("fspo", "outcome", row="reinforce++", more=_REINFORCE),
         rewarded("fspo", "fspo", row="fspo-reinforce++", more=_REINFORCE, full=_MIXED),
     ),
-    small={"verifier": {"preset": "fspo", "judge": "weak"}},
+    small={"verifier": {"preset": "fspo", "judge": "weak"}, "train": {"steps": 6}},
     model="Qwen/Qwen2.5-7B",
     asks={
         "train": "the paper's mix: HotpotQA and 2WikiMultiHopQA with their evidence, and mathematics without",

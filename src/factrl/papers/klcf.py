@@ -457,8 +457,8 @@ _CHECKS = "judge.extractor_model={extractor} judge.checklist_model={checker}"
 _CHECKER = "Qwen/Qwen2.5-14B-Instruct"  # the paper's start of both, whatever the policy's size
 PIPELINE = Pipeline(
     steps=(
-        cold_start(30),
-        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=30"),
+        cold_start(20),
+        Stage("truthfulness", "tune truthfulness {claims} --model {start}", small="train.steps=20"),
         # Their replies are lists and lines of JSON, which a 135M model does not learn in some steps.
         Stage("extractor", f"tune extractor {{extractions}} --model {_CHECKER}", small=None),
         Stage("checker", f"tune checklist-verifier {{checked}} --model {_CHECKER}", small=None),
@@ -466,7 +466,7 @@ PIPELINE = Pipeline(
             "dpo-factscore",
             f"{_PAIRED} factscore-ends",
             row="dpo-factscore",
-            small=f"{SMALL_PAIRS} train.steps=10 data.limit=40 sampling.num_samples=4",
+            small=f"{SMALL_PAIRS} train.steps=8 data.limit=30 sampling.num_samples=4",
         ),
         Stage("dpo-klc", f"{_PAIRED} klc {_TRUTH} {_CHECKS}", row="dpo-klc", small=None),
         Stage(
@@ -498,7 +498,7 @@ PIPELINE = Pipeline(
     ),
     small={
         "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
+        "train": {"steps": 6, "num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
     },
     model="Qwen/Qwen2.5-14B",
     asks={
