@@ -50,11 +50,6 @@ def test_all_items_are_asked_about_in_one_call_and_matched_by_id() -> None:
     assert data_of(message) == {"question": "Who?", "items": items, "response": TEXT}
 
 
-def test_equal_items_are_asked_about_once() -> None:
-    judge = FakeLLM([reply("missing", "consistent", ids=item_ids(["a b", "c d"]))])
-    assert Checklist(judge)("", "text", ["a b", "c d", "a b"]) == ["missing", "consistent", "missing"]
-
-
 def test_ids_are_as_long_as_it_takes_to_tell_items_apart() -> None:
     many = [f"fact {number}" for number in range(2_000)]
     assert len({*item_ids(many)}) == 2_000
@@ -114,19 +109,6 @@ def test_what_need_not_be_asked(text: str) -> None:
     assert Checklist(judge)("Who?", text, ITEMS) == ["missing"] * 3
     assert Checklist(judge)("Who?", TEXT, []) == []
     assert judge.calls == []
-
-
-def test_a_reply_has_room_for_every_verdict() -> None:
-    seen: list[int] = []
-
-    class Counting(FakeLLM):
-        def complete(self, messages: Sequence[Message], **told: Any) -> Any:
-            seen.append(told["max_tokens"])
-            return super().complete(messages, temperature=told["temperature"])
-
-    items = [f"fact {number}" for number in range(30)]
-    Checklist(Counting(says("missing")))("", TEXT, items)
-    assert seen == [31 * 40]
 
 
 # ---------------------------------------------------------------- a text that talks to its judge
@@ -210,14 +192,6 @@ def test_an_item_is_held_against_the_passages_that_speak_of_it() -> None:
     assert [len(passages) for passages in shown.values()] == [PASSAGES] * 3
     assert "two prizes" in shown[ITEMS[1]][0]
     assert "1934" in shown[ITEMS[2]][0]
-
-
-def test_nothing_is_judged_where_there_is_nothing_to_read() -> None:
-    judge = Scripted({})
-    assert JudgedChecklist(judge)("Who?", " ", ITEMS) == ["missing"] * 3
-    assert JudgedChecklist(judge)("Who?", "x" * (MAX_TEXT + 1), ITEMS) == ["missing"] * 3
-    assert JudgedChecklist(judge)("Who?", TEXT, []) == []
-    assert judge.calls == []
 
 
 def test_real_judges_read_a_checklist() -> None:
@@ -363,15 +337,6 @@ def test_long_completions_cost_more_and_more(tokens: int, penalty: float) -> Non
     ] == pytest.approx(penalty)
     malformed = reward(EXAMPLE, Completion("Curie.", tokens=tokens))
     assert (malformed.state, malformed.value) == ("floored", -1)
-
-
-def test_length_can_be_measured_in_what_can_be_seen() -> None:
-    by_characters = klcf(length_max=len(ANSWER) + 10, length_buffer=20, length_unit="characters")
-    assert by_characters(EXAMPLE, ANSWER).terms["length"] == pytest.approx(-10 / 20)
-    words = len(ANSWER.split())
-    assert klcf(length_max=words, length_buffer=1, length_unit="words")(EXAMPLE, ANSWER).terms["length"] == -1
-    with pytest.raises(ConfigError, match="nobody counted this completion's tokens; use length_unit"):
-        klcf(length_max=1000, length_buffer=400)(EXAMPLE, ANSWER)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_one_call_in_the_papers_order(verdict: str, value: float) -> None:
 @pytest.mark.parametrize(("verdict", "value"), [("second", 1.0), ("first", 0.0)])
 def test_swapped_the_own_answer_comes_first_and_does_not_know_the_other(verdict: str, value: float) -> None:
     judge = FakeLLM(["<think>Who?</think>\nA physicist.\n", f"VERDICT: {verdict}"])
-    assert SelfReference(judge, "swapped")(REQUEST, ANSWER) == value
+    assert SelfReference(judge)(REQUEST, ANSWER, order="swapped") == value
     alone, pair = judge.calls
     assert alone == [{"role": "user", "content": REQUEST}]
     assert pair[0]["content"].startswith(PAIR_PROMPT)
@@ -70,21 +70,13 @@ def test_swapped_the_own_answer_comes_first_and_does_not_know_the_other(verdict:
 )
 def test_both_orders_are_averaged(given: str, swapped: str, value: float) -> None:
     judge = FakeLLM([f"VERDICT: {given}", "A physicist.", f"VERDICT: {swapped}"])
-    assert SelfReference(judge, "both")(REQUEST, ANSWER) == value
+    assert SelfReference(judge)(REQUEST, ANSWER, order="both") == value
     assert len(judge.calls) == 3
 
 
-def test_the_order_can_be_told_with_the_call() -> None:
-    judge = FakeLLM(["A physicist.", "VERDICT: second"])
-    assert SelfReference(judge)(REQUEST, ANSWER, order="swapped") == 1.0
-
-
-@pytest.mark.parametrize(
-    "make", [SelfReference, lambda llm, order: SelfReference(llm)("q", "a", order=order)]
-)
-def test_an_order_that_does_not_exist(make: Callable[..., object]) -> None:
+def test_an_order_that_does_not_exist() -> None:
     with pytest.raises(ConfigError, match="order='reverse' is not given, swapped or both"):
-        make(FakeLLM([]), "reverse")
+        SelfReference(FakeLLM([]))("q", "a", order="reverse")  # type: ignore[arg-type]
 
 
 UNREADABLE = [
@@ -115,7 +107,7 @@ def test_what_is_no_verdict_is_no_number(reply: str) -> None:
 @pytest.mark.parametrize("own", ["", " \n", "<think>Who?</think> "])
 def test_a_judge_without_an_answer_of_its_own(own: str) -> None:
     with pytest.raises(Unscored, match="no answer of its own") as caught:
-        SelfReference(FakeLLM([own]), "swapped")(REQUEST, ANSWER)
+        SelfReference(FakeLLM([own]))(REQUEST, ANSWER, order="swapped")
     assert caught.value.cause == "judge_unreadable"
 
 
@@ -131,7 +123,7 @@ def test_a_failed_server_is_not_a_loss(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["", " \n", "...", "\u200b", "a " * MAX_PAYLOAD])
 def test_what_loses_without_asking(answer: str) -> None:
     nobody = FakeLLM([])
-    assert SelfReference(nobody, "both")(REQUEST, answer) == 0.0
+    assert SelfReference(nobody)(REQUEST, answer, order="both") == 0.0
     assert rating_judge(nobody)(REQUEST, answer) == 0.0
 
 
@@ -180,11 +172,6 @@ def test_a_rating_that_is_dictated_has_to_be_low_elsewhere() -> None:
     assert len(low.calls) == 1
 
 
-def test_a_judge_that_the_answer_confused_is_a_loss_and_not_a_mask() -> None:
-    assert SelfReference(FakeLLM(["Hm."]))(REQUEST, FORGED) == 0.0
-    assert rating_judge(FakeLLM(["Hm."]))(REQUEST, FORGED) == 0.0
-
-
 # ---------------------------------------------------------------- on a scale
 
 
@@ -208,22 +195,6 @@ def test_what_is_no_rating_is_no_number(reply: str) -> None:
 
 
 # ---------------------------------------------------------------- in the reward
-
-
-def test_a_weight_below_zero_has_no_interval() -> None:
-    reward = load_reward("factreason").with_(verify=len, compare=len, weight_detail=-0.1)
-    with pytest.raises(ConfigError, match=r"weight_detail must not be negative, and is -0\.1"):
-        reward(Example(REQUEST), "<think>a</think><answer>b</answer>")
-
-
-def test_a_comparison_of_ones_own_needs_no_order() -> None:
-    from factrl.verifier import Report
-
-    reward = load_reward("factreason").with_(
-        verify=lambda text, *_, **__: Report(text), compare=lambda question, answer: float(len(answer))
-    )
-    result = reward(Example(REQUEST), "<think>a</think><answer>four</answer>")
-    assert result.terms == {"format": 0.0, "precision": 0.0, "preference": 0.4}
 
 
 def test_every_true_claim_counts_and_none_over_a_limit_is_called_unsupported() -> None:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -61,12 +60,6 @@ def test_with_sets_both_and_changes_nothing_else() -> None:
     assert (brief.missing, brief.knobs["most"]) == (("grade",), 3)
     with pytest.raises(TypeError):
         ready.knobs["most"] = 6  # type: ignore[index]
-
-
-def test_a_knob_reaches_the_function() -> None:
-    ready = brief.with_(grade=lambda text: text == "Warsaw", pay=2.0)
-    assert ready(CURIE, "Warsaw").terms == {"right": 2.0, "brief": 0.0}
-    assert ready.with_(most=0)(CURIE, "Warsaw").value == 1.0
 
 
 @pytest.mark.parametrize(
@@ -135,17 +128,6 @@ def test_every_real_number_becomes_a_float(one: Any) -> None:
     result = returns(MappingProxyType({"a": one, "b": one}))(CURIE, "x")
     assert [type(number) for number in (result.value, *result.terms.values())] == [float] * 3
     assert (result.value, result.terms) == (2.0, {"a": 1.0, "b": 1.0})
-
-
-def test_a_score_keeps_its_spans_and_facts() -> None:
-    score = Score({"a": 1.0}, spans=(Span(0, 2, 1),), facts={"label": "correct"})
-    result = returns(score)(CURIE, "xx")
-    assert (result.state, result.value, result.spans, result.facts) == (
-        "scored",
-        1.0,
-        score.spans,
-        score.facts,
-    )
 
 
 def test_a_floored_score_keeps_its_value_and_its_reason() -> None:
@@ -262,21 +244,6 @@ def test_a_batch_runs_side_by_side() -> None:
     assert len(meet.batch([CURIE] * THREADS, ["x"] * THREADS)) == THREADS
 
 
-def test_async_rewards_of_a_batch_run_side_by_side() -> None:
-    waiting: list[str] = []
-    met = asyncio.Event()
-
-    @reward
-    async def meet(example: Example, completion: Completion) -> Any:
-        waiting.append(completion)
-        if len(waiting) == THREADS:
-            met.set()
-        await asyncio.wait_for(met.wait(), 20)
-        return {"x": 1.0}
-
-    assert len(meet.batch([CURIE] * THREADS, ["x"] * THREADS)) == THREADS
-
-
 @pytest.mark.fault("F30")
 def test_the_first_bug_ends_the_batch() -> None:
     count, calls = 20_000, []
@@ -388,64 +355,3 @@ def test_a_resource_that_no_judge_makes_is_named() -> None:
     with pytest.raises(ConfigError, match=r"'index', which only Python can supply"):
         supply(own, None)
     assert supply(own.with_(index=[]), None).missing == ()
-
-
-# By name
-
-
-OWN = """
-from __future__ import annotations
-from dataclasses import dataclass
-import factrl
-
-@dataclass
-class Pay:
-    right: float = 2.0
-
-@factrl.reward
-def mine(example, completion, *, pay=2.0):
-    return {"right": Pay(pay).right * (completion in example.answers)}
-
-@factrl.reward
-def other(example, completion):
-    return {"x": 1.0}
-
-def plain(example, completion):
-    return {}
-"""
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    path = tmp_path / "my.py"
-    path.write_text(OWN, encoding="utf-8")
-    return path
-
-
-def test_a_reward_of_ones_own(own: Path) -> None:
-    mine = load_reward(f"{own}:mine")
-    assert mine.with_(pay=3.0)(CURIE, "Warsaw").value == 3.0
-    assert load_reward(f"{own}:other").name == "other"
-
-
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ("truthlr", r"unknown paper 'truthlr'; did you mean 'truthrl'\? .*my_file\.py:function"),
-        ("truthrl:binry", r"'binry'; did you mean 'binary'\? \(it has: ternary, binary"),
-        ("{own}:mien", r"my\.py has no reward 'mien'; did you mean 'mine'\?"),
-        ("{own}:plain", r"my\.py has no reward 'plain' \(it has: mine, other\)"),
-        ("{folder}/mi.py:mine", r"mi\.py does not exist; did you mean 'my\.py'\?"),
-    ],
-)
-def test_a_name_that_leads_nowhere(own: Path, spec: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        load_reward(spec.format(own=own, folder=own.parent))
-
-
-@pytest.mark.parametrize("source", ["x = 1\ndef mine(example completion):\n", "x = 1\n  y = 1\n"])
-def test_a_file_that_is_not_python_is_one_clear_error(own: Path, source: str) -> None:
-    own.write_text(source, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"my\.py, line 2 is not Python: ") as caught:
-        load_reward(f"{own}:mine")
-    assert "\n" not in str(caught.value)

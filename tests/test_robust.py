@@ -8,8 +8,7 @@ import pytest
 
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import FakeLLM
-from factrl.papers import Gold, check_gold, gold_of, load_reward
-from factrl.rewards import Reward
+from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
 from factrl.verifier import Verifier
@@ -81,12 +80,6 @@ HONEST = {
 NONE = "not_attempted"
 
 
-@pytest.mark.parametrize("case", [pytest.param(found, id=found[2].why) for found in gold_of("robust")])
-def test_worked_case(case: tuple[str, Reward, Gold]) -> None:
-    _, reward, gold = case
-    assert check_gold(reward, gold) == ""
-
-
 def test_the_honest_answers_are_in_order_and_a_floored_one_is_not_above() -> None:
     assert HONEST["know"] > HONEST["partial"] > HONEST["abstain"] > HONEST["wrong"] >= value("", "Warsaw")
     assert HONEST["know"] == pytest.approx(1 + 0.5 * 6 / 12)
@@ -147,13 +140,6 @@ def test_invisible_characters_change_nothing() -> None:  # R6
 def test_an_added_refusal_does_not_make_an_abstention(answer: str, outcome: float) -> None:  # R13
     assert score("Hm.", f"{answer}. I don't know.").terms["outcome"] == outcome
     assert score("Hm.", f"I don't know. {answer}.").terms["outcome"] == outcome
-
-
-def test_the_think_part_of_an_abstention_is_not_paid() -> None:  # R16
-    for answer, word in (("I don't know", NONE), (f"I don't know the city. {TRUE[0]}", NONE)):
-        assert (
-            value(FACTS, answer, word) == value("Hm.", answer, word) == value(" ".join(FALSE), answer, word)
-        )
 
 
 # Partial answers

@@ -101,12 +101,6 @@ def test_a_prompt_has_one_place_for_the_claim(prompt: str) -> None:
         LetterTruthfulness(Letters(), prompt=prompt)
 
 
-@pytest.mark.parametrize("answers", ["True", ("True",), ("A", "B", "C"), ("A", "A")])
-def test_there_are_two_answers(answers: Sequence[str]) -> None:
-    with pytest.raises(ConfigError, match="must be two words, for true and for false"):
-        LetterTruthfulness(Letters(), answers=answers)
-
-
 # ---------------------------------------------------------------- a real model
 
 

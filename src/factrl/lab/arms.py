@@ -46,7 +46,6 @@ def run_arm(
     seed: int = 0,
     steps: int = 48,
     on_step: Callable[[int], None] = lambda step: None,
-    settings: LoopSettings | None = None,
 ) -> Curve:
     """Train a copy of `base` and measure it on the held-out questions on the way.
 
@@ -54,7 +53,6 @@ def run_arm(
         arm: a reward's spec (`truthrl:binary`, `my_file.py:mine`), one of `METHODS`, or `base`: no training.
         seed: of the samples and the order of the questions.
         on_step: called with the number of steps done.
-        settings: of the loop; `paper_settings(arm)` unless given.
 
     Raises:
         ConfigError: unknown arm, or a reward that asks for something that this world has no oracle for.
@@ -72,7 +70,7 @@ def run_arm(
     if arm in METHODS:
         learning = _offline(world, base, model, arm, seed)
     else:
-        learning = _reinforced(world, base, model, arm, seed, settings or paper_settings(arm))
+        learning = _reinforced(world, base, model, arm, seed)
     every = max(1, round(steps / EVALUATIONS))
     for step in range(1, steps + 1):
         next(learning)
@@ -116,54 +114,31 @@ def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> O
 # -- Rewards
 
 
-def paper_settings(spec: str) -> LoopSettings:
-    """The lab's settings with those of the paper that mean the same on a model of any size."""
-    told = settings_of(spec).get("train", {})
-    return LoopSettings(**{name: told[name] for name in _KEPT if name in told})
-
-
-def _reinforced(
-    world: World, base: Base, model: Decoder, spec: str, seed: int, settings: LoopSettings
-) -> Iterator[Any]:
+def _reinforced(world: World, base: Base, model: Decoder, spec: str, seed: int) -> Iterator[Any]:
     """Each turn one step of reinforcement learning with a reward."""
     reward, examples = supplied(world, spec), world.train
+    paper = settings_of(spec).get("train", {})
+    settings = LoopSettings(**{name: paper[name] for name in _KEPT if name in paper})
 
     def lacks(ook: bool | None) -> bool:
         problem = reward.requires(replace(examples[0], ook=ook), reward.knobs) if reward.requires else None
         return problem is not None
 
     if lacks(None) and not lacks(True):  # nothing but whether the model knows the answer
-        unknown = out_of_knowledge(world, probe(world, base, seed))
-        examples = [replace(example, ook=ook) for example, ook in zip(examples, unknown, strict=True)]
+        known = ("correct" in labels.values() for labels in _probed(world, base, seed))
+        examples = [replace(example, ook=not knows) for example, knows in zip(examples, known, strict=True)]
     reward.check_examples(examples)
-    form = form_of(spec, reward)
-    return optimise(
-        *(model, base.tokenizer, world, reward, form, settings),
-        examples=examples,
-        reference=base.model,
-        seed=seed,
-    )
+    told = (model, base.tokenizer, world, reward, form_of(spec, reward), settings)
+    return optimise(*told, examples=examples, reference=base.model, seed=seed)
 
 
-# -- What the pretrained model knows
-
-
-def probe(world: World, base: Base, seed: int) -> Sequence[Sequence[str]]:
-    """`PROBES` samples of the pretrained model for each training question."""
-    draw = torch.Generator().manual_seed(seed)
-    return answers(base.model, base.tokenizer, world, world.train, PROBES, 1.0, draw)
-
-
-def out_of_knowledge(world: World, found: Sequence[Sequence[str]]) -> list[bool]:
-    """For each training question, whether none of its samples is right."""
-    return ["correct" not in labels.values() for labels in _graded(world, found)]
-
-
-def _graded(world: World, found: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """Sample -> grade, for each training question."""
+def _probed(world: World, base: Base, seed: int) -> list[dict[str, str]]:
+    """Sample of the pretrained model -> grade, for each training question."""
     grade = world.resources().get("grade")
     if grade is None:
         raise ConfigError(f"the world {world.name!r} has no answers that could be graded for this arm")
+    draw = torch.Generator().manual_seed(seed)
+    found = answers(base.model, base.tokenizer, world, world.train, PROBES, 1.0, draw)
     return [
         {text: grade(example.question, text, example.answers).label for text in dict.fromkeys(texts)}
         for example, texts in zip(world.train, found, strict=True)
@@ -179,7 +154,7 @@ def _offline(world: World, base: Base, model: Decoder, arm: str, seed: int) -> I
     if arm == "sft":
         rows = [(example.question, example.answers[0]) for example in world.train]
     else:
-        for example, labels in zip(world.train, _graded(world, probe(world, base, seed)), strict=True):
+        for example, labels in zip(world.train, _probed(world, base, seed), strict=True):
             prompt, ook = example.question, "correct" not in labels.values()
             wanted = "abstained" if ook else "correct"
             chosen = next((text for text, label in labels.items() if label == wanted), None)

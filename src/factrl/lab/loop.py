@@ -92,8 +92,7 @@ def optimise(
     """Train `model` in place, forever: each turn is one step and gives the results of its samples.
 
     Args:
-        reward: with its resources supplied.
-        form: in which form it reads completions.
+        reward: with its resources supplied; it reads completions in this `form`.
         examples: what is asked, in an order drawn anew for each epoch.
         reference: where the KL penalty pulls to; needed when there is one.
     """
@@ -151,28 +150,23 @@ def judge(
     examples: Sequence[Example],
     completions: torch.Tensor,
 ) -> tuple[list[Result], torch.Tensor]:
-    """What became of each sample, and (B·n, T) the sign of the span that each of its words is in.
-
-    Samples of one example that say the same are judged once; a cache of verdicts does the same elsewhere.
-    """
+    """What became of each sample, and (B·n, T) the sign of the span that each of its words is in."""
     texts = [tokenizer.decode(row) for row in completions.tolist()]
+    wrapped = [world.wrap(example, text, form) for example, text in zip(examples, texts, strict=True)]
     lengths = (completions != PAD).sum(dim=1).tolist()
     ended = (completions == END).any(dim=1).tolist()
-    pairs = [(example.id, example.question, text) for example, text in zip(examples, texts, strict=True)]
-    first = {pair: row for row, pair in reversed([*enumerate(pairs)])}
-    wrapped = {pair: world.wrap(examples[row], texts[row], form) for pair, row in first.items()}
     seen = [
-        Completion(wrapped[pair].text, tokens=lengths[row], truncated=not ended[row])
-        for pair, row in first.items()
+        Completion(one.text, tokens=length, truncated=not whole)
+        for one, length, whole in zip(wrapped, lengths, ended, strict=True)
     ]
-    found = dict(zip(first, reward.batch([examples[row] for row in first.values()], seen), strict=True))
+    results = reward.batch(examples, seen)
     signs = torch.zeros(completions.shape)
-    for row, pair in enumerate(pairs):
-        for span in found[pair].spans:
-            for word, start in enumerate(wrapped[pair].starts):
+    for row, (result, one) in enumerate(zip(results, wrapped, strict=True)):
+        for span in result.spans:
+            for word, start in enumerate(one.starts):
                 if span.start <= start < span.end:
                     signs[row, word] = span.sign
-    return [found[pair] for pair in pairs], signs
+    return results, signs
 
 
 def make_batch(

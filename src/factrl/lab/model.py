@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, LlamaConfig, LlamaForCausalLM
 
 from factrl.llm.models import cache_folder
@@ -63,15 +64,13 @@ class Tokenizer:
 
     def prompts(self, texts: Sequence[str]) -> torch.Tensor:
         """(B, L), padded on the left."""
-        rows = [self.encode(text) for text in texts]
-        longest = max(map(len, rows))
-        return torch.tensor([[PAD] * (longest - len(row)) + row for row in rows])
+        rows = [torch.tensor(self.encode(text)) for text in texts]
+        return pad_sequence(rows, batch_first=True, padding_value=PAD, padding_side="left")
 
     def completions(self, texts: Sequence[str]) -> torch.Tensor:
         """(B, T), each with its end, padded on the right."""
-        rows = [[*self.encode(text), END] for text in texts]
-        longest = max(map(len, rows))
-        return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+        rows = [torch.tensor([*self.encode(text), END]) for text in texts]
+        return pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
 class Decoder(LlamaForCausalLM):
@@ -95,11 +94,10 @@ class Decoder(LlamaForCausalLM):
     def read(
         self, ids: torch.Tensor, past: Cache | None = None, seen: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, Cache, torch.Tensor]:
-        """States of the tokens, and what later tokens need of all so far.
+        """States of the tokens (B, T), and what later tokens need of all so far.
 
         Args:
-            ids: (B, T), `PAD` where there is nothing.
-            past: keys and values of the tokens before; changed in place.
+            past: keys and values of the P tokens before; changed in place.
             seen: (B, P), whether the tokens before are real.
 
         Returns:

@@ -104,12 +104,6 @@ _WORLDS = {
             *(Column(name) for name in ("known/accuracy", "unknown/abstention")),
             Column("unknown/hallucination", title="unknown: halluc."),
         ),
-        notes=(
-            "Abstention starts at a few percent, by design without a hint when, so it has next to no room to "
-            "fall: read how near to 0 it comes, not its sign.",
-            "Past the steps shown, arms that pay for abstention go on to decline what the model knows: read "
-            "the curves in lab.json, and stop by held-out truthfulness.",
-        ),
     ),
     "steps": Table(
         world="steps",
@@ -122,13 +116,6 @@ _WORLDS = {
             Column("lucky", title="right answers with a wrong step"),
         ),
         steps=60,
-        notes=(
-            "Accuracy has no room to rise: the pretrained model has learnt nearly every answer by heart, "
-            "whatever its steps say. That is the case in which an outcome reward cannot tell good steps from "
-            "bad ones.",
-            "Facts that are asked of the model here are those that it has read, if noisily: what improves is "
-            "which of them it writes, not what it knows.",
-        ),
     ),
     "longform": Table(
         world="longform",
@@ -139,12 +126,6 @@ _WORLDS = {
             *(Column(name) for name in ("preferred", "padding", "vague", "silence")),
         ),
         steps=60,
-        notes=(
-            "`verified` is what a verifier supports, statements without content (“has parents”) among "
-            "them; `precision` leaves those out. Where the two part, the reward is being gamed.",
-            "The judges are exact: a reward can be gamed here only by what it asks for, never by a judge's "
-            "mistake. `preferred` stands for a judge of quality that is told to ignore truth.",
-        ),
     ),
 }
 
@@ -197,7 +178,7 @@ def _table(name: str, world: str, studies: Mapping[str, Study], *, first: bool =
         rows=rows,
         judged=_judged(known, rows),
         source=". ".join(study.source for study in here.values()),
-        notes=(*(note for study in here.values() for note in study.notes), *known.notes),
+        notes=tuple(note for study in here.values() for note in study.notes),
         about=(alone.about if alone else "") or known.about,
     )
 
@@ -350,7 +331,7 @@ def sign_cell(outcome: Outcome, arm: ArmRuns, column: Column) -> str:
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """How to read the signs, what the papers' numbers are of, and what the world cannot express."""
+    """How to read the signs, what the papers' numbers are of, and what their studies say of the world."""
     return [
         "Effect against base, the paper's and ours: “up = up” agrees, “up ≠ none” does not, “–” where the "
         "paper has no number.",

@@ -46,9 +46,7 @@ class Reward:
     """A reward function with its knobs set and its resources supplied; made by `@reward`.
 
     Attributes:
-        fn: the function that was decorated.
         name: what metrics and errors call it.
-        knobs: knob -> value.
         resources: resource -> object, or None while it is not supplied.
         requires: says what an example lacks for this reward, None when nothing.
         unused: says which resources the knobs leave unasked, as a weight of 0 does.
@@ -107,8 +105,8 @@ class Reward:
         """Whether a question without accepted answers is of no use to it."""
         if self.requires is None:
             return "grade" in self.resources
-        bare, answered = Example("?"), Example("?", ("!",))
-        return self.requires(bare, self.knobs) != self.requires(answered, self.knobs)
+        bare, answered = (self.requires(e, self.knobs) for e in (Example("?"), Example("?", ("!",))))
+        return bare != answered
 
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse a dataset that lacks what this reward needs, before anything is paid for.

@@ -10,9 +10,8 @@ Neither says whether an item is true: that was settled when the checklist was ma
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from factrl.errors import LLMError, Unscored
@@ -154,10 +153,10 @@ class JudgedChecklist:
 
     def _verdicts(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         size = max(1, self.judge.per_call)
-        parts = [self.judge.judge(pairs[start : start + size]) for start in range(0, len(pairs), size)]
-        waiting = [part for part in parts if inspect.isawaitable(part)]
-        awaited = iter(wait_for(_all(waiting)) if waiting else ())
-        verdicts = [v for part in parts for v in (next(awaited) if inspect.isawaitable(part) else part)]
+        verdicts: list[Verdict] = []
+        for start in range(0, len(pairs), size):
+            part: Any = self.judge.judge(pairs[start : start + size])
+            verdicts += wait_for(part) if inspect.iscoroutine(part) else part
         if len(verdicts) != len(pairs):
             name = self.judge.identity
             raise RuntimeError(f"judge {name!r} returned {len(verdicts)} verdicts for {len(pairs)} items")
@@ -219,7 +218,3 @@ def records_by_id(
 
 def _nothing_to_read(text: str) -> bool:
     return len(text.encode("utf-8", "replace")) > MAX_TEXT or is_contentless(text)
-
-
-async def _all(waiting: Sequence[Awaitable[list[Verdict]]]) -> list[list[Verdict]]:
-    return [*await asyncio.gather(*waiting)]

@@ -255,7 +255,7 @@ def has_grade(reply: Reply) -> bool:
 
 
 def has_rating(reply: Reply) -> bool:
-    """Whether a judge's reply to `REASONING_PROMPT` can be read, and so may be kept."""
+    """The same for `REASONING_PROMPT`."""
     return readable(lambda said: read_verdict(said.text, _RATINGS))(reply)
 
 

@@ -30,13 +30,10 @@ def coverage(text: str, claims: Sequence[Claim]) -> float:
 
     Code, table rows without words, hedges, remarks on the text itself and whatever else an extractor passes
     over are not covered.  Guard: `Score(…, floored="…")`, or count the rest as unsupported, when it is low.
+    A text without a visible character is covered.
 
     Args:
-        text: what was taken apart.
-        claims: all claims of it, marked ones too; their `sentence` counts the sentences of this text.
-
-    Returns:
-        0 to 1; 1 for a text without a visible character.
+        claims: all claims of the text, marked ones too; their `sentence` counts its sentences.
     """
     read = {claim.sentence for claim in claims if claim.skip in _READ}
     total = _visible(text)
@@ -49,11 +46,7 @@ def _visible(text: str) -> int:
 
 
 def relevant(claim: Claim, about: str) -> bool:
-    """Whether a claim shares a content word with what it should be about.
-
-    Args:
-        about: the question, its topic and its accepted answers in one string.
-    """
+    """Whether a claim shares a content word with question, topic and accepted answers, in one string."""
     return bool(content_words(claim.text) & content_words(about))
 
 
@@ -72,7 +65,9 @@ def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
     stated: list[frozenset[str]] = []  # the words of claims that say something new
     repeated = []
     for claim in claims:
-        words, values = content_words(claim.text), _values(claim.text) - of_question
+        words = content_words(claim.text)
+        names = content_words(" ".join(_NAME.findall(clean(claim.text))))
+        values = ({w for w in words if w[0].isdigit()} | names) - of_question
         own = words - of_question - _DENIALS
         again = claim.skip == "repeat" or any(
             not words.isdisjoint(earlier)
@@ -85,10 +80,3 @@ def repeats(claims: Sequence[Claim], about: str = "") -> list[bool]:
         if not again and len(stated) < MAX_COMPARED:
             stated.append(words)
     return repeated
-
-
-def _values(text: str) -> frozenset[str]:
-    """What makes two claims of like words different: numbers and names."""
-    words = content_words(text)
-    names = content_words(" ".join(_NAME.findall(clean(text))))
-    return frozenset(w for w in words if w[0].isdigit()) | names

@@ -36,11 +36,7 @@ _AROUND = re.compile(r"^(?:\\text\{([^{}]*)\}|\\\$|\$|\\\(|\\\[|\*|\s)+|(?:\\\)|
 
 
 def final_result(text: str, *, number: bool) -> str | None:
-    """The answer that a worked solution ends with, None when there is none.
-
-    Args:
-        number: a plain number is asked for, so that the last number of the text can be the answer.
-    """
+    """The answer that a worked solution ends with; where a `number` is asked for, maybe its last one."""
     box = boxed(text)
     if box is not None:
         return box.text.strip() or None
@@ -92,12 +88,7 @@ class Mathematician:
         self._lock = threading.Lock()
 
     def grade(self, text: str, gold: str) -> Grade:
-        """What became of a worked solution whose answer should be `gold`.
-
-        Raises:
-            MissingExtra: math-verify is needed and not installed.
-            Unscored: `math_failed`, the comparison itself broke.
-        """
+        """What became of a worked solution whose answer should be `gold`; raises as `compare`."""
         answer = final_result(text, number=is_number(gold))
         if answer is None:
             return Grade("incorrect", "", how="gate", floored="no_answer")
@@ -107,7 +98,8 @@ class Mathematician:
         """What became of an answer that stands alone and should be `gold`.
 
         Raises:
-            MissingExtra, Unscored: as `grade`.
+            MissingExtra: math-verify is needed and not installed.
+            Unscored: `math_failed`, the comparison itself broke.
         """
         if len(answer) > MAX_FORMULA:
             return Grade("incorrect", answer[:200], how="gate", floored="oversize_answer")
@@ -124,12 +116,7 @@ class Mathematician:
         return Grade("correct" if equal else "incorrect", answer, how="math")
 
     def equal(self, answer: str, gold: str) -> bool:
-        """Whether math-verify takes two formulas for the same.
-
-        Raises:
-            TimeoutError: it did not come to an end.
-            MissingExtra, Unscored: as `grade`.
-        """
+        """Whether math-verify takes two formulas for the same; raises as `compare`, and `TimeoutError`."""
         if importlib.util.find_spec("math_verify") is None:
             raise MissingExtra("math-verify", "eval")
         with self._lock:
@@ -168,14 +155,9 @@ class Mathematician:
 
 
 def _started() -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
+    command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
     return subprocess.Popen(  # noqa: S603  # nothing of the command is anybody's text
-        [sys.executable, "-m", __name__],
-        stdin=pipe,
-        stdout=pipe,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        encoding="utf-8",
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
     )
 
 

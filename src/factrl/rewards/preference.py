@@ -113,36 +113,27 @@ class SelfReference:
     """Whether an answer beats the judge's own: `compare(question, answer)` is 1.0 or 0.0.
 
     A tie does not win, and neither does an answer without content or of over `MAX_PAYLOAD` bytes, for which
-    nobody is asked.
-
-    Args:
-        order: `given` is the paper's single call: the judge sees the answer, writes its own, and compares.
-            `swapped` turns the places round: the judge answers the bare question in a call of its own, and
-            that answer is then shown first.  `both` asks both ways and averages: half a win is possible.
-        store: where readable replies are kept, so that none is paid for twice.
-
-    Raises:
-        ConfigError: no such order.
+    nobody is asked.  Readable replies are kept in the store, so that none is paid for twice.
     """
 
-    def __init__(self, llm: LLM, order: Order = "given", *, store: Store | None = None) -> None:
-        self.llm, self.order, self.store = llm, checked_order(order), store
+    def __init__(self, llm: LLM, *, store: Store | None = None) -> None:
+        self.llm, self.store = llm, store
 
-    def __call__(self, question: str, answer: str, *, order: Order | None = None) -> float:
-        """1.0 when `answer` is better than the judge's own, 0.0 when not, 0.5 when the two orders disagree.
+    def __call__(self, question: str, answer: str, *, order: Order = "given") -> float:
+        """1.0 when `answer`, without its reasoning, is better than the judge's own, 0.0 when not.
 
         Args:
-            answer: what the policy answered, without its reasoning.
-            order: instead of the order that this judge was made with.
+            order: `given` is the paper's single call: the judge sees the answer, writes its own, and
+                compares.  `swapped` turns the places round: the judge answers the bare question in a call of
+                its own, and that answer is then shown first.  `both` asks both ways and averages.
 
         Raises:
             ConfigError: no such order.
             Unscored: `judge_unreadable`; there is no verdict.
             LLMError: the judge could not be asked.
         """
-        chosen = self.order if order is None else checked_order(order)
         ways = {"given": (self._given,), "swapped": (self._swapped,), "both": (self._given, self._swapped)}
-        return fmean(guarded(ask, question, answer) for ask in ways[chosen])
+        return fmean(guarded(ask, question, answer) for ask in ways[checked_order(order)])
 
     def _given(self, question: str, answer: str) -> float:
         data = {"request": question, "given_answer": answer}
@@ -180,8 +171,8 @@ class LetterReference:
         shots = (f"{_turn(request, a, b)}{_ENDS}{letter}<|im_end|>\n" for request, a, b, letter in _SHOTS)
         self._prefix = _LETTER_SYSTEM + "".join(shots)
 
-    def __call__(self, question: str, answer: str, *, order: Order | None = None) -> float:
-        checked_order(order or "both")
+    def __call__(self, question: str, answer: str, *, order: Order = "both") -> float:
+        checked_order(order)
         if len(answer.encode("utf-8", "replace")) > MAX_BYTES:
             return 0.0
         return guarded(self._wins, question, answer)
@@ -215,11 +206,8 @@ def _turn(request: str, a: str, b: str) -> str:
 def rating_judge(llm: LLM, *, store: Store | None = None) -> Callable[[str, str], float]:
     """A scale of five words: `rate(question, text)` is 0, 0.25, 0.5, 0.75 or 1.
 
-    A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.  Readable replies are kept in
-    the store, so that none is paid for twice.
-
-    Returns:
-        A function that raises `Unscored` or `LLMError` when there is no verdict.
+    A text without content or of over `MAX_PAYLOAD` bytes is 0 without asking.  What is returned raises
+    `Unscored` or `LLMError` when there is no verdict.
     """
 
     def ask(question: str, text: str) -> float:
@@ -275,11 +263,7 @@ def _own_answer(reply: Reply) -> str:
 
 
 def checked_order(order: Order) -> Order:
-    """`order` itself.
-
-    Raises:
-        ConfigError: no such order.
-    """
+    """`order` itself, or a `ConfigError`."""
     if order not in get_args(Order):
         *others, last = get_args(Order)
         raise ConfigError(f"order={order!r} is not {', '.join(others)} or {last}")

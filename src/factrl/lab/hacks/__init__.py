@@ -179,7 +179,7 @@ def run_battery(
     """Score the honest answers and the policies, and compare.
 
     Args:
-        ids: policies and families of answer forms, `D01-D09` is a range; all by default.
+        ids: as of `chosen`.
         known: failures that are no news, by id, with the reason; by default the list of the paper.
         on_done: called with the id of each policy and family that is done.
 

@@ -361,8 +361,6 @@ class Setup:
     """What is tested, and how its texts are written.
 
     Attributes:
-        reward: with its resources.
-        form, length: what it reads.
         judges: who judged, in words.
         questions, ways: how many of the twenty questions and of the three paraphrases.
         forms, seed: how many answer forms of each family, and the seed of the choice.
@@ -383,9 +381,5 @@ class Setup:
         return list(prompts().values())[: self.questions]
 
     def results(self, texts: Sequence[tuple[Prompt, str]]) -> list[Result]:
-        """What the reward makes of each completion.
-
-        Raises:
-            RewardBug: the reward raised something other than `Unscored`.
-        """
+        """What the reward makes of each completion."""
         return self.reward.batch([example_of(p) for p, _ in texts], [Completion(text) for _, text in texts])
