@@ -18,7 +18,7 @@ import pytest
 import factrl
 import fault_server as fs
 from factrl.cli import main
-from factrl.llm import Reply
+from factrl.llm import FakeLLM
 from factrl.llm.store import Store
 from factrl.rewards.resources import Supplier
 from factrl.runs.settings import JudgeSettings, VerifierSettings
@@ -95,53 +95,42 @@ def masked(document: str) -> Any:
     return json.loads(document)["benchmarks"]["rows"]["masked"]
 
 
-class Judge:
-    """Says what it is told to, and counts."""
-
-    identity = "counting"
-
-    def __init__(self, said: str) -> None:
-        self.said, self.calls = said, 0
-
-    def complete(self, messages: Any, **_: Any) -> Reply:
-        self.calls += 1
-        data = messages[-1]["content"].splitlines()
-        if len(data) > 1 and '"items"' in data[-2]:
-            items = json.loads(data[-2])["items"]
-            said = "\n".join(json.dumps({"id": item["id"], "verdict": self.said}) for item in items)
-            return Reply(said, finish_reason="stop", model="m")
-        return Reply(f"Because.\nVERDICT: {self.said}", finish_reason="stop", model="m")
-
-
 @pytest.mark.parametrize(
-    ("name", "said", "nonsense", "arguments"),
+    ("name", "said", "arguments"),
     [
-        ("grade", "incorrect", "hm", ("Capital?", "Bergen", ["Oslo"])),
-        ("reason", "precise", "hm", ("Capital?", "Oslo has the king, and so it is.", ["Oslo"])),
-        ("rate", "good", "hm", ("Tell me about Oslo.", "Oslo is the capital.")),
-        ("compare", "given", "hm", ("Tell me about Oslo.", "Oslo is the capital.")),
-        (
-            "checklist",
-            "missing",
-            "hm",
-            ("Tell me about Oslo.", "Oslo is old.", ["It is big."]),
-        ),
+        ("grade", "incorrect", ("Capital?", "Bergen", ["Oslo"])),
+        ("reason", "precise", ("Capital?", "Oslo has the king, and so it is.", ["Oslo"])),
+        ("rate", "good", ("Tell me about Oslo.", "Oslo is the capital.")),
+        ("compare", "given", ("Tell me about Oslo.", "Oslo is the capital.")),
+        ("checklist", "missing", ("Tell me about Oslo.", "Oslo is old.", ["It is big."])),
     ],
 )
 def test_every_resource_that_asks_a_judge_remembers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, nonsense: str, arguments: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, arguments: Any
 ) -> None:
     monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
-    judge = Judge(nonsense)
+    verdict = "hm"
+
+    def reply(messages: Any) -> str:
+        data = messages[-1]["content"].splitlines()
+        if len(data) > 1 and '"items"' in data[-2]:
+            items = json.loads(data[-2])["items"]
+            return "\n".join(json.dumps({"id": item["id"], "verdict": verdict}) for item in items)
+        return f"Because.\nVERDICT: {verdict}"
+
+    class Judge(FakeLLM):
+        identity = "counting"
+
+    judge = Judge(reply)
     supplier = Supplier(judge, JudgeSettings(), VerifierSettings())
     for _ in range(2):
         with pytest.raises(factrl.Unscored):
             getattr(supplier, name)()(*arguments)
-    asked = judge.calls
+    asked = len(judge.calls)
     assert asked >= 2  # what cannot be read is asked for again
-    judge.said = said
+    verdict = said
     first = getattr(supplier, name)()(*arguments)
-    assert (getattr(supplier, name)()(*arguments), judge.calls) == (first, asked + 1)
+    assert (getattr(supplier, name)()(*arguments), len(judge.calls)) == (first, asked + 1)
 
 
 def test_rows_are_parted_by_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -281,11 +281,13 @@ def _sifted(
     """The examples that are in no evaluation set, after a word on the others."""
     if not args.against:
         return list(examples), None
-    kept, findings = Sieve.read(args.against).sift(examples)
-    tell(f"{findings}" + ("\nthey are left out" if findings.found else ""))
+    kept, found = Sieve.read(args.against).sift(examples)
+    where = ", ".join(f"{file}: {count}" for file, count in found["files"].items())
+    told = f"{found['found']} of {len(examples)} questions are in an evaluation set"
+    tell(told + (f" ({where}), first {one_line(found['ids'][0])}; they are left out" if where else ""))
     if not kept:
         raise ConfigError(f"all {len(examples)} questions of {args.file} are in an evaluation set")
-    return kept, {"against": [str(name) for name in args.against], **findings.to_json()}
+    return kept, {"against": [str(name) for name in args.against], **found}
 
 
 def _tally(causes: dict[str, int]) -> str:

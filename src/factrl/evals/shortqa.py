@@ -21,7 +21,7 @@ import math
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -311,18 +311,14 @@ def _side_by_side(
         futures = [pool.submit(grade, *pair) for pair in pairs]
         rows = []
         for future, (example, _) in zip(futures, pairs, strict=True):
-            rows.append(_row(future, example))
+            error = future.exception()
+            if isinstance(error, Exception) and not isinstance(error, FactrlError):
+                raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
+            rows.append(future.result())
             on_done(1)
         return rows
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _row(future: Future[Row], example: Example) -> Row:
-    error = future.exception()
-    if isinstance(error, Exception) and not isinstance(error, FactrlError):
-        raise RewardBug(f"the grader failed on {_named(example)}: {error!r}") from error
-    return future.result()
 
 
 def _named(example: Example) -> str:

@@ -28,14 +28,12 @@ from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text import clean
 from factrl.text.answers import normalize_answer
-from factrl.text.escape import one_line
 from factrl.text.sentences import sentences
 from factrl.types import Completion, Example
 from factrl.verifier.judges.replies import after_thinking
 
 TOGETHER = 16  # texts of a policy in this process that are written, and lost by a kill, together
 CALLERS = 16  # of a server
-SHOWN = 3  # questions that a message quotes
 _TABLES = (".jsonl", ".jsonl.gz", ".parquet")
 
 
@@ -167,42 +165,13 @@ class Sieve:
         """The evaluation file that has this question; None when none has it."""
         return self.known.get(normalised(question))
 
-    def sift(self, examples: Sequence[Example]) -> tuple[list[Example], Findings]:
-        """The examples that are in no evaluation set, and what is told about the others."""
-        sources = [self.found_in(example.question) for example in examples]
-        pairs = list(zip(examples, sources, strict=True))
-        found = tuple((example, source) for example, source in pairs if source)
-        return [example for example, source in pairs if not source], Findings(found, len(examples))
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Questions that are in an evaluation set.
-
-    Attributes:
-        found: the examples, each with the file that has its question.
-        total: how many were looked at.
-    """
-
-    found: tuple[tuple[Example, str], ...]
-    total: int
-
-    @property
-    def files(self) -> dict[str, int]:
-        """How many questions are in each file."""
-        return dict(Counter(source for _, source in self.found).most_common())
-
-    def __str__(self) -> str:
-        """How many, where, and the first of them."""
-        where = ", ".join(f"{source}: {count}" for source, count in self.files.items())
-        told = f"{len(self.found)} of {self.total} questions are in an evaluation set"
-        shown = (f"  {example.id}: {example.question[:100]}" for example, _ in self.found[:SHOWN])
-        return "\n".join([told + (f" ({where})" if where else ""), *map(one_line, shown)])
-
-    def to_json(self) -> dict[str, Any]:
-        """The count of each file and the ids."""
-        ids = [example.id for example, _ in self.found]
-        return {"found": len(self.found), "of": self.total, "files": self.files, "ids": ids}
+    def sift(self, examples: Sequence[Example]) -> tuple[list[Example], dict[str, Any]]:
+        """The examples that are in no evaluation set, and of the others their number, files and ids."""
+        sources = {example.id: self.found_in(example.question) for example in examples}
+        found = {id_: source for id_, source in sources.items() if source}
+        files = dict(Counter(found.values()).most_common())
+        told = {"found": len(found), "of": len(examples), "files": files, "ids": list(found)}
+        return [example for example in examples if example.id not in found], told
 
 
 def normalised(question: str) -> str:
