@@ -161,7 +161,8 @@ def in_one_call(data: Path, claims: int) -> list[str]:
     truth = np.array([item.supported for item in items])
     said: dict[int, list[Verdict]] = {}
     for count in (1, 5):
-        judge = LLMJudge(shared_model(), claims_per_call=count, evidence_chars=SHOWN)
+        judge = LLMJudge(shared_model(), claims_per_call=count)
+        judge.evidence_chars = SHOWN
         said[count] = wait_for(judge.judge(pairs))
     lines = ["| claims a call | claims | agreement | without a verdict | same verdict as alone |"]
     lines.append("|---|--:|--:|--:|--:|")

@@ -241,15 +241,6 @@ def test_who_declines_by_form_is_never_right(form: str, judge: FakeLLM | None) -
     assert stance(form.format("Paris"), RIVER).declines == stance(form.format("Lyon"), RIVER).declines
 
 
-@pytest.mark.security("S17")
-@pytest.mark.parametrize(
-    "text", ["не 13 March 2018", "до 13 March 2018", "не раньше 13 March 2018", "¬13 March 2018"]
-)
-def test_a_date_with_letters_left_over_is_no_date(text: str) -> None:
-    for form in ("short", "sentence"):
-        assert Grader(form=form)("When was it?", text, ["13 March 2018"]).label == "incorrect"
-
-
 def test_a_text_that_is_the_accepted_answer_is_right_although_it_declines() -> None:
     for title in ("I Don't Know How She Does It", "Unknown", "The name escapes me"):
         assert Grader()("What is the film called?", title, [title]).label == "correct"

@@ -329,19 +329,6 @@ def test_veriscore_asks_for_every_sentence_with_its_window() -> None:
     assert asked[5]["after"] == []
 
 
-@pytest.mark.parametrize(
-    ("style", "calls"), [("factscore", 1), ("veriscore", 3), ("veriscore_response", 1), ("knowrl", 1)]
-)
-def test_one_call_per_response_or_per_sentence(style: Any, calls: int) -> None:
-    llm = FakeLLM(echo)
-    assert len(claims_of(LLMClaims(llm, style))) == 3
-    assert len(llm.calls) == calls
-    repeated = claims_of(LLMClaims(llm, style), "Paris is big. " * 9)
-    assert [claim.skip for claim in repeated].count(None) == 1
-    heads = {call[0]["content"].split("\nDATA ")[0] for call in llm.calls}
-    assert len(heads) == 1  # the fixed part comes first, byte for byte
-
-
 def test_an_empty_text_asks_nobody() -> None:
     for text in ("", "\n", "# Life\n```\nx = 1\n```", "This answer has three sentences."):
         llm = FakeLLM([])

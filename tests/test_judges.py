@@ -269,16 +269,6 @@ def test_the_best_sentence_says_the_same_of_its_subject(text: str, sentence: str
     assert (BERN, CURIE)[quote[0]].text[quote[1] : quote[2]] == sentence
 
 
-def test_a_title_is_part_of_the_evidence() -> None:
-    she = Passage("She was born in Warsaw.", title="Marie Curie")
-    text = "Marie Curie was born in Warsaw."
-    assert compare(text, pieces_of([she]))[0]["covered_best"] == 1.0
-    assert compare(text, pieces_of([Passage(she.text)]))[0]["missing_names"] == pytest.approx(2 / 3)
-    model = FakeLetters()
-    LocalJudge(model).judge([pair(text, BERN, she)])
-    assert '"Marie Curie: She was born in Warsaw."' in model.calls[0][1][0]
-
-
 WEAK = [
     ("Marie Curie won two Nobel Prizes.", "supported"),
     ("Marie Curie was born in Warsaw.", "supported"),

@@ -14,7 +14,6 @@ from factrl.errors import Unscored
 from factrl.verifier.judges.replies import read_supported, read_true_false, read_verdicts
 
 IDS = ("a1b2", "c3d4", "e5f6")
-LABELS = ("supported", "refuted", "unknown")
 
 
 def line(id_: object, verdict: object, quote: str = "") -> str:
@@ -160,19 +159,6 @@ def test_a_json_bomb_is_no_verdict(bomb: str) -> None:
     started = time.thread_time()
     assert labels(bomb, ("a1b2",)) == [UNREADABLE]
     assert time.thread_time() - started < 1.0
-
-
-@pytest.mark.fault("F14")
-@given(
-    st.lists(st.sampled_from(LABELS), min_size=1, max_size=6),
-    st.randoms(),
-    st.sampled_from(["\n", " ", ",", "\n\n"]),
-)
-def test_any_order_reads_the_same(verdicts: list[str], random: object, between: str) -> None:
-    ids = tuple(f"{number:04x}" for number in range(len(verdicts)))
-    lines = [line(id_, verdict) for id_, verdict in zip(ids, verdicts, strict=True)]
-    random.shuffle(lines)  # type: ignore[attr-defined]
-    assert labels(between.join(lines), ids) == verdicts
 
 
 @pytest.mark.security("S02")

@@ -172,22 +172,6 @@ def test_a_claim_says_what_it_rests_on() -> None:
     assert "1 more passage read" in text
 
 
-@pytest.mark.parametrize(
-    ("one", "told"),
-    [
-        (check(TEXT, "unknown", [], cause="no_evidence"), "Cause: no evidence"),
-        (
-            check(TEXT, "unjudged", facts={"detail": "no answer within 100 s"}),
-            "Cause: timeout: no answer within",
-        ),
-        (check(TEXT, "unknown", [OTHER]), "1 passage read"),
-        (check(TEXT, None), "Not counted: an earlier claim says it."),
-    ],
-)
-def test_why_there_is_no_verdict(one: Check, told: str) -> None:
-    assert told in Page(page(report(checks=(one,)))).text
-
-
 # The score
 
 
