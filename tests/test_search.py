@@ -82,7 +82,9 @@ def test_rows(tmp_path: Path, name: str, content: str, pack: Callable[[bytes], b
     assert read(path) == ([Passage("one\ttwo", "T", "S", "1")] if name == "x.tsv" else DOCUMENTS)
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet_and_a_list(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(json.dumps(ROWS))
+    assert read(tmp_path / "x.json") == DOCUMENTS
     table = pyarrow.Table.from_pylist([{**row, "embedding": [0.5]} for row in ROWS])
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     assert read(tmp_path / "x.parquet") == DOCUMENTS
