@@ -201,7 +201,7 @@ SETTINGS = {
         ),
         "prompt": "{question}",
     },
-    "verifier": {"preset": "knowrl", "judge": "llm"},
+    "verifier": {"preset": "knowrl", "judge": "llm", "embedder": "sentence-transformers/gtr-t5-large"},
     "train": {
         "steps": 150,
         "prompts_per_step": 8,
@@ -447,7 +447,7 @@ PIPELINE = Pipeline(
     small={
         "model": {"lora": False},
         "data": {"system": ""},
-        "verifier": {"preset": "local", "judge": "weak"},
+        "verifier": {"preset": "local", "judge": "weak", "embedder": ""},
         "train": {
             "lr_scheduler_type": "linear",
             "scale_rewards": "none",

@@ -170,6 +170,9 @@ class VerifierSettings(Section):
     """Folder of an index made by `factrl index`, for questions that come without evidence."""
     web: str | None = None
     """Serper-compatible search server, for questions that come without evidence."""
+    embedder: str = ""
+    """Model of sentence-transformers, a folder or hub id, that puts the passages of `docs` or `index` in
+    order; by default their words do."""
     judge: str | None = None
     """Instead of the preset's own: `local`, `weak`, `llm` (the model of `judge.url`), or `nli:NAME` of any
     cross-encoder."""

@@ -190,6 +190,7 @@ def open_verifier(
     docs: Sequence[str | Path] = (),
     index: str | Path | Index | None = None,
     web: str | WebSearch | None = None,
+    embedder: str = "",
     llm: LLM | None = None,
     judge: str | Judge | None = None,
     trust_remote_code: bool = False,
@@ -205,6 +206,7 @@ def open_verifier(
         preset: `local`, `factscore`, `veriscore`, `knowrl` or `fspo`.
         docs: files of evidence; `index` is a folder made by `factrl index`, `web` a Serper-compatible server.
             One of the three, or none where evidence comes with every text.
+        embedder: a model of sentence-transformers that puts the passages of `docs` or `index` in order.
         llm: finds the claims and judges; the published presets need it where they ask one.
         judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, or `llm`, which is `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
@@ -225,7 +227,7 @@ def open_verifier(
         )
     if controls and (preset != "local" or llm is None or judge is not None):
         raise ConfigError("controls are for a server that the preset local asks: give llm and no judge")
-    search = _open_search(docs, index, web)
+    search = _open_search(docs, index, web, embedder)
     settings = dict(_STYLES[preset][1]) if preset in _STYLES else {}
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
@@ -322,13 +324,19 @@ def _readable(reply: Reply) -> bool:
 
 
 def _open_search(
-    docs: Sequence[str | Path], index: str | Path | Index | None, web: str | WebSearch | None
+    docs: Sequence[str | Path], index: str | Path | Index | None, web: str | WebSearch | None, embedder: str
 ) -> Search | None:
     named = [name for name, value in (("docs", docs), ("index", index), ("web", web)) if value]
     if len(named) > 1:
         raise ConfigError(f"evidence comes from one place, not from {' and '.join(named)}")
+    if web is not None:
+        return WebSearch(web) if isinstance(web, str) else web
     if docs:
-        return Given.read(docs)
-    if index is not None:
-        return index if isinstance(index, Index) else Index.open(index)
-    return WebSearch(web) if isinstance(web, str) else web
+        search: Given | Index | None = Given.read(docs)
+    else:
+        search = index if index is None or isinstance(index, Index) else Index.open(index)
+    if search is None or not embedder:
+        return search
+    from factrl.verifier.search.dense import Dense
+
+    return Dense(search, embedder)
