@@ -94,27 +94,6 @@ def test_a_refusal_halves_the_slots_once_per_round_trip_and_a_round_of_answers_w
     by_the(clock, main())
 
 
-def test_the_next_goes_when_one_comes_back(clock: Clock) -> None:
-    async def main() -> None:
-        door, order = gate(max_concurrency=1), []
-        first = await door.enter()
-
-        async def caller(name: str) -> None:
-            turn = await door.enter()
-            order.append(name)
-            door.leave(turn, "served")
-
-        callers = [asyncio.create_task(caller(who)) for who in "abc"]
-        await settled()
-        assert order == []
-        door.leave(first, "served")
-        await asyncio.gather(*callers)
-        assert order == ["a", "b", "c"]
-        assert door.active == 0
-
-    by_the(clock, main())
-
-
 @pytest.mark.fault("F32")
 def test_a_caller_who_gives_up_takes_no_slot_with_him(clock: Clock) -> None:
     async def main() -> None:
@@ -255,21 +234,6 @@ def test_after_the_pause_callers_give_up_and_later_ones_may_still_probe(clock: C
         assert turn.probe
         door.leave(turn, "served")
         assert not (await door.enter()).probe
-
-    by_the(clock, main())
-
-
-@pytest.mark.fault("F06")
-def test_a_server_that_says_when_holds_everyone_and_is_not_down(clock: Clock) -> None:
-    async def main() -> None:
-        door = gate()
-        for _ in range(30):
-            door.leave(await door.enter(), "refused", wait=0.0)
-        assert door.down_since is None
-        began = clock.now
-        door.leave(await door.enter(), "refused", wait=60.0)
-        await door.enter()
-        assert clock.now - began == pytest.approx(60)
 
     by_the(clock, main())
 

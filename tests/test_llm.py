@@ -8,7 +8,7 @@ import signal
 import time
 import traceback
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -28,19 +28,6 @@ pytestmark = pytest.mark.alone
 KEY = "sk-canary-0123456789abcdef"
 ASK = [{"role": "user", "content": "Is water wet?"}]
 HTML = b"<html><body>Welcome to nginx!</body></html>"
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., FaultServer]]:
-    servers: list[FaultServer] = []
-
-    def start(*script: Fault) -> FaultServer:
-        servers.append(FaultServer(*script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 @pytest.fixture(autouse=True)

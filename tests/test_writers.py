@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from factrl.llm.openai_compatible import OpenAICompatible
 from factrl.llm.writers import ServerWriter, open_writer, seed_of
 from factrl.runs.settings import AskSettings, DataSettings
 from factrl.types import Completion, Example
-from fault_server import Fault, FaultServer, answers, says
+from fault_server import FaultServer, answers, says
 
 DATA = DataSettings(train="unused")
 ASKED = [Example(f"Capital of {land}?", ("x",), id=land) for land in ("Peru", "Chile", "Norway")]
@@ -37,19 +37,6 @@ class Recorder:
         with self._lock:
             self.requests.append((messages[-1]["content"], told))
         return Reply(f"{messages[-1]['content']} {sampling.get('seed')}", "stop", "recorder", tokens_out=3)
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., FaultServer]]:
-    servers: list[FaultServer] = []
-
-    def start(*script: Fault) -> FaultServer:
-        servers.append(FaultServer(*script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 def client(server: FaultServer) -> OpenAICompatible:

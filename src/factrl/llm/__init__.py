@@ -97,27 +97,20 @@ async def ask(
     call = getattr(llm, "acomplete", None)
     if call is not None:
         return await call(messages, temperature=temperature, max_tokens=max_tokens, **sampling)
-    call = functools.partial(
-        contextvars.copy_context().run,
-        llm.complete,
-        messages,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        **sampling,
-    )
-    return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+    request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
+    call = functools.partial(contextvars.copy_context().run, llm.complete, messages, **request)
+    return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), call)
 
 
-# By process: after a fork the parent's threads are gone.
-_THREADS: dict[int, ThreadPoolExecutor] = {}
+@functools.cache
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Threads for models that block; the event loop's own few look up the addresses of all others.
 
-
-def _threads() -> ThreadPoolExecutor:
-    """Threads for models that block; the event loop's own few look up the addresses of all others."""
-    pid = os.getpid()
-    if pid not in _THREADS:  # only ever called on the one event loop
-        _THREADS[pid] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="factrl-llm")
-    return _THREADS[pid]
+    Args:
+        process: after a fork the parent's threads are gone.
+    """
+    del process
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="factrl-llm")
 
 
 class FakeLLM:

@@ -20,7 +20,6 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -133,6 +132,7 @@ PAUSE = 0.05  # seconds without a new call after which those that wait are answe
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and named arguments of one call."""
+_Asked = tuple["AnswersTogether", Call, Future[Any]]
 
 
 class AnswersTogether(Protocol):
@@ -154,7 +154,7 @@ class Workers:
 
     def __init__(self, tasks: int, threads: int) -> None:
         self._left, self._threads, self._waiting = tasks, threads, 0
-        self._asked: list[tuple[AnswersTogether, Call, Future[Any]]] = []
+        self._asked: list[_Asked] = []
         self._changed = threading.Condition()
         self._over = False
         self._watch = threading.Thread(target=self._answer_all, name="factrl-together", daemon=True)
@@ -164,9 +164,7 @@ class Workers:
         self._watch.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         with self._changed:
             self._over = True
             for _, _, future in self._asked:
@@ -213,12 +211,11 @@ class Workers:
 
     def _hand_over(self) -> None:
         asked, self._asked = self._asked, []
-        by_resource: dict[int, list[tuple[AnswersTogether, Call, Future[Any]]]] = {}
+        by_resource: dict[int, list[_Asked]] = {}
         for one in asked:
             by_resource.setdefault(id(one[0]), []).append(one)
         for several in by_resource.values():
-            resource, calls = several[0][0], [call for _, call, _ in several]
-            given = self._answering.submit(_answers, resource, calls)
+            given = self._answering.submit(_answers, several[0][0], [call for _, call, _ in several])
             given.add_done_callback(partial(self._deliver, [future for _, _, future in several]))
 
     def _deliver(self, futures: Sequence[Future[Any]], given: Future[list[Any]]) -> None:

@@ -49,10 +49,7 @@ class Gate:
         app: what is behind the gate.
         token: what every request but those for health must bring as a bearer token; with none, requests must
             name this machine as their host.
-        body_limit: bytes of a body; more is refused as soon as it is known.
-        body_seconds: for a body to arrive.
-        inside: requests that are read, wait or are worked on.
-        bodies: bytes of their bodies together.
+        body_limit, body_seconds, inside, bodies: as `BODY_LIMIT` and its neighbours say.
     """
 
     def __init__(
@@ -79,8 +76,6 @@ class Gate:
         refusal = self._refused(scope)
         if refusal is not None:
             await _refuse(send, *refusal, wait=int(WINDOW))
-        elif scope["method"] == "HEAD":  # whoever speaks HTTP leaves the body of the answer out
-            await self._app({**scope, "method": "GET"}, receive, send)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif self._inside >= self._most:
@@ -117,7 +112,7 @@ class Gate:
         scope["factrl.stranger"] = stranger is not None
         if stranger is not None and not is_open:
             return stranger
-        if is_open and scope["method"] not in ("GET", "HEAD"):
+        if is_open and scope["method"] != "GET":
             return 405, "use GET"
         lengths, codings = _values(scope, b"content-length"), _values(scope, b"transfer-encoding")
         if scope["method"] != "POST" and (codings or any(length != b"0" for length in lengths)):
@@ -218,7 +213,7 @@ async def _refuse(send: Send, status: int, detail: str, *, wait: int = BUSY, clo
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if status == 405:
-        headers.append((b"allow", b"GET, HEAD"))
+        headers.append((b"allow", b"GET"))
     if status == 429:
         headers.append((b"retry-after", b"%d" % wait))
     if close:

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
@@ -94,9 +93,7 @@ class LlamaModel:
     def __enter__(self) -> LlamaModel:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -278,9 +275,7 @@ def _states_folder() -> Path | None:
 
 def _weights(path: Path) -> Path:
     """The GGUF file of what a name led to."""
-    if path.is_file():
-        return path
-    found = sorted(path.glob("*.gguf"))
+    found = [path] if path.is_file() else [*path.glob("*.gguf")]
     if len(found) != 1:
         raise ModelError(f"{path} holds {len(found)} .gguf files; name the one to use")
     return found[0]
