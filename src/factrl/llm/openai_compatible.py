@@ -101,28 +101,25 @@ class OpenAICompatible:
         request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
         return await on_background(self._complete(messages, request, self._http.limits))
 
-    async def find_model(self) -> str:
+    async def find_model(self, call: Call | None = None) -> str:
         """The name of the model, asked for when none was given.
 
         Raises:
             LLMError: as `complete`.
             ConfigError: the server does not serve exactly one.
         """
-        return self.model or await on_background(self._find_model(Call(self._http.limits)))
-
-    async def _find_model(self, call: Call) -> str:
         if self.model is None:
-
-            async def look() -> str:
-                return await self._http.ask("GET", "/models", None, self._only_model, call=call)
-
-            self.model = await self._looking.once("", look)
-            call.attempts = call.requests = 0  # which model is served is another question than the caller's
+            asked = call or Call(self._http.limits)
+            self.model = await on_background(self._looking.once("", lambda: self._look(asked)))
+            asked.attempts = asked.requests = 0  # which model is served is another question than the caller's
         return self.model
+
+    async def _look(self, call: Call) -> str:
+        return await self._http.ask("GET", "/models", None, self._only_model, call=call)
 
     async def _complete(self, messages: Sequence[Message], request: dict[str, Any], limits: Limits) -> Reply:
         call = self._http.call(limits)
-        model = await self._find_model(call)
+        model = await self.find_model(call)
         request = {"model": model, "messages": [dict(m) for m in messages], **request}
         reply = await self._ask(request, call)
         if reply.finish_reason == "length" and self._retry_cut and call.attempts < limits.max_attempts:
