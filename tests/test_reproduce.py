@@ -44,7 +44,11 @@ PIPELINE = Pipeline(
     notes=("It is made up.",),
 )
 """
-ROWS = (("rome", "Rome"), ("oslo", "I don't know."), ("lima", "Paris"))
+ROWS = (
+    ("rome", "Rome", {}),
+    ("oslo", "I don't know.", {"question_type": "comparison"}),
+    ("lima", "Paris", {}),
+)
 
 
 @pytest.fixture
@@ -53,8 +57,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     for name in ("train", "held"):
         rows = [
-            {"id": answer, "question": f"Which city is {answer}?", "answers": [answer], "completion": said}
-            for answer, said in ROWS
+            {"id": name, "question": f"Which city is {name}?", "answers": [name], "completion": said, **more}
+            for name, said, more in ROWS
         ]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return tmp_path
@@ -77,6 +81,8 @@ def test_every_step_runs_once_and_the_table_says_what_came_of_it(
     assert "+0.0 (+10.0) ≠ | +0.0 | +0.0 (+0.5) = |" in table  # half a point is no change
     assert "The 2 difficult questions" in table  # both rows get the first of the three right
     assert "| mine | 0.0 | 50.0 | 50.0 |" in table
+    (kind,) = table.partition("The 1 questions with `question_type` comparison")[2].split("- ")[:1]
+    assert "| mine | 0.0 | 100.0 | 0.0 |" in kind
     assert "No row's interval is apart from base's" in table
     assert "nobody's numbers" in table
     assert "It is made up." in table
@@ -115,9 +121,9 @@ def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
         return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]
 
     rows = {"base": between(10, 20), "near": between(19, 30)}
-    assert not Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
+    assert not Measured({"accuracy": "accuracy"}, {}, {}, rows, {}, {}).tells_apart()
     rows["apart"] = between(21, 30)
-    assert Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
+    assert Measured({"accuracy": "accuracy"}, {}, {}, rows, {}, {}).tells_apart()
 
 
 def test_a_step_that_fails_is_said_and_the_same_command_goes_on(

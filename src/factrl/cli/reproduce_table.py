@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import LABELS
-from factrl.evals.samples import read_output
+from factrl.evals.samples import Row, read_output
 from factrl.lab.tables import BASE, METHODS, direction_of, find_table
 from factrl.papers import Pipeline, Study
 from factrl.runs.disk import write_whole
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from rich.table import Table
 
-_DIFFICULT = (
-    "The {} difficult questions, which at most one row gets right; what each row makes of them, in percent."
-)
-Hard = tuple[str, Sequence[Sequence[str]]]
-"""What the difficult questions are, and a line for each row."""
+_DIFFICULT = "The {} difficult questions, which at most one row gets right"
+_OF_KIND = "The {} questions with `question_type` {}"
+Part = tuple[str, Sequence[Sequence[str]]]
+"""Which questions they are, and for each row the share of each outcome, in percent."""
 _LEAST = 2.0  # points: a smaller change is none
 _KEY = (
     f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's; that of "
@@ -51,6 +50,7 @@ class Measured:
         paper, lab: row -> metric -> the change against `base`, the paper's and the lab's.
         rows: row -> by seed, metric -> value with its limits.
         grades: row -> question of a seed -> its grade's label; empty for long answers.
+        kinds: question of a seed -> its `question_type`, where it has one.
     """
 
     columns: Mapping[str, str]
@@ -58,21 +58,29 @@ class Measured:
     lab: Mapping[str, Mapping[str, float]]
     rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
     grades: Mapping[str, Mapping[str, str | None]]
+    kinds: Mapping[str, str]
 
-    def difficult(self) -> tuple[int, list[list[str]]]:
-        """How many questions at most one row gets right, and the share of each outcome of a row on them.
+    def parts(self) -> list[Part]:
+        """The outcomes on the difficult questions, and on those of each type that the rows tell.
 
-        TruthRL looks at such questions too: what is left to a model is to decline.
+        TruthRL has such tables: what at most one row gets right can only be declined, and CRAG's comparisons,
+        whose answer stands in the question, bait a model to guess.
         """
         right = Counter(
             name for row in self.grades.values() for name, label in row.items() if label == "correct"
         )
-        hard = [name for name in next(iter(self.grades.values()), {}) if right[name] <= 1]
-        lines = []
-        for row, labels in self.grades.items() if hard else ():
-            counts = Counter(labels[name] for name in hard)
-            lines.append([row, *(f"{100 * counts[label] / len(hard):.1f}" for label in LABELS)])
-        return len(hard), lines
+        every = next(iter(self.grades.values()), {})
+        parts = {_DIFFICULT: [name for name in every if right[name] <= 1]}
+        for kind in sorted({*self.kinds.values()}):
+            parts[_OF_KIND.format("{}", kind)] = [name for name in every if self.kinds.get(name) == kind]
+        return [(about.format(len(names)), self._outcomes(names)) for about, names in parts.items() if names]
+
+    def _outcomes(self, names: Sequence[str]) -> list[list[str]]:
+        counted = {row: Counter(labels[name] for name in names) for row, labels in self.grades.items()}
+        return [
+            [row, *(f"{100 * counts[label] / len(names):.1f}" for label in LABELS)]
+            for row, counts in counted.items()
+        ]
 
     def lines(self) -> Iterator[list[str]]:
         """Each row's values, and beneath its changes."""
@@ -130,17 +138,25 @@ def measured(
     found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
     lab = folders[0] / "lab.json"
     known = _lab(paper, json.loads(lab.read_text("utf-8"))) if lab.exists() else {}
-    grades = {} if pipeline.long else {row: _grades(folders, row) for row in rows}
-    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, known, found, grades)
+    graded = {} if pipeline.long else {row: _graded(folders, row) for row in rows}
+    grades = {row: {name: one.label for name, one in found.items()} for row, found in graded.items()}
+    kinds = {
+        name: str(kind)
+        for found in graded.values()
+        for name, one in found.items()
+        if (kind := one.example.meta.get("question_type"))
+    }
+    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, known, found, grades, kinds)
 
 
-def _grades(folders: Sequence[Path], row: str) -> dict[str, str | None]:
-    """The label of each question of each seed; None where it could not be graded."""
-    found = {}
-    for folder in folders:
-        (samples,) = read_output(folder / "evaluations" / row).samples.values()
-        found |= {f"{folder.name}/{one.example.id}": one.label for one in samples}
-    return found
+def _graded(folders: Sequence[Path], row: str) -> dict[str, Row]:
+    """The answer to each question of each seed."""
+    return {
+        f"{folder.name}/{one.example.id}": one
+        for folder in folders
+        for samples in read_output(folder / "evaluations" / row).samples.values()
+        for one in samples
+    }
 
 
 def _evaluation(pipeline: Pipeline, folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
@@ -185,25 +201,21 @@ def write(
     paper: str, out: Path, found: Measured, notes: Sequence[str], took: Sequence[Mapping[str, Any]]
 ) -> tuple[Path, Path]:
     """Write `table.md` and `table.html`: the table, its notes, and every command with its time and memory."""
-    number, lines = found.difficult()
-    hard = (_DIFFICULT.format(number), lines)
-    write_whole(out / "table.md", _markdown(paper, found, hard, notes, took).encode())
+    write_whole(out / "table.md", _markdown(paper, found, notes, took).encode())
     html = page(
         "cli/reproduced.html",
         title=f"{paper}, reproduced",
         key=_KEY,
         found=found,
         pictures={metric: _picture(found, metric) for metric in found.columns},
-        difficult=(*hard, LABELS),
+        labels=LABELS,
         notes=notes,
         took=_rows(took),
     )
     return out / "table.md", write_page(out / "table.html", html)
 
 
-def _markdown(
-    paper: str, found: Measured, hard: Hard, notes: Sequence[str], took: Sequence[Mapping[str, Any]]
-) -> str:
+def _markdown(paper: str, found: Measured, notes: Sequence[str], took: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"# {paper}, reproduced",
         "",
@@ -213,7 +225,7 @@ def _markdown(
         f"|---|{'--:|' * len(found.columns)}",
         *(f"| {' | '.join(line)} |" for line in found.lines()),
         "",
-        *_hard(*hard),
+        *(line for part in found.parts() for line in _part(*part)),
         *(f"- {note}" for note in notes),
         "",
         "| step | time | peak MB | command |",
@@ -223,15 +235,8 @@ def _markdown(
     return "\n".join(lines) + "\n"
 
 
-def _hard(about: str, lines: Sequence[Sequence[str]]) -> list[str]:
-    if not lines:
-        return []
-    head = [
-        about,
-        "",
-        f"| row | {' | '.join(LABELS)} |",
-        f"|---|{'--:|' * len(LABELS)}",
-    ]
+def _part(about: str, lines: Sequence[Sequence[str]]) -> list[str]:
+    head = [f"{about}, in percent:", "", f"| row | {' | '.join(LABELS)} |", f"|---|{'--:|' * len(LABELS)}"]
     return [*head, *(f"| {' | '.join(line)} |" for line in lines), ""]
 
 

@@ -96,6 +96,7 @@ class Row:
             "answerable": False if is_hopeless(example) else None,
             "false_premise": example.false_premise,
             "chance": self.chance,
+            "question_type": example.meta.get("question_type"),
             "prefill": getattr(text, "prefill", None) or None,
             "claims": self.claims and asdict(self.claims),
         }
@@ -126,7 +127,7 @@ class Row:
         if "claims" in marks:
             told = {one.name: marks["claims"][one.name] for one in fields(Claims)}
             claims = Claims(**{**told, "claims": tuple((text, verdict) for text, verdict in told["claims"])})
-        meta = {name: marks[name] for name in ("answerable", "chance") if name in marks}
+        meta = {name: marks[name] for name in ("answerable", "chance", "question_type") if name in marks}
         premise = marks.get("false_premise")
         written = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}
         told = (line.get("answer", ""), line.get("how", ""), line.get("floored"), line.get("why", ""))
