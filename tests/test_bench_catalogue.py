@@ -29,7 +29,7 @@ def questions(name: str, monkeypatch: pytest.MonkeyPatch, row: Any = None, **nam
     """What is asked where the hub gives this row of a benchmark, and no file is at hand."""
     monkeypatch.delenv("FACTRL_DATA", raising=False)
     monkeypatch.setattr(catalogue, "read_rows", lambda *_: [row or ROWS[name]])
-    return list(load_questions(benchmarks()[name], **named).examples)
+    return load_questions(benchmarks()[name], **named)[0]
 
 
 def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:
@@ -76,12 +76,12 @@ def test_a_row_of_the_plain_schema(name: str) -> None:
     benchmark = benchmarks()[name]
     if catalogue.local_path(benchmark) is None:
         pytest.skip("not under FACTRL_DATA")
-    found = load_questions(benchmark, limit=3)
-    assert found.source == f"FACTRL_DATA/{benchmark.local}"
-    assert len({example.id for example in found.examples}) == 3
+    examples, source = load_questions(benchmark, limit=3)
+    assert source == f"FACTRL_DATA/{benchmark.local}"
+    assert len({example.id for example in examples}) == 3
     if benchmark.kind != "long":
         with Mathematician() as mathematician:
-            for example in found.examples:
+            for example in examples:
                 check_scorer(benchmark, example, Tools(Grader(), mathematician))
 
 

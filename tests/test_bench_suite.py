@@ -116,7 +116,7 @@ def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None
     how, benchmark = how or How(SETTINGS), benchmarks()[name]
     with Mathematician() as mathematician:
         questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
-        given = (benchmark, questions, how, folder, Tools(Grader(), mathematician), "rules")
+        given = (benchmark, *questions, how, folder, Tools(Grader(), mathematician), "rules")
         row, samples = evaluate(*given, model=model, **named)
     about = {"factrl": "0", "model": row["model"], "judge": "rules", "seed": 0, "sampling": {}}
     return Output(folder, about, {name: row}, {name: samples})

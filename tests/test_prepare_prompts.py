@@ -96,8 +96,9 @@ def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:
     done, rows = make(writer, 4)
     assert ([row["number"] for row in rows], done.outcomes["not_written"]) == ([0, 2, 3, 4], 1)
     down.clear()
-    done, rows = make(writer, 4)
-    assert ([row["number"] for row in rows], done.asked) == ([0, 1, 2, 3], 1)
+    asked = len(writer.asked)
+    _, rows = make(writer, 4)
+    assert ([row["number"] for row in rows], len(writer.asked) - asked) == ([0, 1, 2, 3], 1)
 
 
 def test_it_ends_when_nothing_comes(make: Callable[..., Any]) -> None:
@@ -116,8 +117,9 @@ def test_a_server_that_goes_away_midway_leaves_what_is_there(
     assert len(writer.asked) == 64 + GONE
     assert not (tmp_path / "p.jsonl").exists()
     up = 100
-    done, rows = make(writer, 66)
-    assert (len(rows), done.asked) == (66, 2)
+    asked = len(writer.asked)
+    _, rows = make(writer, 66)
+    assert (len(rows), len(writer.asked) - asked) == (66, 2)
 
 
 def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, MissingExtra, TooManyMasked
-from factrl.evals.catalogue import Benchmark, Questions, benchmarks, find, groups, load_questions, own_file
+from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions, own_file
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
@@ -23,6 +23,7 @@ from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.train.plan import extract_of
+from factrl.types import Example
 
 from .options import (
     Verbs,
@@ -141,12 +142,13 @@ def _eval(args: argparse.Namespace) -> int:
         graded = f"{judge} {form} {extract}"
         results = {
             one.name: evaluate(
-                one, questions, how, folder, tools, graded, model=model, texts=texts, checker=checker
+                one, examples, source, how, folder, tools, graded, model=model, texts=texts, checker=checker
             )
-            for one, questions, texts in jobs
+            for one, examples, source, texts in jobs
         }
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
-    rows, samples = ({name: found[part] for name, found in results.items()} for part in (0, 1))
+    rows = {name: row for name, (row, _) in results.items()}
+    samples = {name: graded for name, (_, graded) in results.items()}
     output, page = Output(folder or Path(), about, rows, samples), None
     if folder:
         output.write()
@@ -163,15 +165,15 @@ def _eval(args: argparse.Namespace) -> int:
 
 def _read(
     benchmark: Benchmark, args: argparse.Namespace, how: How, *, asks: bool
-) -> tuple[Questions, Texts | None]:
-    """The questions, and the answers where there are some."""
-    questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
-    check_parts(questions.examples, how.by)
+) -> tuple[Sequence[Example], str, Texts | None]:
+    """The questions, where they are from, and the answers where there are some."""
+    examples, source = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
+    check_parts(examples, how.by)
     if asks:
-        return questions, None
+        return examples, source, None
     if args.completions is not None:
-        return questions, stored_texts(args.completions, args.column, benchmark, questions.examples)
-    return questions, own_texts(benchmark.path, questions.examples, args.column)
+        return examples, source, stored_texts(args.completions, args.column, benchmark, examples)
+    return examples, source, own_texts(benchmark.path, examples, args.column)
 
 
 def _is_file(word: str) -> bool:

@@ -122,25 +122,17 @@ def find(names: Iterable[str]) -> list[Benchmark]:
 # -- Questions ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """What a benchmark asks.
-
-    Attributes:
-        examples: the questions, each with an id of its own.
-        source: where the questions are from: a path under `FACTRL_DATA`, or a hub dataset.
-    """
-
-    examples: Sequence[Example]
-    source: str
-
-
-def load_questions(benchmark: Benchmark, *, limit: int | None = None, evidence: bool = False) -> Questions:
-    """The questions of a benchmark, in its order.
+def load_questions(
+    benchmark: Benchmark, *, limit: int | None = None, evidence: bool = False
+) -> tuple[list[Example], str]:
+    """The questions of a benchmark, in its order, each with an id of its own.
 
     Args:
         limit: only the first so many.
         evidence: the questions must have documents; those few that have none are told so.
+
+    Returns:
+        The questions, and where they are from: a path under `FACTRL_DATA`, or a hub dataset.
 
     Raises:
         DataError: the questions are not there, or cannot be read.
@@ -161,7 +153,7 @@ def load_questions(benchmark: Benchmark, *, limit: int | None = None, evidence: 
             )
         shown = (documents(example.evidence) or "(none was found)" for example in rows)
         rows = [_with_meta(example, evidence=text) for example, text in zip(rows, shown, strict=True)]
-    return Questions([_lettered(benchmark, example) for example in rows], source)
+    return [_lettered(benchmark, example) for example in rows], source
 
 
 def is_hopeless(example: Example) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
-from factrl.evals.catalogue import Benchmark, Questions, completions_column, completions_of, template
+from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
 from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
@@ -57,7 +57,8 @@ class How:
 
 def evaluate(
     benchmark: Benchmark,
-    questions: Questions,
+    examples: Sequence[Example],
+    source: str,
     how: How,
     folder: Path | None,
     tools: Tools,
@@ -70,6 +71,7 @@ def evaluate(
     """One benchmark: its answers are there or asked for, then graded, then summed up.
 
     Args:
+        examples, source: its questions, and where they are from.
         folder: where a model's answers are kept.
         judge: identity of what grades short answers.
         model: what answers now, such as a `NamedModel`.
@@ -90,27 +92,28 @@ def evaluate(
     asked_for = "letter" if kind in ("choice", "discrimination") else "text"
     scorer = None
     if kind == "choice" and model is not None:
-        scorer = model.scorer(_settings(benchmark, how, questions, weighs=True))
-    settings = _settings(benchmark, how, questions, weighs=scorer is not None)
+        scorer = model.scorer(_settings(benchmark, how, source, weighs=True))
+    settings = _settings(benchmark, how, source, weighs=scorer is not None)
     if scorer is not None:
         writer, graded_by, asked_for = scorer.identity, "likelihood", "likelihood"
-        with _asking(benchmark, questions, folder, model=writer, asked_for=asked_for) as (journal, on_done):
-            samples = weigh(benchmark, scorer, questions.examples, journal, on_done)
+        told = {"model": writer, "asked_for": asked_for}
+        with _asking(benchmark, examples, source, folder, **told) as (journal, on_done):
+            samples = weigh(benchmark, scorer, examples, journal, on_done)
     else:
         if model is not None:
             asked: Writer = model.writer(settings)
             sampling = settings.sampling
             told = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": settings.run.seed}
             writer = asked.identity
-            with _asking(benchmark, questions, folder, model=writer, **told) as (journal, on_done):
-                texts = ask(asked, questions.examples, journal, sampling.num_samples, on_done, **told)
-        given = (benchmark, questions.examples, texts or {})
+            with _asking(benchmark, examples, source, folder, model=writer, **told) as (journal, on_done):
+                texts = ask(asked, examples, journal, sampling.num_samples, on_done, **told)
+        given = (benchmark, examples, texts or {})
         with Progress(f"{benchmark.name}: grade", len(given[2])) as progress:
             if checker is not None and kind == "long":
                 samples = check_texts(*given, checker, progress.advance, chat=tools.chat)
             else:
                 samples = grade_texts(*given, tools, progress.advance)
-    about = {"source": questions.source, "model": writer, "judge": graded_by, "asked_for": asked_for}
+    about = {"source": source, "model": writer, "judge": graded_by, "asked_for": asked_for}
     return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how.by), samples
 
 
@@ -142,7 +145,7 @@ def _summary(
     }
 
 
-def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: bool) -> AskSettings:
+def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> AskSettings:
     """How this benchmark is asked: its own template unless the user gave one, with everything around it."""
     prompt, tokens = benchmark.prompt, benchmark.max_tokens
     if benchmark.kind == "choice" and not weighs:
@@ -155,7 +158,7 @@ def _settings(benchmark: Benchmark, how: How, questions: Questions, *, weighs: b
     # A model that only continues text is given a cue for the answer.
     whole = (_DOCUMENTS if how.evidence else "") + prompt + ("" if data.chat else "\nAnswer:")
     changed = {
-        "data": data.model_copy(update={"train": questions.source, "prompt": whole}),
+        "data": data.model_copy(update={"train": source, "prompt": whole}),
         "train": train.model_copy(update={"max_completion_length": tokens}),
     }
     return how.settings.model_copy(update=changed)
@@ -196,15 +199,15 @@ def _gives_likelihoods(settings: AskSettings) -> bool:
 
 @contextmanager
 def _asking(
-    benchmark: Benchmark, questions: Questions, folder: Path | None, **about: Any
+    benchmark: Benchmark, examples: Sequence[Example], source: str, folder: Path | None, **about: Any
 ) -> Iterator[tuple[Journal, Callable[[int], None]]]:
     """What was answered before, which `about` decides beside the questions, and who counts."""
     if folder is None:
         raise ConfigError(f"{benchmark.name} needs a folder for its answers")
-    head = {"benchmark": benchmark.name, "source": questions.source, **about}
+    head = {"benchmark": benchmark.name, "source": source, **about}
     with (
         Journal(folder / "answers" / f"{benchmark.name}.jsonl", head) as journal,
-        Progress(f"{benchmark.name}: answer", len(questions.examples)) as progress,
+        Progress(f"{benchmark.name}: answer", len(examples)) as progress,
     ):
         yield journal, progress.advance
 

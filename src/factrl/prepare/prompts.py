@@ -61,14 +61,12 @@ class Made:
         rows: the new prompts, in the order of their numbers.
         outcomes: how many tries were kept, and why others were not.
         tries: calls that were looked at.
-        asked: calls that were made now.
         known: the new prompts, normalised.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     tries: int = 0
-    asked: int = 0
     known: set[str] = field(default_factory=set, repr=False)
 
 
@@ -120,7 +118,6 @@ def write_prompts(
             lacking = [example for example, _ in calls if example.id not in journal]
             lost: list[Unscored] = []
             write_each(writer, lacking, (0,), settings, keep)
-            made.asked += len(lacking)
             failed = [*failed, *lost] if len(lost) == len(lacking) else []
             for example, row in calls:
                 _judge(made, row, journal.get(example.id), shown, sieve)
