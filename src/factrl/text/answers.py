@@ -251,16 +251,17 @@ def same_answer(prediction: str, answer: str) -> bool:
 
 def equals(prediction: str, answers: Iterable[str]) -> str | None:
     """The first accepted answer that the prediction equals as it is written."""
-    form = _form(prediction)
-    return next((answer for answer in answers if _same(form, _form(answer))), None)
+    return _accepted([prediction], answers)
 
 
 def matches(prediction: str, answers: Iterable[str]) -> str | None:
     """The first accepted answer that the prediction equals, as written or as `final_answer` reads it."""
     text = clean(prediction)
-    if len(text) > MAX_ANSWER:
-        return None
-    forms = [_form(spelling) for spelling in dict.fromkeys((text, final_answer(text)))]
+    return _accepted(dict.fromkeys((text, final_answer(text))), answers) if len(text) <= MAX_ANSWER else None
+
+
+def _accepted(spellings: Iterable[str], answers: Iterable[str]) -> str | None:
+    forms = [_form(spelling) for spelling in spellings]
     for answer in answers:
         accepted = _form(answer)
         if any(_same(form, accepted) for form in forms):

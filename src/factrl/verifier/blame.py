@@ -44,7 +44,6 @@ async def judged(
     """What `ask(part)` returns; who is to blame is found out where that is an error that `part` may cause.
 
     Args:
-        ask: asks a judge; what it returns is awaited if it can be.
         part: what the policy wrote, and all of the call that is its own.
         control: makes of a sentence of ours what can stand in the place of `part`.
         first: the error that `ask(part)` raised, where it was asked already.

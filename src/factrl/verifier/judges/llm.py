@@ -75,8 +75,11 @@ class LLMJudge:
 
     @property
     def identity(self) -> str:
+        llm = self.llm
+        parts = (type(llm).__name__, getattr(llm, "base_url", None), getattr(llm, "model", None))
+        name = getattr(llm, "identity", None) or " ".join(str(part) for part in parts if part)
         return (
-            f"{_name(self.llm)} {self.style}@{self._digest} claims={self.per_call} "
+            f"{name} {self.style}@{self._digest} claims={self.per_call} "
             f"evidence={self.evidence_chars} tokens=auto"
             f"{' controls' if self.controls else ''}"
         )
@@ -180,15 +183,6 @@ def _with_controls(asked: Sequence[_Pair]) -> tuple[list[_Pair], _Pair, _Pair]:
     for control in (true, false):
         whole.insert(rng.randint(0, len(whole)), control)
     return whole, true, false
-
-
-def _name(llm: LLM) -> str:
-    """What is known of the model: its own identity, or its class, address and model."""
-    given = getattr(llm, "identity", None)
-    if isinstance(given, str) and given:
-        return given
-    parts = (type(llm).__name__, getattr(llm, "base_url", None), getattr(llm, "model", None))
-    return " ".join(str(part) for part in parts if part)
 
 
 def _joint(asked: Sequence[_Pair], ids: Sequence[str]) -> dict[str, Any]:
