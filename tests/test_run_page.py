@@ -136,17 +136,6 @@ def test_checked_claims_are_shown_with_their_evidence(tmp_path: Path) -> None:
     assert not [attrs for _, attrs in page.elements if "onclick" in attrs]
 
 
-def test_a_long_run_is_drawn_as_means_and_a_colour_that_comes_again_is_dashed(tmp_path: Path) -> None:
-    with Run.create(tmp_path, "fspo", SETTINGS) as run:
-        for step in range(1, 91):
-            run.log(step, {"reward": 0.0, **{f"rewards/t{n}/mean": float(step) for n in range(6)}})
-        text = write_run_page(run.path).read_text("utf-8")
-    assert re.findall(r"t0 ([\d.]+) at step (\d+)", text)[:2] == [("2", "3"), ("5", "6")]
-    assert len(re.findall(r"t0 [\d.]+ at step", text)) == 30
-    assert text.count('class="line a0 again"') == 1
-    assert "means of neighbouring steps" in text
-
-
 def test_what_scrolls_can_be_reached_by_keyboard(tmp_path: Path) -> None:
     with Run.create(tmp_path, "fspo", SETTINGS) as run:
         row = Rollout("q", "?", "word " * 200, Result("scored", 1.0, {"x": 1.0}), 0.0)

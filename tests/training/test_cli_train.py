@@ -91,20 +91,6 @@ def test_train_then_eval_then_resume(
     assert [line["step"] for line in read_metrics(run) if "reward" in line] == [1, 2, 3]
 
 
-def test_eval_of_a_model_without_a_recipe(
-    tiny_model: Path, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "n"
-    words = ["--model", str(tiny_model), "--output", str(output), "train.max_completion_length=3"]
-    assert main(["eval", str(questions), *words, "--extract", "boxed"]) == 0
-    assert "hallucination" in capsys.readouterr().out
-    document = json.loads((output / "results.json").read_text())
-    assert document["extract"] == "boxed"
-    assert document["benchmarks"][questions.stem]["floored"] == {"no_box": 8}
-    rows = [json.loads(line) for line in (output / "samples.jsonl").read_text().splitlines()]
-    assert all(len(row["completion"].split()) <= 3 for row in rows)
-
-
 @pytest.mark.parametrize("size", [100, 5_000, 120_000], ids=["folder", "metrics", "checkpoint"])
 def test_a_disk_that_fills_up_gets_one_line_and_the_run_goes_on(
     train: Train, capfd: pytest.CaptureFixture[str], size: int

@@ -310,25 +310,6 @@ def test_a_token_over_an_edge(text: str, start: int, end: int, mine: bool) -> No
     assert signs.tolist() == [0, -1 if mine else 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "sign"),
-    [
-        ((0, 2), (3, 4), 1),  # a. against B
-        ((0, 1), (3, 5), -1),  # a against Bc
-        ((0, 2), (3, 5), 1),  # of equals the first
-        ((0, 5), (3, 5), 1),  # where they overlap the later one, but most is the first's
-        ((0, 5), (0, 5), -1),
-    ],
-)
-def test_a_token_over_two_spans(first: tuple[int, int], second: tuple[int, int], sign: int) -> None:
-    tokenizer = wrap(byte_level(["x"], 257))
-    tokenizer.add_tokens(["a. Bc"])
-    ids = tokenizer.convert_tokens_to_ids(["a. Bc"])
-    assert TokenOffsets(tokenizer).signs(ids, "a. Bc", [Span(*first, 1), Span(*second, -1)]).tolist() == [
-        sign
-    ]
-
-
 def test_text_that_the_tokens_do_not_spell(smol: Any) -> None:
     ids = smol("It is Rome.", add_special_tokens=False)["input_ids"]
     with pytest.raises(ModelError, match=r"'It is Rome\.'.*'It is Oslo\.'"):

@@ -35,13 +35,6 @@ def test_it_is_the_formula(odds: list[float]) -> None:
     assert found.item() == pytest.approx(by_formula(odds), abs=1e-6)
 
 
-def test_uniform_is_0_and_surer_is_more() -> None:
-    assert certainty_of(torch.zeros(2, 5)).tolist() == [0.0, 0.0]
-    peaked = certainty_of(torch.tensor([[1.0, 0, 0], [2.0, 0, 0], [9.0, 0, 0]]))
-    assert peaked.tolist() == sorted(peaked.tolist())
-    assert certainty_of(torch.tensor([2.0, 0, 0], dtype=torch.bfloat16)).dtype == torch.float32
-
-
 def test_a_completion_has_the_mean_over_its_own_tokens(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

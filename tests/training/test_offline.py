@@ -162,31 +162,6 @@ def test_dpo_on_a_reward_moves_towards_the_chosen(words: list[str]) -> None:
     assert lines[-1]["rewards/margins"] > 0.01
 
 
-def test_claims_are_measured_for_sft_seed_and_by_precision(
-    words: list[str], tmp_path: Path, questions: Path
-) -> None:
-    evidence = tmp_path / "known.jsonl"
-    rows = [json.loads(line) for line in questions.read_text("utf-8").splitlines()]
-    evidence.write_text(
-        "".join(
-            json.dumps({**row, "evidence": [f"{row['id']} is from {row['answers'][0]}"]}) + "\n"
-            for row in rows
-        ),
-        "utf-8",
-    )
-    more = (
-        "paper=",
-        "verifier.judge=weak",
-        f"data.train={evidence}",
-        "verifier.cache=false",
-        "train.steps=2",
-    )
-    run, _ = tune(planned(words[:-1], "tune.method=sft-seed", *more[1:]))
-    assert all(row["why"].startswith("precision") for row in rows_of(run))
-    measured = [json.loads(line) for line in (run / "data/measured.jsonl").read_text("utf-8").splitlines()]
-    assert len(measured) == 9
-
-
 def test_questions_without_a_row_are_counted_and_none_at_all_is_an_error(
     words: list[str], probed: Path, tmp_path: Path
 ) -> None:

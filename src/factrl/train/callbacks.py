@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from accelerate.utils import gather_object
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState
+from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.integrations import integration_utils
-from transformers.training_args import TrainingArguments
 
 from factrl.errors import ConfigError, nearest
 from factrl.llm.spending import Spending
@@ -25,6 +24,10 @@ from factrl.runs.settings import RunSettings
 from .model import uses_bf16
 
 COMPLETE = "complete"  # an empty file that says a checkpoint was written to its end
+_SAME = {  # settings of `[train]` that all of TRL's configurations have
+    *("learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "max_grad_norm"),
+    *("gradient_checkpointing", "save_steps"),
+}
 
 
 def check_trackers(names: Sequence[str]) -> None:
@@ -44,20 +47,14 @@ def shared_arguments(settings: RunSettings, output_dir: Path) -> dict[str, Any]:
     """What all of TRL's configurations are told."""
     told = settings.train
     return {
+        **told.model_dump(include=_SAME),
         "output_dir": str(output_dir),
         "max_steps": told.steps or -1,
         "num_train_epochs": told.epochs,
-        "learning_rate": told.learning_rate,
-        "lr_scheduler_type": told.lr_scheduler_type,
-        "warmup_steps": told.warmup_steps,
-        "weight_decay": told.weight_decay,
-        "max_grad_norm": told.max_grad_norm,
         "optim": "adamw_torch_fused",
-        "gradient_checkpointing": told.gradient_checkpointing,
         "bf16": uses_bf16(told),
         "use_cpu": not torch.cuda.is_available(),
         "save_strategy": "steps",
-        "save_steps": told.save_steps,
         "save_total_limit": 2,
         "logging_steps": 1,
         "report_to": list(told.report_to),
@@ -103,21 +100,12 @@ class Beside(TrainerCallback):
             trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
         return self.stopped
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._label:
             bar = Progress(self._label, state.max_steps, already=state.global_step)
             self._progress = self._bar.enter_context(bar)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if not logs or "train_runtime" in logs:
             return
         if logs.get("reward") is not None:
@@ -126,9 +114,7 @@ class Beside(TrainerCallback):
         if state.is_world_process_zero:
             self.run.log(self.before + state.global_step, logs)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress.advance(1, self._note)
         last, step = state.global_step == state.max_steps, state.global_step
@@ -144,9 +130,7 @@ class Beside(TrainerCallback):
         if (self._interrupted.is_set() or self.must_stop()) and not last:
             control.should_save = control.should_training_stop = self.stopped = True
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Once all of a checkpoint is on disk, so that a kill while saving leaves no trap."""
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()

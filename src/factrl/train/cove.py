@@ -97,12 +97,7 @@ class CoVeWriter:
         seed: int = 0,
         on_done: Callable[[], None] = lambda: None,
     ) -> list[list[Written]]:
-        """See `Writer.write`.
-
-        Returns:
-            Instead of a text, an `Unscored` where a step failed: `plan_unreadable`, `truncated` for a plan
-            or an answer over its limit, or what the model's server reports.
-        """
+        """See `Writer.write`; what a step fails with is final, such as `plan_unreadable` or `truncated`."""
         at_once = max(1, AT_ONCE // len(numbers))
         written: list[list[Written]] = []
         for start in range(0, len(examples), at_once):

@@ -67,7 +67,6 @@ class FactualGRPOTrainer(ShortcutTrainer):
     accelerator: Any
     train_dataset: Any
     num_generations: int
-    num_generations_eval: int
     scale_rewards: Scale
 
     def __init__(
@@ -155,16 +154,13 @@ class FactualGRPOTrainer(ShortcutTrainer):
         if self.args.advantage_estimator == "reinforce++":
             everyone = reinforce_pp_advantages(self._rewards, lengths)
         else:
-            size = self.num_generations if self.model.training else self.num_generations_eval
-            everyone = group_advantages(
-                self._rewards, size, scale=self.scale_rewards, epsilon=self.args.advantage_epsilon
-            )
+            scale, epsilon = self.scale_rewards, self.args.advantage_epsilon
+            everyone = group_advantages(self._rewards, self.num_generations, scale=scale, epsilon=epsilon)
         start = self.accelerator.process_index * len(inputs)
         mine = everyone[start : start + len(inputs)]
         self._leave_out_masked(batch, lengths)
         batch["advantages"] = self._credit(mine, self._results, batch)
-        if self.model.training:
-            self._keep(mine)
+        self._keep(mine)
         return batch
 
     def _credit(
@@ -173,8 +169,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         """Advantages of their own for tokens of completions whose reward says which steps were right.
 
         Args:
-            advantages: (B,) of this process.
-            results: the B results, with their spans.
+            advantages: (B,) of this process, with its B results.
             batch: what TRL will train on; `completion_ids` and `completion_mask` are (B, T).
 
         Returns:
@@ -195,9 +190,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         if not total:
             return advantages
         for name, share in zip(("supported", "contradicted", "flipped"), shares, strict=True):
-            self._metrics["train" if self.model.training else "eval"][f"credit/{name}"].append(
-                share / max(tokens, 1)
-            )
+            self._metrics["train"][f"credit/{name}"].append(share / max(tokens, 1))
         return flip_advantages(advantages, signs)
 
     def _leave_out_masked(self, batch: dict[str, Any], lengths: torch.Tensor) -> None:
@@ -226,13 +219,12 @@ class FactualGRPOTrainer(ShortcutTrainer):
         self.steps_over_limit = self.steps_over_limit + 1 if over else 0
         if self.run is None or not self.accelerator.is_main_process:
             return
-        rows = [
-            Rollout(self.examples[n].id, self.train_dataset[n]["prompt"], text, result, advantage)
-            for n, text, result, advantage in everyone
-        ]
+        rows, samples = [], []
+        for n, text, result, advantage in everyone:
+            example, prompt = self.examples[n], self.train_dataset[n]["prompt"]
+            rows.append(Rollout(example.id, prompt, text, result, advantage))
+            samples.append(Sample(example, text, result, self.args.prefill))
         self.run.write_rollouts(self.state.global_step + 1, rows)
-        prefill = self.args.prefill
-        samples = [Sample(self.examples[n], text, result, prefill) for n, text, result, _ in everyone]
         for name, value in signals(samples).items():
             self._metrics["train"][name].append(value)
 

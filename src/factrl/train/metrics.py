@@ -50,11 +50,7 @@ _extract = SentenceClaims()
 
 
 def reward_metrics(results: Sequence[Result]) -> dict[str, float]:
-    """State shares, causes and per-term statistics of one batch; see docs/metrics.md.
-
-    Args:
-        results: one or more; those of all processes, since a share of one process's is not a share of all.
-    """
+    """State shares, causes and per-term statistics of a batch of all processes; see docs/metrics.md."""
     n = len(results)
     states = Counter(result.state for result in results)
     metrics = {f"reward/{s}_frac": states[s] / n for s in ("scored", "masked", "floored")}

@@ -38,9 +38,6 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
 
     Full training loads float32 weights, whatever the checkpoint holds: at reinforcement-learning rates an
     update is smaller than bfloat16 can hold.  A LoRA base stays as the checkpoint has it.
-
-    Raises:
-        ModelError: the folder or hub id does not hold a causal language model that can be loaded.
     """
     check_model(settings.name)
     name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name

@@ -70,10 +70,6 @@ def tune(plan: TunePlan, tell: Tell = lambda text: None) -> tuple[Path, Outcome 
 
     Args:
         tell: gets a line for a person after each stage.
-
-    Raises:
-        SetupError: something the user must change.
-        Interrupted, TooManyMasked: the run stopped; what is there is kept.
     """
     settings = plan.settings
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

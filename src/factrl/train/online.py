@@ -33,6 +33,13 @@ from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import beginning, check_model, encode, load_policy, lora_config, render_prompts
 from .shortcuts import restore_forward
 
+_SAME = {  # settings of `[train]` that TRL, or our own configuration, calls by the same name
+    *("num_generations", "num_iterations", "max_completion_length", "mask_truncated_completions"),
+    *("scale_rewards", "advantage_epsilon", "max_masked_share", "beta", "use_bias_correction_kl"),
+    *("entropy_coef", "epsilon", "epsilon_high", "temperature", "top_p"),
+    *("use_vllm", "vllm_mode", "vllm_server_base_url"),
+}
+
 
 def train(plan: Plan) -> Path:
     """Train a model with a reward; returns the run folder.
@@ -94,12 +101,7 @@ def optimise(
     evaluate: Evaluate | None,
     spending: Spending | None = None,
 ) -> FactualGRPOTrainer:
-    """The GRPO run itself, from step 0 or from the run's last complete checkpoint.
-
-    Args:
-        evaluate: of the policy and the step; what it returns is logged.
-        spending: what the judge costs, and what it may.
-    """
+    """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
     config = grpo_config(settings, run.checkpoints)
     config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
@@ -174,26 +176,10 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         **shared_arguments(settings, output_dir),
         per_device_train_batch_size=told.micro_batch_size,
         gradient_accumulation_steps=completions // (told.micro_batch_size * processes),
-        num_generations=told.num_generations,
-        num_iterations=told.num_iterations,
-        max_completion_length=told.max_completion_length,
+        **told.model_dump(include=_SAME),
         loss_type="dapo" if reinforce else told.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
-        scale_rewards=told.scale_rewards,
-        advantage_epsilon=told.advantage_epsilon,
-        beta=told.beta,
-        use_bias_correction_kl=told.use_bias_correction_kl,
-        entropy_coef=told.entropy_coef,
-        epsilon=told.epsilon,
-        epsilon_high=told.epsilon_high,
-        temperature=told.temperature,
-        top_p=told.top_p,
         top_k=0,
-        mask_truncated_completions=told.mask_truncated_completions,
-        use_vllm=told.use_vllm,
-        vllm_mode=told.vllm_mode,
-        vllm_server_base_url=told.vllm_server_base_url,
-        max_masked_share=told.max_masked_share,
         chat=settings.data.chat,
         prefill=settings.data.prefill,
     )
@@ -202,11 +188,7 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
 def fitting_prompts(
     examples: Sequence[Example], tokenizer: Any, settings: RunSettings
 ) -> tuple[list[Example], list[str]]:
-    """Rendered prompts, without those longer than `train.max_prompt_length`.
-
-    Raises:
-        DataError: no prompt, or too few for one step, is left.
-    """
+    """Rendered prompts, without those longer than `train.max_prompt_length`."""
     prompts = render_prompts(examples, tokenizer, settings.data)
     kept = list(range(len(prompts)))
     limit = settings.train.max_prompt_length

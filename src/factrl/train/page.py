@@ -69,18 +69,10 @@ _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{5})")
 
 
 def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
-    """Write the page of a run.
-
-    Args:
-        folder: the run folder.
-        path: where to; by default `report.html` in the folder.
-
-    Returns:
-        The path of the page.
+    """Write the page of a run folder, by default into it; returns its path.
 
     Raises:
         DataError: the folder holds no run, or no step of it was logged yet, or it is damaged.
-        ConfigError: the page cannot be written.
     """
     folder = Path(folder)
     if not (folder / "config.toml").is_file():
@@ -243,7 +235,7 @@ def write_training_card(plan: Plan, run: Path) -> Path:
     if "verify" in plan.reward.resources:
         facts["claims"] = f"verifier {told.verifier.preset}, judge {shown(told.verifier.judge or 'as usual')}"
     rows = [row for row in metrics if row.get("eval/masked") is not None and plan.held_out]
-    ends = rows if len(rows) < 2 else [rows[0], rows[-1]]
+    ends = [*rows[:1], *rows[1:][-1:]]
     found = [short_form(_grades(row, len(plan.held_out))) for row in ends]
     lines = [
         (
@@ -267,11 +259,7 @@ def write_training_card(plan: Plan, run: Path) -> Path:
 
 
 def write_tuning_card(plan: TunePlan, run: Path, outcome: Outcome | None) -> Path:
-    """The card of `factrl tune`, into `model` of its run folder; returns its path.
-
-    Args:
-        outcome: the held-out questions before and after; None without any.
-    """
+    """The card of `factrl tune`, into `model` of its run folder; returns its path."""
     told, tune = plan.settings, plan.settings.tune
     rounds = [json.loads(file.read_text("utf-8")) for file in sorted(run.glob("data/**/left_out.json"))]
     kinds = {
@@ -315,8 +303,6 @@ def _write_card(
     Args:
         method: in words, and its tag on the hub, such as `grpo`.
         examples: what was learnt from.
-        facts: more of the recipe.
-        values: what else the template shows.
     """
     folder, (paper, part) = run / "model", split_spec(told.paper)
     own, data = paper.endswith(".py"), _on_hub(told.data.train)

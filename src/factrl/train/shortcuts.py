@@ -22,7 +22,6 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -242,11 +241,11 @@ def _packed_forward(
     run = wanted.clone()
     if nothing:  # one position keeps the output connected to every weight
         run[0, attention_mask[0, :-1].argmax()] = True
-    pack = _pack(input_ids, attention_mask, run, model.config.hidden_size)
+    ids, positions, visible, predicts_from = _pack(input_ids, attention_mask, run, model.config.hidden_size)
     states = model.base_model(
-        input_ids=pack.ids, attention_mask=pack.visible, position_ids=pack.positions, use_cache=False
+        input_ids=ids, attention_mask=visible, position_ids=positions, use_cache=False
     ).last_hidden_state
-    logits = model.get_output_embeddings()(states.flatten(0, 1)[pack.predicts_from]).float() / temperature
+    logits = model.get_output_embeddings()(states.flatten(0, 1)[predicts_from]).float() / temperature
     all_log_probs = torch.log_softmax(logits, dim=-1)
     chosen = all_log_probs.gather(-1, targets[run].clamp(min=0).unsqueeze(-1)).squeeze(-1)
     with torch.no_grad():
@@ -268,17 +267,6 @@ def _packed_forward(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """P packed rows of at most L tokens that hold the B rows of a batch."""
-
-    ids: torch.Tensor  # (P, L)
-    positions: torch.Tensor  # (P, L), those that each token would have had in its own row
-    visible: torch.Tensor  # (P, 1, L, L), True where the query (third axis) may attend to the key (last axis)
-    # (N,), into the flattened (P * L) positions: the states that predict the labelled tokens of the batch.
-    predicts_from: torch.Tensor
-
-
 def joins(pack: int, completion: int, prompt: int, hidden_size: int) -> bool:
     """Whether a completion costs less in a pack of its prompt than with the prompt a second time.
 
@@ -295,8 +283,14 @@ def joins(pack: int, completion: int, prompt: int, hidden_size: int) -> bool:
 
 def _pack(
     input_ids: torch.Tensor, attention_mask: torch.Tensor, wanted: torch.Tensor, hidden_size: int
-) -> Pack:
-    """Lay out a padded batch as packs; what comes before a row's first label is its prompt."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Lay out a padded batch as P packs of L tokens; what is before a row's first label is its prompt.
+
+    Returns:
+        (P, L) tokens; (P, L) positions that they would have had in their own rows; (P, 1, L, L), True where
+        the query (third axis) may attend to the key (last axis); and, in the flattened (P * L) positions, the
+        states that predict the labelled tokens of the batch, row by row.
+    """
     packs: list[_Row] = []
     open_packs: dict[tuple[int, ...], _Row] = {}
     found: list[tuple[_Row, list[int]]] = []  # each batch row's pack and the offsets of its states there
@@ -331,7 +325,7 @@ def _pack(
     keys, queries = segments.unsqueeze(1), segments.unsqueeze(2)
     causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()
     visible = causal & ((keys == 0) | (keys == queries))
-    return Pack(ids, positions, visible.unsqueeze(1), torch.tensor(predicts_from, device=device))
+    return ids, positions, visible.unsqueeze(1), torch.tensor(predicts_from, device=device)
 
 
 class _Row:
