@@ -65,13 +65,11 @@ def rates(rows: Sequence[Row]) -> Mapping[str, float | None]:
 
 
 class TrueGap:
-    """Compares the reward with the truth of held-out answers.
+    """Compares the reward that trains with the truth of held-out answers.
 
     Args:
-        reward: the one that trains, its resources supplied.
-        extract: where the answer stands in a completion.
-        prefill: what every prompt puts at the start of the answer.
         folder: keeps the numbers of the first evaluation, for a run that goes on.
+        prefill: what every prompt puts at the start of the answer.
     """
 
     def __init__(self, reward: Reward, extract: Extract, folder: Path, *, prefill: str = "") -> None:

@@ -65,10 +65,7 @@ def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[Majority]
 
 
 def _votes(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The number of the candidate that each sample votes for, and what a candidate is worth.
-
-    Worth is `(candidates, 3)`: the shares of its samples that are correct, abstained and incorrect.
-    """
+    """Each sample's candidate, and (candidates, 3) shares of their samples by outcome."""
     votes = candidates([(s.label, s.answer) for s in samples if s.label is not None])
     worth = np.zeros((max(votes) + 1, len(_OUTCOMES)))
     for vote, sample in zip(votes, samples, strict=True):

@@ -173,7 +173,6 @@ def make_rows(
 
     Args:
         samples: those of each question, measured; empty where the method needs none.
-        prompts: the full text before a completion, one per question.
         seed: decides where chance does, for each question apart.
     """
     rows: list[TrainingRow] = []

@@ -203,7 +203,7 @@ def _completion(row: Mapping[str, Any]) -> Mapping[str, Any]:
         "value": "no reward" if row["value"] is None else f"{row['value']:+.3g}",
         "terms": ", ".join(f"{name} {n:+.3g}" for name, n in terms.items() if n is not None),
         "advantage": "" if row["advantage"] is None else f"advantage {row['advantage']:+.2f}",
-        "facts": ", ".join(f"{name} {_number(fact)}" for name, fact in facts.items() if _is_short(fact)),
+        "facts": ", ".join(f"{name} {_number(one)}" for name, one in facts.items() if _is_short(one)),
         "text": text,
         "pieces": [*pieces, (text[position:], None)],
         "claims": [one for one in checked if isinstance(one, dict)] if isinstance(checked, list) else [],

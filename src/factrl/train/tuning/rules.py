@@ -73,20 +73,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a rule is told beside the question and its samples.
+    """What a rule is told beside the question and its samples."""
 
-    Attributes:
-        write: an answer -> the completion that gives it.
-        draw: where several samples would do.
-        margin: two samples whose precision differs by no more make no pair.
-        length_tolerance: nor do two of lengths l and m with |1 - l/m| over this, l that of the better one.
-    """
-
-    write: Callable[[str], str] = str
+    write: Callable[[str], str] = str  # an answer -> the completion that gives it
     abstention: str = "I don't know"
-    draw: random.Random = field(default_factory=lambda: random.Random(0))
-    margin: float = 0.1
-    length_tolerance: float = 0.1
+    draw: random.Random = field(default_factory=lambda: random.Random(0))  # where several samples would do
+    margin: float = 0.1  # two samples whose precision differs by no more make no pair
+    length_tolerance: float = 0.1  # nor do lengths l and m with |1 - l/m| over it, l that of the better one
 
 
 Rows = list[Mapping[str, Any]] | str
@@ -95,18 +88,12 @@ Rows = list[Mapping[str, Any]] | str
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A way to make rows.
-
-    Attributes:
-        measure: what the samples have to be measured by; None when there are no samples.
-        needs_ook: it has to know whether a question is out of knowledge.
-        needs_answers: it has to know the accepted answers; None where what measures decides.
-    """
+    """A way to make rows."""
 
     rows: Callable[[Example, Sequence[Sample], Limits], Rows]
-    measure: Measure | None = None
-    needs_ook: bool = False
-    needs_answers: bool | None = True
+    measure: Measure | None = None  # of the samples; None when there are none
+    needs_ook: bool = False  # whether a question is out of knowledge
+    needs_answers: bool | None = True  # None where the reward that measures decides
 
 
 def _imitate(sample: Sample, why: str) -> Rows:

@@ -83,9 +83,7 @@ def measure_samples(
     """The same samples with a label or a value each; those of `path` are not measured again.
 
     A question with a sample that our side could not measure is not kept, so that a resumed run tries again.
-
-    Args:
-        about: what decides the outcome beside the samples and what is known of the questions.
+    What decides the outcome is `about`, the samples and what is known of the questions.
     """
     known = (
         (e.id, e.question, e.answers, e.topic, e.ook, e.false_premise, e.evidence, e.checklist)
@@ -207,11 +205,9 @@ def _value(report: Report) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What tuning changed: graded answers to the same held-out questions, before and after.
+    """What tuning changed: one graded sample per held-out question, before and after.
 
-    Attributes:
-        examples: the questions; those on a false premise are in no number of the summaries.
-        before, after: one graded sample per question.
+    Questions on a false premise are in no number of the summaries.
     """
 
     examples: Sequence[Example]

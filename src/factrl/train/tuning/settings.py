@@ -110,11 +110,7 @@ class TuneSettings(AskSettings):
         yield from self.unclosed(self.data.prefill)
 
     def unclosed(self, begun: str) -> Iterator[str]:
-        """What is wrong with answers without reasoning where the assistant's turn begins in one.
-
-        Args:
-            begun: what the turn holds already, of the chat template and of `data.prefill`.
-        """
+        """What is wrong with answers without reasoning where the assistant's turn has begun in one."""
         told = self.tune
         writes = told.method in ("sft", "r-tuning") or told.rule == "correctness"
         if writes and told.target is None and begun.rfind("<think>") > begun.rfind("</think>"):
