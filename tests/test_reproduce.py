@@ -12,7 +12,6 @@ import pytest
 
 from factrl.bridges.verl_overrides import refusals
 from factrl.cli import main
-from factrl.cli.options import ask_settings
 from factrl.cli.reproduce import find_pipeline, model_in, write_recipe
 from factrl.cli.reproduce_table import Measured, measured
 from factrl.evals.metrics import Number
@@ -176,7 +175,7 @@ def test_every_step_at_the_small_scale_begins_the_same_turn(paper: str, tmp_path
         (data.prompt, data.prefill, data.chat)
         for data in (run_settings(recipe, ["model.name=m", "data.train=t", arm]).data for arm in arms)
     }
-    asked = ask_settings(AskSettings, recipe, ["model.name=m", "data.train=t"]).data
+    asked = run_settings(recipe, ["model.name=m", "data.train=t"], AskSettings).data
     assert turns == {(asked.prompt, "", False)}
 
 

@@ -29,7 +29,7 @@ from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
 
 from .options import Verbs, add_settings, add_verb
-from .terminal import say, show_table
+from .terminal import say, show_rows
 
 OUTCOMES = ("correct", "abstained", "wrong", "malformed", "empty")
 
@@ -170,16 +170,20 @@ def _describe(args: argparse.Namespace) -> int:
             say(f"\nwhat it pays could not be found out: {one_line(str(error))}")
     helps = knob_help(reward, load_paper(split_spec(args.paper)[0]))
     if reward.knobs:
-        show_rows(("knob", "value", ""), [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()])
+        show_rows(
+            ("knob", "value", ""),
+            [(k, shown(v), helps.get(k, "")) for k, v in reward.knobs.items()],
+            lines=False,
+        )
     needs = [(name, SUPPLIED_BY.get(name, "Python alone: .with_()")) for name in reward.missing]
     if needs:
-        show_rows(("it needs", "which comes from"), needs)
+        show_rows(("it needs", "which comes from"), needs, lines=False)
     return 0
 
 
 def _show_payoffs(paid: Sequence[Payoff]) -> None:
     rows = [(name, *(_cell(payoff.results[name]) for payoff in paid)) for name in OUTCOMES]
-    show_rows(("it pays", *(payoff.when for payoff in paid)), rows)
+    show_rows(("it pays", *(payoff.when for payoff in paid)), rows, lines=False)
     if len(paid) > 1:
         say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
     say("")
@@ -271,19 +275,6 @@ class _Judge:
             Verdict("supported" if _is_right(claim.text, self._good) else "refuted", self.identity)
             for claim, _ in pairs
         ]
-
-
-def show_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without lines, after an empty line."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for number, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
-    for row in rows:
-        table.add_row(*map(one_line, row))
-    say("")
-    show_table(table)
 
 
 def shown(value: Any) -> str:

@@ -22,7 +22,7 @@ from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, graded_by
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.settings import LOCAL, AskSettings
-from factrl.train.plan import extract_of
+from factrl.train.plan import extract_of, run_settings
 from factrl.types import Example
 
 from .options import (
@@ -30,13 +30,12 @@ from .options import (
     add_options,
     add_verb,
     as_overrides,
-    ask_settings,
     at_least_one,
     is_setting,
     open_supplier,
     quiet_policy,
 )
-from .terminal import say, show_table, tell
+from .terminal import say, show_table, tally, tell
 
 SAMPLED = 0.6  # temperature of several samples, when none is given: KnowRL's for Avg@5 (arXiv 2506.19807)
 
@@ -212,7 +211,7 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
         first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
     return How(
-        ask_settings(AskSettings, args.config, [*first, *as_overrides(args)]),
+        run_settings(args.config, [*first, *as_overrides(args)], AskSettings),
         own_prompt=args.config is not None or "prompt" in given,
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
@@ -246,8 +245,7 @@ def _complain_of_masked(output: Output) -> None:
     for name, row in output.benchmarks.items():
         masked, total = sum(row["masked"].values()), row["answers"]
         if masked:
-            tally = ", ".join(f"{count} {cause}" for cause, count in row["masked"].items())
-            tell(f"{name}: {masked} of {total} answers could not be graded ({tally})")
+            tell(f"{name}: {masked} of {total} answers could not be graded ({tally(row['masked'])})")
             none += [name] * (masked == total)
     if none:
         raise TooManyMasked(f"none of the answers of {', '.join(none)} could be graded")

@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from factrl.errors import ConfigError, MissingExtra
 from factrl.llm import preflight
-from factrl.papers import load_reward, settings_of
 from factrl.rewards.resources import Supplier
-from factrl.runs.config import load_settings, peek
-from factrl.runs.settings import AskSettings, JudgeSettings, ModelSettings, VerifierSettings
+from factrl.runs.settings import JudgeSettings, ModelSettings, VerifierSettings
 from factrl.train.plan import open_judge
 
 from .terminal import tell
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
-A = TypeVar("A", bound=AskSettings)
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 # Options that stand for a setting: the setting, what follows the option, and its help.
@@ -147,24 +144,6 @@ def quiet_policy(model: ModelSettings) -> None:
     """
     if model.is_policy:
         needs_extra("train.model", "train").quiet_libraries()
-
-
-def ask_settings(cls: type[A], source: Path | str | None, overrides: Sequence[str]) -> A:
-    """How a model is asked: as its recipe does, with the prompt and the knobs of the paper that it names.
-
-    Args:
-        cls: `AskSettings`, or a kind of it with sections of its own.
-        source: a recipe, or the `config.toml` of an earlier run.
-        overrides: `key=value`.
-
-    Raises:
-        ConfigError: every problem at once, one line each.
-    """
-    paper = peek(cls, source, overrides, "paper")
-    if not isinstance(paper, str) or not paper:
-        return load_settings(cls, source, overrides)
-    knobs = {"reward": load_reward(paper).knobs}
-    return load_settings(cls, source, overrides, settings_of(paper), knobs)
 
 
 def within(least: int, most: int) -> Callable[[str], int]:

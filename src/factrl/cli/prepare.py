@@ -17,6 +17,7 @@ from factrl.runs.data import load_examples, load_training
 from factrl.runs.progress import Progress
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text.escape import one_line
+from factrl.train.plan import run_settings
 from factrl.types import Example
 
 from .options import (
@@ -25,12 +26,11 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    ask_settings,
     at_least_one,
     check_place,
     quiet_policy,
 )
-from .terminal import say, show_table, tell
+from .terminal import say, show_rows, tally, tell
 
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
@@ -192,7 +192,7 @@ def _klcf(args: argparse.Namespace) -> int:
         _tell_left_out(counts, prepared)
     if not counts["questions"]:
         raise TooManyMasked(
-            f"none of the {len(prepared)} questions has a checklist ({_tally(counts['left_out'])})"
+            f"none of the {len(prepared)} questions has a checklist ({tally(counts['left_out'])})"
         )
     say(str(folder / "train.jsonl"))
     return 0
@@ -209,14 +209,14 @@ def _prompts(args: argparse.Namespace) -> int:
     sieve = Sieve.read(args.against)
     quiet_policy(settings.model)
     made = write_prompts(open_writer(settings), settings, groups, args.count, Path(args.output), sieve)
-    tell(f"{made.tries} tries: " + _tally(made.outcomes))
+    tell(f"{made.tries} tries: " + tally(made.outcomes))
     if len(made.rows) < args.count:
         tell(
             f"only {len(made.rows)} of {args.count} prompts; more demonstrations or another "
             "sampling.temperature give others (with another --output)"
         )
     if not made.rows:
-        raise TooManyMasked(f"no reply held a prompt ({_tally(made.outcomes)})")
+        raise TooManyMasked(f"no reply held a prompt ({tally(made.outcomes)})")
     say(args.output)
     return 0
 
@@ -226,7 +226,7 @@ def _retrieve(args: argparse.Namespace) -> int:
     from factrl.verifier.search import Index
 
     check_place("--output", Path(args.output), ".jsonl")
-    settings = ask_settings(AskSettings, None, [f"data.train={args.file}", "model.name=none", *args.settings])
+    settings = run_settings(None, [f"data.train={args.file}", "model.name=none", *args.settings], AskSettings)
     data, index = settings.data, Index.open(args.index)
     examples = _examples(args, settings)
     rows = list(itertools.islice(read_rows(data.train, data.split, data.subset), len(examples)))
@@ -254,7 +254,7 @@ def _retrieve(args: argparse.Namespace) -> int:
 def _convert(args: argparse.Namespace) -> int:
     check_place("--output", Path(args.output), ".parquet", ".jsonl")
     overrides = [f"data.train={args.file}", "model.name=none", *args.settings]  # no model is opened
-    settings = ask_settings(AskSettings, args.config, overrides)
+    settings = run_settings(args.config, overrides, AskSettings)
     examples, _ = _sifted(args, _examples(args, settings))
     convert(examples, args.to, settings.data, Path(args.output))
     for line in _usage(args.to, args.output, settings):
@@ -290,29 +290,24 @@ def _sifted(
     return kept, {"against": [str(name) for name in args.against], **found}
 
 
-def _tally(causes: dict[str, int]) -> str:
-    return ", ".join(f"{count} {cause}" for cause, count in causes.items())
-
-
 def _show_counts(counts: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    table = Table("stage", "what", "count", box=None, pad_edge=False)
-    for stage, names in (
-        ("sample", ("prompts", "samples")),
-        ("check", ("claims", "supported", "refuted", "unknown", "unjudged")),
-        ("checklist", ("different_supported", "keep", "minor", "duplicate", "questions", "checklist_items")),
-    ):
-        for name in names:
-            table.add_row(stage, name.replace("_", " "), str(counts[name]))
-    for name in ("supported", "refuted", "contradictory", "rows"):
-        table.add_row("truthfulness", name, str(counts["truthfulness"][name]))
-    show_table(table)
+    rows = [
+        (stage, name.replace("_", " "), str(counts[name]))
+        for stage, names in (
+            ("sample", "prompts samples"),
+            ("check", "claims supported refuted unknown unjudged"),
+            ("checklist", "different_supported keep minor duplicate questions checklist_items"),
+        )
+        for name in names.split()
+    ]
+    labels = ("supported", "refuted", "contradictory", "rows")
+    rows += [("truthfulness", name, str(counts["truthfulness"][name])) for name in labels]
+    show_rows(("stage", "what", "count"), rows, lines=False)
 
 
 def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:
     left = [one for one in prepared if one.left_out]
-    tell(f"{len(left)} of {len(prepared)} questions were left out: {_tally(counts['left_out'])}")
+    tell(f"{len(left)} of {len(prepared)} questions were left out: {tally(counts['left_out'])}")
     failed = [one for one in left if one.left_out not in ("no_supported_claim", "nothing_important")]
     if failed:
         tell(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
@@ -20,9 +20,8 @@ from factrl.runs.data import load_training
 from factrl.runs.disk import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
-from factrl.text.escape import one_line
 from factrl.train.majority import majority_curve
-from factrl.train.plan import extract_of
+from factrl.train.plan import extract_of, run_settings
 
 from .options import (
     Verbs,
@@ -30,15 +29,11 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
-    ask_settings,
     check_place,
     open_supplier,
     quiet_policy,
 )
-from .terminal import say, show_table, tell, writing
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .terminal import say, show_rows, tally, tell, writing
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -91,7 +86,7 @@ def _probe(args: argparse.Namespace) -> int:
         overrides.append(f"data.limit={args.limit}")
     if args.full:
         overrides.append("probe.first_correct=false")
-    settings = ask_settings(ProbeRunSettings, args.config, overrides)
+    settings = run_settings(args.config, overrides, ProbeRunSettings)
     data, stopping = settings.data, settings.stopping
     if "ook" in data.columns:
         raise ConfigError(
@@ -153,12 +148,11 @@ def _show(document: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps(document, indent=2))
     else:
-        show_table(_table(document))
+        show_rows(("questions", "number", "share, 95 % interval"), _rows(document))
         say(f"questions  {document['output']}")
     undecided = sum(document["undecided"].values())
     if undecided == document["questions"]:
-        tally = ", ".join(f"{count} {cause}" for cause, count in document["undecided"].items())
-        raise TooManyMasked(f"none of the {undecided} questions has a label ({tally})")
+        raise TooManyMasked(f"none of the {undecided} questions has a label ({tally(document['undecided'])})")
     if undecided:
         tell(
             f"{undecided} questions have no label (`ook` is null): the same command asks them again, and a "
@@ -166,23 +160,17 @@ def _show(document: Mapping[str, Any], *, as_json: bool) -> None:
         )
 
 
-def _table(document: Mapping[str, Any]) -> Table:
+def _rows(document: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     """Questions by label, why they were closed, what that saved, and the majority of k answers."""
-    from rich.table import Table
-    from rich.text import Text
-
     share, most = document["ook_share"], document["samples_of_a_full_probe"]
     interval = f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]" if share else "–"
-    table = Table("questions", "number", "share, 95 % interval")
-    table.add_row("asked", str(document["questions"]), "")
-    table.add_row("out of knowledge", str(document["out_of_knowledge"]), interval)
-    table.add_row("known", str(document["known"]), "")
+    yield "asked", str(document["questions"]), ""
+    yield "out of knowledge", str(document["out_of_knowledge"]), interval
+    yield "known", str(document["known"]), ""
     for part, name in (("undecided", "undecided"), ("stopped", "stopped"), ("ungraded", "without a grade")):
         for cause, count in document[part].items():
-            words = cause.replace("_", " ") if part == "stopped" else one_line(cause)
-            table.add_row(Text(f"{name}: {words}"), str(count), "")  # a cause is others' words
-    table.add_row("samples", str(document["samples"]), f"{document['saved']:.1%} of {most} saved")
+            yield f"{name}: {cause.replace('_', ' ') if part == 'stopped' else cause}", str(count), ""
+    yield "samples", str(document["samples"]), f"{document['saved']:.1%} of {most} saved"
     for vote in document["majority"]:
         shares = [f"{name} {100 * vote[name]:.1f}" for name in ("accuracy", "abstention", "hallucination")]
-        table.add_row(f"majority of {vote['k']}", "", ", ".join(shares))
-    return table
+        yield f"majority of {vote['k']}", "", ", ".join(shares)

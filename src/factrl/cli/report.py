@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from factrl.errors import ConfigError
 from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
@@ -24,10 +23,7 @@ from factrl.train.page import PAGE, write_run_page
 from factrl.train.plan import open_judge
 
 from .options import Verbs, add_options, add_verb
-from .terminal import say, show_table, tell
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .terminal import say, show_rows, tally, tell
 
 COMPARISON = "comparison.html"
 
@@ -91,13 +87,13 @@ def _compare(args: argparse.Namespace) -> int:
             document[name]["preference"] = asdict(rate)
         say(json.dumps(document, indent=2))
     else:
-        show_table(_table(before, after, pairs))
+        _show(before, after, pairs)
         for name, rate in rates.items():
-            tally = ", ".join(f"{count} {one_line(cause)}" for cause, count in rate.masked.items())
+            masked = one_line(tally(rate.masked)) or "none"
             say(
                 f"{name}: {args.judge} prefers the latter in {rate.rate or '–'} %: {rate.wins} wins, "
                 f"{rate.ties} ties, {rate.losses} losses; of the ties it stuck to the first place in "
-                f"{rate.first_place}, to the second in {rate.second_place}; masked: {tally or 'none'}"
+                f"{rate.first_place}, to the second in {rate.second_place}; masked: {masked}"
             )
     tell(f"page: {path}")
     return 0
@@ -122,16 +118,10 @@ def _preferred(url: str, before: Output, after: Output, names: Sequence[str]) ->
     return rates
 
 
-def _table(before: Output, after: Output, pairs: Sequence[Paired]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    # Names are others' words: as Text they cannot carry console markup.
-    title = Text(one_line(" → ".join(side_names(before, after))))
-    table = Table("benchmark", "metric", "change", "95 % interval", "", "questions", title=title)
+def _show(before: Output, after: Output, pairs: Sequence[Paired]) -> None:
+    rows: list[Sequence[str] | None] = []
     for pair in pairs:
-        first = Text(one_line(pair.name))
-        numbers = {**before.numbers(pair.name), **after.numbers(pair.name)}
+        first, numbers = pair.name, {**before.numbers(pair.name), **after.numbers(pair.name)}
         for metric, change in pair.differences.items():
             if change is not None:
                 if metric not in numbers or numbers[metric].percent:
@@ -139,13 +129,12 @@ def _table(before: Output, after: Output, pairs: Sequence[Paired]) -> Table:
                 else:  # no share, such as supported claims
                     value, limits = f"{change.value:+.2f}", f"[{change.low:+.2f}, {change.high:+.2f}]"
                 clear = "clear" if change.excludes_zero else ""
-                named = Text(one_line(metric.replace("_", " ")))
-                table.add_row(first, named, value, limits, clear, str(pair.n))
-                first = Text()
+                rows.append((first, metric.replace("_", " "), value, limits, clear, str(pair.n)))
+                first = ""
         if pair.p is not None:
             told = f"{pair.fixed} became right, {pair.broken} stopped being right"
-            table.add_row(first, "McNemar p", f"{pair.p:.3f}", told, "", "")
-        for note in pair.notes:
-            table.add_row("", Text(one_line(note)), "", "", "", "")
-        table.add_section()
-    return table
+            rows.append((first, "McNemar p", f"{pair.p:.3f}", told, "", ""))
+        rows += [("", note, "", "", "", "") for note in pair.notes]
+        rows.append(None)
+    title = " → ".join(side_names(before, after))
+    show_rows(("benchmark", "metric", "change", "95 % interval", "", "questions"), rows, title=title)

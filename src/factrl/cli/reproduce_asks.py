@@ -20,8 +20,6 @@ from factrl.train.tuning.labelled import LABELLED
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Example, Passage
 
-from .options import ask_settings
-
 STAND_INS = 1000
 _CITY = "Which city is the capital of a country in Europe?"
 _ABSENT = [Example(_CITY, ("Reykjavik",), id="absent", evidence=(Passage(_CITY),))] * STAND_INS
@@ -81,7 +79,7 @@ def asks(words: Sequence[str], recipe: Path, read: Read) -> str:
     limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
     answers = len(read(file)[:limit]) * int(given)
     model = [] if "--model" in words else ["model.name=any"]  # stored answers are evaluated without one
-    settings = ask_settings(AskSettings, recipe, [f"data.train={file}", *model, *told])
+    settings = run_settings(recipe, [f"data.train={file}", *model, *told], AskSettings)
     return _line(
         answers, settings, "one request a claim and more" if long else f"at most {answers:,} requests"
     )

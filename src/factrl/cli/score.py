@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import completions_of
@@ -19,16 +19,12 @@ from factrl.rewards import SUM, THREADS, Reward
 from factrl.runs.data import load_examples
 from factrl.runs.progress import Progress
 from factrl.text import implied
-from factrl.text.escape import one_line
 from factrl.train.plan import bare_reward, check_usable, run_settings, supplied_reward
 from factrl.types import Completion, Example, Result
 from factrl.verifier import Verifier
 
 from .options import Verbs, add_options, add_settings, add_verb, as_overrides, check_place
-from .terminal import say, show_table, tell, writing
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .terminal import say, show_rows, tally, tell, writing
 
 AT_ONCE = 4 * THREADS  # completions that are scored between two writes to the file of rows
 _STATES = ("scored", "masked", "floored")
@@ -102,8 +98,18 @@ def _score(args: argparse.Namespace) -> int:
     if args.json:
         say(json.dumps({**about, "output": args.output, **summary}, indent=2))
     else:
-        show_table(_table(summary))
-    return _ending(summary, args.output)
+        _show(summary)
+    if args.output is not None:
+        tell(f"one row per completion: {args.output}")
+    else:
+        tell("--output FILE.jsonl keeps the terms, cause, facts and spans of each completion")
+    n, masked = summary["completions"], summary["states"]["masked"]
+    if masked == n:
+        told = tally(summary["causes"]["masked"])
+        raise TooManyMasked(f"none of the {n} completions could be graded ({told})")
+    if masked:
+        tell(f"{masked} of {n} completions could not be graded; the means are of the others.")
+    return 0
 
 
 def score_stored(reward: Reward, stored: Sequence[Stored], prefill: str = "") -> list[Result]:
@@ -156,37 +162,16 @@ def summarise(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _table(summary: dict[str, Any]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    n = summary["completions"]
-    table = Table("term", "mean", "completions", "causes")
+def _show(summary: dict[str, Any]) -> None:
+    rows: list[Sequence[str] | None] = []
     for name, of in summary["terms"].items():
-        if name == SUM:
-            table.add_section()
         mean = "–" if of["mean"] is None else f"{of['mean']:.3f}"
-        table.add_row(Text(one_line(name)), mean, f"{of['share']:.0%}", "")
-    table.add_section()
+        rows += [*([None] if name == SUM else []), (name, mean, f"{of['share']:.0%}", "")]
+    rows.append(None)
     for state, count in summary["states"].items():
-        causes = summary["causes"].get(state, {})
-        tally = ", ".join(f"{one_line(cause)} {number}" for cause, number in causes.items())
-        table.add_row(state, "", f"{count} of {n}", Text(tally))  # as Text: causes are others' words
-    return table
-
-
-def _ending(summary: dict[str, Any], output: str | None) -> int:
-    n, masked = summary["completions"], summary["states"]["masked"]
-    if output is not None:
-        tell(f"one row per completion: {output}")
-    else:
-        tell("--output FILE.jsonl keeps the terms, cause, facts and spans of each completion")
-    if masked == n:
-        tally = ", ".join(f"{count} {cause}" for cause, count in summary["causes"]["masked"].items())
-        raise TooManyMasked(f"none of the {n} completions could be graded ({tally})")
-    if masked:
-        tell(f"{masked} of {n} completions could not be graded; the means are of the others.")
-    return 0
+        causes = ", ".join(f"{cause} {n}" for cause, n in summary["causes"].get(state, {}).items())
+        rows.append((state, "", f"{count} of {summary['completions']}", causes))
+    show_rows(("term", "mean", "completions", "causes"), rows)
 
 
 def _write(file: TextIO, stored: Sequence[Stored], results: Sequence[Result]) -> None:

@@ -28,9 +28,9 @@ from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 
-from .describe import knob_help, show_rows, shown
+from .describe import knob_help, shown
 from .options import Verbs, add_verb
-from .terminal import say
+from .terminal import say, show_rows
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -177,15 +177,15 @@ def _explain(spec: str) -> None:
     path = recipe_path(spec)
     if path is not None:
         rows = [(key, shown(value), source) for key, value, source in sourced(path.read_text("utf-8"))]
-        show_rows(("setting", "value", "source"), rows)
+        show_rows(("setting", "value", "source"), rows, lines=False)
     elif own := flat(settings_of(spec)):
-        show_rows(("setting", "value"), [(key, shown(value)) for key, value in own.items()])
+        show_rows(("setting", "value"), [(key, shown(value)) for key, value in own.items()], lines=False)
     differ = [(name, ", ".join(differences(other, main))) for name, other in rewards.items()]
-    show_rows(("variant", "what differs"), differ)
+    show_rows(("variant", "what differs"), differ, lines=False)
     published: Mapping[tuple[str, str, str], float] = getattr(module, "PUBLISHED", {})
     if published:
         rows = [(where, row, metric, f"{value:g}") for (where, row, metric), value in published.items()]
-        show_rows(("published", "", "metric", ""), rows)
+        show_rows(("published", "", "metric", ""), rows, lines=False)
     say(f"\nWhat it pays, its knobs and what it needs: factrl describe {spec}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from factrl.runs.settings import LOCAL, RunSettings
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
 
 from .options import Verbs, add_options, add_settings, add_verb, at_least_one, whole_number
-from .terminal import say, show_table, tell
+from .terminal import say, show_rows, tell
 
 if TYPE_CHECKING:
     from factrl.lab.hacks import Finding, Outcome, Setup
@@ -138,17 +139,12 @@ def _settings(args: argparse.Namespace) -> RunSettings:
 
 
 def _show(outcome: Outcome) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from factrl.lab.hacks import line_of
 
-    table = Table(*HEAD)
+    rows: list[Sequence[str] | None] = []
     for part in (outcome.ladder, outcome.findings, outcome.options):
-        for found in part:
-            table.add_row(*(Text(text) for text in _row(found)))
-        table.add_section()
-    show_table(table)
+        rows += [*map(_row, part), None]
+    show_rows(HEAD, rows)
     for found in outcome.of("known"):
         say(f"known: {found.id}: {found.why}")
     for found in outcome.of("broken"):

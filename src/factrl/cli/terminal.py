@@ -9,7 +9,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +62,37 @@ def show_table(table: Table) -> None:
 
     fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     Console(file=sys.stdout, width=fixed, markup=False, highlight=False, emoji=False).print(table)
+
+
+def show_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[str] | None], *, title: str = "", lines: bool = True
+) -> None:
+    """A table of words on stdout, None for a line between rows.
+
+    Args:
+        lines: draw lines; else the table stands after an empty line.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    # Others' words: as Text they cannot carry console markup.
+    table = Table(title=Text(one_line(title)) if title else None, pad_edge=lines)
+    if not lines:
+        table.box = None
+        say("")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="ellipsis" if lines else "fold", no_wrap=not lines and not number)
+    for row in rows:
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*(Text(one_line(cell)) for cell in row))
+    show_table(table)
+
+
+def tally(causes: Mapping[str, int]) -> str:
+    """How many of each, in words."""
+    return ", ".join(f"{count} {cause}" for cause, count in causes.items())
 
 
 def complain(message: str) -> None:
