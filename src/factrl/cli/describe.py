@@ -158,16 +158,21 @@ def add_verbs(verbs: Verbs) -> None:
 def _describe(args: argparse.Namespace) -> int:
     settings = run_settings(None, [f"paper={args.paper}", *REWARD_ALONE, *args.settings])
     reward = load_reward(args.paper).with_(**settings.reward)
-    about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
-    say(f"{args.paper}: {about}" if about else args.paper)
+    why_not, paid = "", []
     unknown = [name for name in reward.missing if name not in _resources(good=True)]
     if unknown:
-        say(f"\nwhat it pays depends on {' and '.join(unknown)}, which nothing here can stand in for")
+        why_not = f"what it pays depends on {' and '.join(unknown)}, which nothing here can stand in for"
     else:
         try:
-            _show_payoffs(payoffs(reward))
+            paid = payoffs(reward)
         except RewardBug as error:
-            say(f"\nwhat it pays could not be found out: {one_line(str(error))}")
+            why_not = f"what it pays could not be found out: {one_line(str(error))}"
+    about = " ".join((inspect.getdoc(reward.fn) or "").partition("\n\n")[0].split())
+    say(f"{args.paper}: {about}" if about else args.paper)
+    if why_not:
+        say(f"\n{why_not}")
+    else:
+        _show_payoffs(paid)
     helps = knob_help(reward, load_paper(split_spec(args.paper)[0]))
     if reward.knobs:
         show_rows(
