@@ -11,12 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-<<<<<<< HEAD
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
-=======
-from typing import TYPE_CHECKING, TypeVar
->>>>>>> 9cb6bba (Tables of the command line are rows; settings of any kind are read by one function)
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from factrl.errors import ConfigError, DataError
 from factrl.evals.shortqa import Extract
@@ -36,11 +32,7 @@ if TYPE_CHECKING:
     from factrl.llm.local.llama import LlamaModel
     from factrl.llm.openai_compatible import OpenAICompatible
 
-<<<<<<< HEAD
-=======
-
 S = TypeVar("S", bound=RunSettings)
->>>>>>> 9cb6bba (Tables of the command line are rows; settings of any kind are read by one function)
 REWARD_ALONE = ("model.name=none", "data.train=none")
 """Settings that every run needs, where a reward is made and nothing is trained."""
 SCORED = 64  # held-out answers that the reward scores too (`train.held_out`)
@@ -89,18 +81,11 @@ class Plan:
         return self.batches * told.prompts_per_step * told.num_generations
 
 
-<<<<<<< HEAD
-def run_settings(source: Path | str | None, overrides: Sequence[str]) -> RunSettings:
-    """The settings of a recipe or an earlier run, with the knobs and defaults of the paper that they name.
-=======
 def run_settings(source: Path | str | None, overrides: Sequence[str], cls: type[S] = RunSettings) -> S:
-    """The settings of a run; knobs and defaults are those of the paper that they name.
+    """The settings of a recipe or an earlier run, with the knobs and defaults of the paper that they name.
 
     Args:
-        source: a recipe, or the `config.toml` of an earlier run.
-        overrides: `key=value`.
-        cls: `RunSettings`, or a kind of it, such as the `AskSettings` of a model that is only asked.
->>>>>>> 9cb6bba (Tables of the command line are rows; settings of any kind are read by one function)
+        cls: a kind of `RunSettings`, such as the `AskSettings` of a model that is only asked.
 
     Raises:
         ConfigError: every problem at once, one line each.
