@@ -23,11 +23,11 @@ pytestmark = pytest.mark.alone
 FOUND = [
     ("verifier.judges.replies.read_verdicts", "", '"\\', ""),
     ("rewards.checklist.read_checklist", "", '"\\', ""),
-    ("prepare.importance.read_choices", '{"', '\\"', "\\"),
+    ("prepare.dataset.read_choices", '{"', '\\"', "\\"),
     ("rewards.guards.repeats", "", '"', ""),
     ("text.words.read", "", "\u0316\u0300", ""),
     ("text.mentions.mentions (answers)", "", "\u0316\u0300", ""),
-    ("prepare.contamination.normalised", "$", "\u0316\u0300~", ""),
+    ("prepare.normalised", "$", "\u0316\u0300~", ""),
 ]
 # These read `MAX_PAYLOAD` characters and no more.
 CAPPED = [

@@ -16,7 +16,7 @@ from typing import Any
 import factrl
 from factrl import Example, Grader, Verifier, prepare, text
 from factrl.errors import Unscored
-from factrl.evals import shortqa
+from factrl.evals import confidence, shortqa
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.texts import example_of
 from factrl.lab.hacks.texts import prompts as stress_prompts
@@ -119,6 +119,7 @@ READERS: dict[str, Reader] = {
     "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
     "evals.shortqa.continued": shortqa.continued,
     "evals.shortqa.final_part": shortqa.final_part,
+    "evals.confidence.stated_confidence": confidence.stated_confidence,
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),
@@ -241,10 +242,11 @@ ELSEWHERE = {
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify "
-    "papers.intuitor "
+    "papers.intuitor rewards.result_of "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
-    "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference",
+    "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
+    "verifier.search.dense",
     "a server is asked": "rewards.remote verifier.search.WebSearch",
     "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
     "an own test of its time": "train.credit",

@@ -75,7 +75,6 @@ GONE = {
     "probe confidence": "0.95 saved one sample in eight at most; --samples says how many a question gets",
     "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
     "eval shots": "write worked examples into data.prompt=..., which ends in {question}",
-    "eval confidence": "ask for it in data.prompt=...; samples.jsonl has every answer with its grade",
     "eval base-probe": "factrl report BASE MODEL lists what the base got right and the model declines",
     "eval judge-quality": "precision is as the judge has it; docs/history.md has how often judges err",
     "eval export-lm-eval": "lm-evaluation-harness has tasks of its own for these datasets",

@@ -98,6 +98,7 @@ def add_verbs(verbs: Verbs) -> None:
     for option, about in (
         ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
         ("--evidence", "show the documents that come with a question"),
+        ("--confidence", "ask how sure the model is of its answer"),
     ):
         parser.add_argument(option, action="store_true", help=about)
 
@@ -136,7 +137,7 @@ def _eval(args: argparse.Namespace) -> int:
         checker = ClaimChecker(verifier, f"{verifier.judge.identity} {told}")
     folder = Path(args.output) if args.output else None
     with Mathematician() as mathematician:
-        told = (extract, settings.data.chat, 1 if settings.judge.url == LOCAL else 16)
+        told = (extract, args.confidence, settings.data.chat, 1 if settings.judge.url == LOCAL else 16)
         tools = Tools(supplier.grade(form), mathematician, *told)
         graded = f"{judge} {form} {extract}"
         results = {
@@ -216,6 +217,7 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
         evidence=args.evidence,
+        confidence=args.confidence,
         by=args.by or "",
     )
 
@@ -231,7 +233,7 @@ def _about(args: argparse.Namespace, settings: AskSettings) -> dict[str, Any]:
         "sampling": settings.sampling.model_dump(),
         "system": settings.data.system,
         "chat": settings.data.chat,
-        **{name: getattr(args, name) for name in ("evidence", "limit", "settings")},
+        **{name: getattr(args, name) for name in ("evidence", "confidence", "limit", "settings")},
     }
 
 

@@ -132,6 +132,7 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
             (name, one, places(one, -1 if one.low < 0 else 0, 1) if one.percent else None)
             for name, one in numbers.items()
         ],
+        "bins": row.get("confidence_bins"),
         "causes": [(about, row[key].items()) for key, about in reasons if row[key]],
         "examples": [_example(one, ("", one)) for one in examples],
     }

@@ -27,6 +27,7 @@ from typing import Literal, Protocol
 
 from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
+from factrl.evals.confidence import stated_confidence
 from factrl.evals.samples import Row
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import Mathematician
@@ -185,6 +186,7 @@ class Tools:
         grader: grades short answers; called from several threads.
         mathematician: compares formulas.
         extract: where a short answer stands in a completion.
+        confidence: answers end with how sure the model is.
         chat: false where the model only continued the text.
         workers: answers graded at the same time.
     """
@@ -192,6 +194,7 @@ class Tools:
     grader: GradeAnswer
     mathematician: Mathematician
     extract: Extract = "text"
+    confidence: bool = False
     chat: bool = True
     workers: int = 16
 
@@ -233,10 +236,13 @@ def grade_texts(
     keys = [(example, number) for example in examples for number in numbers_in(texts)]
     keys = [(example, number) for example, number in keys if (example.id, number) in texts]
 
+    def score(example: Example, text: str) -> Outcome:
+        prefill = text.prefill if isinstance(text, Completion) else ""
+        plain = Completion(stated_confidence(text)[0], prefill=prefill) if tools.confidence else text
+        return score_text(benchmark, example, plain, tools)
+
     pairs = [(example, texts[example.id, number]) for example, number in keys]
-    rows = _side_by_side(
-        pairs, lambda example, text: score_text(benchmark, example, text, tools), tools.workers, on_done
-    )
+    rows = _side_by_side(pairs, score, tools.workers, on_done)
     return [
         replace(row, benchmark=benchmark.name, number=number)
         for row, (_, number) in zip(rows, keys, strict=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
+from factrl.evals.confidence import ASKED, TOKENS, confidence_bins, confidence_numbers
 from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
@@ -44,6 +45,7 @@ class How:
         own_length: the length limit is that in `settings`; of a file of the user's own both always are.
         limit: questions of each benchmark; all by default.
         evidence: show the documents that come with a question.
+        confidence: ask how sure the model is.
         by: a column, whose values' rows have numbers of their own too.
     """
 
@@ -52,6 +54,7 @@ class How:
     own_length: bool = False
     limit: int | None = None
     evidence: bool = False
+    confidence: bool = False
     by: str = ""
 
 
@@ -114,18 +117,20 @@ def evaluate(
             else:
                 samples = grade_texts(*given, tools, progress.advance)
     about = {"source": source, "model": writer, "judge": graded_by, "asked_for": asked_for}
-    return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how.by), samples
+    return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how), samples
 
 
 def _summary(
-    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[Row], by: str
+    benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[Row], how: How
 ) -> dict[str, Any]:
     """The numbers of a benchmark, and what they are of, as plain data for `json.dumps`."""
     numbers, bounds = numbers_of(benchmark.kind, samples), {}
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at)
         bounds = claim_bounds(samples, benchmark.recall_at)
-    parts = numbers_by(samples, by)
+    if how.confidence:
+        numbers |= confidence_numbers(samples)
+    parts = numbers_by(samples, how.by)
     return {
         "kind": benchmark.kind,
         "about": benchmark.about,
@@ -142,6 +147,7 @@ def _summary(
         "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
         # Of long answers, between which values the numbers lie whatever the missing verdicts are.
         "bounds": {name: list(pair) for name, pair in bounds.items()},
+        "confidence_bins": confidence_bins(samples) if how.confidence else [],
     }
 
 
@@ -153,6 +159,8 @@ def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> A
     data, train, own = how.settings.data, how.settings.train, benchmark.path != ""
     if (how.own_prompt or own) and benchmark.kind not in ("choice", "discrimination"):
         prompt = data.prompt
+    if how.confidence and benchmark.kind in ("short", "reasoning"):
+        prompt, tokens = prompt + ASKED, tokens + TOKENS
     if how.own_length or own:
         tokens = train.max_completion_length
     # A model that only continues text is given a cue for the answer.
