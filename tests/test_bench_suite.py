@@ -127,6 +127,17 @@ def values(found: Output) -> dict[str, float]:
     return {metric: number.value for metric, number in found.numbers(name).items()}
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_policy_is_asked_in_its_own_words_and_nothing_is_added(tmp_path: Path, chat: bool) -> None:
+    told = {"data.prompt": "user: {question}\nbot:\n", "data.chat": str(chat).lower()}
+    words = ["model.name=m", "data.train=-", *(f"{name}={value}" for name, value in told.items())]
+    model = Scripted(right)
+    run(model, tmp_path / "own", how=How(load_settings(AskSettings, None, words), own_prompt=True, limit=2))
+    assert model.settings.data.prompt == "user: {question}\nbot:\n"
+    run(model, tmp_path / "ours", how=How(load_settings(AskSettings, None, words), limit=2))
+    assert model.settings.data.prompt.endswith("\nAnswer:") == (not chat)
+
+
 def test_a_killed_evaluation_goes_on_with_the_same_blocks(tmp_path: Path) -> None:
     run(Scripted(right), tmp_path / "whole").write()
     killed = Scripted(right)

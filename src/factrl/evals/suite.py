@@ -157,14 +157,17 @@ def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> A
     if benchmark.kind == "choice" and not weighs:
         prompt, tokens = template("letter"), 12
     data, train, own = how.settings.data, how.settings.train, benchmark.path != ""
-    if (how.own_prompt or own) and benchmark.kind not in ("choice", "discrimination"):
+    in_words = benchmark.kind not in ("choice", "discrimination")
+    if (how.own_prompt or own) and in_words:
         prompt = data.prompt
     if how.confidence and benchmark.kind in ("short", "reasoning"):
         prompt, tokens = prompt + ASKED, tokens + TOKENS
     if how.own_length or own:
         tokens = train.max_completion_length
-    # A model that only continues text is given a cue for the answer.
-    whole = (_DOCUMENTS if how.evidence else "") + prompt + ("" if data.chat else "\nAnswer:")
+    # A model that only continues text is given a cue for the answer, but where the user's own words end: a
+    # policy is asked as it was trained.
+    cue = "" if data.chat or (how.own_prompt and in_words) else "\nAnswer:"
+    whole = (_DOCUMENTS if how.evidence else "") + prompt + cue
     changed = {
         "data": data.model_copy(update={"train": source, "prompt": whole}),
         "train": train.model_copy(update={"max_completion_length": tokens}),
