@@ -185,13 +185,13 @@ def test_a_model_that_is_here_is_shown_as_here(capsys: pytest.CaptureFixture[str
     model = models.known()[0]
     folder = Path("cache", "models", model.name)
     folder.mkdir(parents=True)
-    with (folder / model.files[0].name).open("wb") as file:
+    with (folder / model.file).open("wb") as file:
         file.truncate(model.size)
     main(["models"])
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines() if line.split()[-1:] == ["yes"]] == [model.name]
     assert main(["models", "path", model.name]) == 0
-    assert capsys.readouterr().out == f"{Path.cwd() / folder / model.files[0].name}\n"
+    assert capsys.readouterr().out == f"{Path.cwd() / folder / model.file}\n"
     assert main(["models", "get", str(folder)]) == 0  # a folder is that folder
     assert capsys.readouterr().out == f"{folder}\n"
 
@@ -204,7 +204,10 @@ def test_a_model_that_is_here_is_shown_as_here(capsys: pytest.CaptureFixture[str
         ("list x", "models list takes no NAME"),
         ("path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
         ("get SmolLM2-135M-Instrucd", "did you mean 'SmolLM2-135M-Instruct'?"),
-        ("get SmolLM2-135M-Instruct", "No matching distribution found; check the network"),
+        (
+            "get SmolLM2-135M-Instruct",
+            "No matching distribution found; the hub: huggingface_hub is not installed; check the network",
+        ),
     ],
 )
 def test_models_says_why_it_cannot(

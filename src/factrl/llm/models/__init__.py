@@ -228,8 +228,8 @@ def _from_hub(model: Model) -> str:
     try:
         from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
         from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
-    except ImportError as error:
-        return first_line(error)
+    except ImportError:
+        return "huggingface_hub is not installed"
     folder = _place(model).with_name(".from-hub")
     private_folder(folder)
     where: dict[str, Any] = {"repo_id": model.repository, "filename": model.file, "revision": model.revision}
