@@ -167,8 +167,8 @@ class Workers:
     def __exit__(self, kind: object, *_: object) -> None:
         with self._changed:
             self._over = True
-            for _, _, future in self._asked:
-                future.cancel()
+            for asked in self._asked:
+                asked[2].cancel()
             self._changed.notify()
         self._answering.shutdown(wait=kind is None)
 
