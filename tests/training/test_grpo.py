@@ -16,6 +16,7 @@ from factrl.rewards import Reward, reward
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings
+from factrl.train import grpo
 from factrl.train.callbacks import Beside
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy, render_prompts
@@ -350,3 +351,26 @@ def test_a_masked_completion_is_not_printed(trainer: Make, caplog: pytest.LogCap
     made.train()
     trl.removeHandler(caplog.handler)
     assert "returned None" not in caplog.text
+
+
+def test_metrics_are_of_the_results_of_all_processes(trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [
+        Result("masked", None, cause="timeout"),
+        Result("scored", 5.0, {"outcome": 4.0, "style": 1.0}, facts={"label": "abstained"}),
+    ]
+    monkeypatch.setattr(grpo, "gather_object", lambda mine: [*mine, *others])
+    logged: dict[str, float] = {}
+    mine = trainer([1.0, None])._composite(["", ""], ["rome", "oslo"], [[5], [6]], [0, 0], logged.__setitem__)
+    assert mine == [1.0, None]
+    assert logged == {
+        "reward/scored_frac": 0.5,
+        "reward/masked_frac": 0.5,
+        "reward/floored_frac": 0.0,
+        "masked/connection": 0.25,
+        "masked/timeout": 0.25,
+        "rewards/outcome/mean": 2.5,
+        "rewards/outcome/std": 1.5,
+        "rewards/style/mean": 1.0,
+        "rewards/style/std": 0.0,
+        "abstain/rate": 1.0,
+    }

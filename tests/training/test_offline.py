@@ -16,6 +16,7 @@ import torch
 
 from factrl.errors import DataError, TooManyMasked
 from factrl.runs.folder import read_metrics
+from factrl.runs.settings import ModelSettings
 from factrl.train import offline
 from factrl.train.model import load_policy
 from factrl.train.offline import tune
@@ -341,3 +342,28 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     written.clear()
     tune(plan_tuning(settings))  # there is nothing left to do
     assert written == []
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_before_and_after_are_answered_in_one_precision(
+    words: list[str], questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: bool
+) -> None:
+    half = tmp_path / "half"
+    model, tokenizer = load_policy(ModelSettings(name=words[len(COMMON)].removeprefix("model.name=")))
+    model.to(torch.bfloat16).save_pretrained(half)
+    tokenizer.save_pretrained(half)
+    found: list[tuple[Any, ...]] = []
+    plain = PolicyWriter.load
+
+    def recorded(settings: Any) -> PolicyWriter:
+        writer = plain(settings)
+        weight = writer.model.get_input_embeddings().weight
+        found.append((settings.model.model_copy(update={"name": ""}), weight.dtype))
+        return writer
+
+    monkeypatch.setattr(PolicyWriter, "load", recorded)
+    more = (f"model.name={half}", f"data.eval={questions}", f"model.lora={str(lora).lower()}")
+    tune(planned(words, "tune.method=sft", *more, "train.steps=1"))
+    _, before, after = found
+    assert before == after
+    assert before[1] == (torch.bfloat16 if lora else torch.float32)

@@ -211,3 +211,22 @@ def test_what_is_wrong_is_said_before_a_run_folder_exists(
     with pytest.raises(error, match=message):
         train(_plan(recipe, override))
     assert not (tmp_path / "runs").exists()
+
+
+def test_frozen_embeddings_stay_and_the_rest_moves(recipe: Path, tiny_model: Path) -> None:
+    from safetensors.torch import load_file
+
+    run = train(
+        _plan(
+            recipe,
+            "freeze_embeddings=true",
+            "train.steps=2",
+            "eval_steps=2",
+            "save_steps=2",
+            "weight_decay=0.1",
+        )
+    )
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, run / "model"))
+    moved = {name for name in before if not before[name].equal(after[name])}
+    assert "model.embed_tokens.weight" in before
+    assert moved == set(before) - {"model.embed_tokens.weight"}

@@ -132,3 +132,13 @@ def test_top_p_keeps_only_the_nucleus(tiny_model: Path) -> None:
         model, [PROMPTS[0]], num_samples=200, max_new_tokens=1, temperature=1, top_p=0.3, eos_ids=[]
     )
     assert {ids[0] for ids in rows} <= nucleus
+
+
+def test_a_batch_without_labels_is_a_differentiable_zero(tiny_model: Path) -> None:
+    model = _load(tiny_model)
+    use_packed_logprobs(model)
+    batch = _batch([3])
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    output, grads = _run(model, batch)
+    assert output.log_probs.abs().max() == 0
+    assert all(grad.abs().max() == 0 for grad in grads)
