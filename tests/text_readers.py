@@ -16,7 +16,7 @@ from typing import Any
 import factrl
 from factrl import Example, Grader, Verifier, prepare, text
 from factrl.errors import Unscored
-from factrl.evals import confidence, shortqa
+from factrl.evals import shortqa
 from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.texts import example_of
 from factrl.lab.hacks.texts import prompts as stress_prompts
@@ -31,7 +31,7 @@ from factrl.rewards.resources import written_certainty
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.server import _without_ending
-from factrl.text import abstention, answers, escape, ignorance, mentions
+from factrl.text import abstention, answers, confidence, escape, ignorance, mentions
 from factrl.text.sentences import sentences
 from factrl.text.words import read, same_amount
 from factrl.train import metrics
@@ -119,7 +119,7 @@ READERS: dict[str, Reader] = {
     "evals.shortqa.chosen": lambda raw: shortqa.chosen(raw, ["Ulm", "Bern"]),
     "evals.shortqa.continued": shortqa.continued,
     "evals.shortqa.final_part": shortqa.final_part,
-    "evals.confidence.stated_confidence": confidence.stated_confidence,
+    "text.confidence.stated_confidence": confidence.stated_confidence,
     "rewards.mathematics.final_result": lambda raw: (
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),

@@ -1,12 +1,10 @@
-"""How sure a model says it is, and how often it is right then.
+"""How often answers are right, by how sure a model says it is (`factrl.text.confidence`).
 
-A confidence is what the text says last in the form "Confidence: 75"; it is read again wherever it is needed,
-so that there is one reader and no column of its own.  What states none is counted and in no mean.
+What states no confidence is counted and in no mean.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,32 +12,9 @@ import numpy as np
 
 from factrl.evals.metrics import Better, Interval, Number, bootstrap, wilson
 from factrl.evals.samples import Row, by_question
+from factrl.text.confidence import stated_confidence
 
-ASKED = (
-    "\n\nThen write, on a line of its own, how sure you are that your answer is right, from 0 to 100, "
-    "as: Confidence: 75"
-)
-TOKENS = 16  # that it takes
 BINS = 10
-_SURE = re.compile(
-    r"(?:confidence|置信度|信心)[*_\s]{0,4}[:：][*_\s]{0,4}(\d{1,3})(\.\d{1,4})?(?:\s{0,2}%|\s{0,2}/\s{0,2}(100|10|1)\b)?",
-    re.I,
-)
-
-
-def stated_confidence(text: str) -> tuple[str, float | None]:
-    """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
-
-    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already.
-    """
-    found = list(_SURE.finditer(text))
-    if not found:
-        return text, None
-    last = found[-1]
-    number = float(last[1] + (last[2] or ""))
-    share = last[2] is not None and number <= 1 and last[0].endswith(last[2])
-    sure = number / (1 if share else float(last[3] or 100))
-    return ((text[: last.start()] + text[last.end() :]).strip(), sure) if sure <= 1 else (text, None)
 
 
 def confidence_bins(samples: Sequence[Row]) -> list[dict[str, Any]]:

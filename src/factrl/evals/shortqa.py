@@ -27,13 +27,13 @@ from typing import Literal, Protocol
 
 from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
-from factrl.evals.confidence import stated_confidence
 from factrl.evals.samples import Row
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import Mathematician
 from factrl.text import Slice, boxed, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
+from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Grade
 
 Extract = Literal["text", "boxed", "answer"]

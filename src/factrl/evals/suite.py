@@ -16,7 +16,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
-from factrl.evals.confidence import ASKED, TOKENS, confidence_bins, confidence_numbers
+from factrl.evals.confidence import confidence_bins, confidence_numbers
 from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
@@ -26,6 +26,7 @@ from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import AskSettings
+from factrl.text.confidence import ASKED, TOKENS, asks_confidence
 from factrl.types import Completion, Example
 
 STORED = "stored answers"  # in place of a model's identity
@@ -160,7 +161,7 @@ def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> A
     in_words = benchmark.kind not in ("choice", "discrimination")
     if (how.own_prompt or own) and in_words:
         prompt = data.prompt
-    if how.confidence and benchmark.kind in ("short", "reasoning"):
+    if how.confidence and benchmark.kind in ("short", "reasoning") and not asks_confidence(prompt):
         prompt, tokens = prompt + ASKED, tokens + TOKENS
     if how.own_length or own:
         tokens = train.max_completion_length

@@ -1,0 +1,64 @@
+"""How sure a model says it is: the words that ask for it, the one reader of it, and agreement of samples.
+
+A confidence is what a text says last as "Confidence: 75" or, as RLCR's prompt asks (arXiv:2507.16806), as
+`<confidence>0.75</confidence>`.  It is read again wherever it is needed, so that there is one reader and no
+column of its own.  What states none, or none that can be read, states no confidence: a reward floors it, as
+it is the policy's own text, and an evaluation counts it and has it in no mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+
+from factrl.text import tag
+
+ASKED = (
+    "\n\nThen write, on a line of its own, how sure you are that your answer is right, from 0 to 100, "
+    "as: Confidence: 75"
+)
+TOKENS = 16  # that it takes
+_NUMBER = r"(\d{1,3})(\.\d{1,6})?(?:\s{0,2}%|\s{0,2}/\s{0,2}(100|10|1)\b)?"
+_SURE = re.compile(
+    rf"(?:confidence|置信度|信心)[*_\s]{{0,4}}[:：][*_\s]{{0,4}}{_NUMBER}"
+    rf"|(?P<tag><confidence>)\s{{0,4}}{_NUMBER}\s{{0,4}}</confidence>",
+    re.I,
+)
+
+
+def asks_confidence(prompt: str) -> bool:
+    """Whether a prompt already asks for a confidence in a form that `stated_confidence` reads."""
+    return "<confidence>" in prompt or "Confidence:" in prompt
+
+
+def stated_confidence(text: str) -> tuple[str, float | None]:
+    """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
+
+    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already,
+    and in the tag so is 1.  What goes with the tag is the block `<analysis>` before it.
+    """
+    found = list(_SURE.finditer(text))
+    if not found:
+        return text, None
+    last = found[-1]
+    whole, part, most = last.groups()[4:] if last["tag"] else last.groups()[:3]
+    number = float(whole + (part or ""))
+    bare = most is None and "%" not in last[0]
+    share = bare and number <= 1 and bool(last["tag"] or part)
+    sure = number if share else number / float(most or 100)
+    if sure > 1:
+        return text, None
+    before = text[: last.start()]
+    analysis = tag(before, "analysis") if last["tag"] else None
+    if analysis and not before[analysis.end + len("</analysis>") :].strip():
+        before = before[: analysis.start - len("<analysis>")]
+    return (before + text[last.end() :]).strip(), sure
+
+
+def agreement(answers: Sequence[Hashable]) -> list[float]:
+    """For each sample of one question, the share of these samples that say the same, from 1/k to 1.
+
+    Args:
+        answers: what each says, equal where they say the same: numbers of `evals.numbers.candidates`.
+    """
+    return [answers.count(one) / len(answers) for one in answers]
