@@ -115,6 +115,36 @@ def test_the_labs_change_stands_beside_the_papers(tmp_path: Path) -> None:
     assert lines[4][-1] == "+0.0 (+42.0; lab +12.5) ≠"
 
 
+def test_at_full_scale_a_row_is_evaluated_on_each_set_of_the_papers_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipeline, study = declared("knowrl", "PIPELINE"), declared("knowrl", "STUDY")
+    assert main(["reproduce", "knowrl", "--full", "--output", "out", "--dry-run"]) == 0
+    words = shlex.split(
+        next(line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl eval"))
+    )
+    sets = words[2 : words.index("--samples")]
+    for row, value in (("base", 0.75), ("paper", 0.5)):
+        numbers = {name: asdict(Number(value, 0.0, 1.0, 8)) for name in OUTCOMES}
+        told = {name: {"numbers": numbers} for name in sets}
+        Output(tmp_path / "evaluations" / row, {}, told, {}).write()
+    found = measured("knowrl", pipeline, study, ["base", "paper"], [tmp_path], full=True)
+    assert {"GPQA", "AIME 2025", "ChineseSimpleQA"} <= {*found.columns}
+    assert found.changes("paper", "GPQA") == {"ours": -25.0, "paper": pytest.approx(36.87 - 40.91)}
+    assert found.changes("paper", "hallucination")["paper"] == pytest.approx(57.67 - 78.0)
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_the_scale_is_the_papers_where_there_is_a_gpu(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], gpu: bool
+) -> None:
+    monkeypatch.setattr("factrl.cli.reproduce._has_gpu", lambda: gpu)
+    assert reproduce("--dry-run", "--judge", "http://h/v1#m") == 0
+    told = capfd.readouterr()
+    assert ("--full" in told.err) == gpu
+    assert "no-such-verb" in told.out if gpu else "no-such-verb" not in told.out
+
+
 def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
     def between(low: float, high: float) -> list[dict[str, dict[str, float]]]:
         return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,29 @@ def test_completions_of_a_question_are_graded_as_one_batch(
 
     assert asyncio.run(many()) == [3.0, 3.0, 3.0, 2.0, 2.0, 1.0]
     assert not verl._WAITING
+
+
+@pytest.mark.parametrize("reward", ["size", "broken"])
+def test_a_call_that_is_given_up_or_a_batch_that_raises_leaves_none_waiting(
+    tmp_path: Path, reward: str
+) -> None:
+    broken = "\n@reward\ndef broken(example, completion):\n    return {'right': 1 / 0}\n"
+    (tmp_path / "own.py").write_text(SHARED + broken, encoding="utf-8")
+
+    async def many() -> list[Any]:
+        words = {"paper": f"{tmp_path}/own.py:{reward}", "group": 3}
+        ask = partial(compute_score, "set", "x", "", {**QUESTION, "index": 1}, **words)
+        given_up, waits = asyncio.create_task(ask()), asyncio.create_task(ask())
+        while not any(len(batch.members) == 2 for batch in verl._WAITING.values()):
+            await asyncio.sleep(0.01)
+        given_up.cancel()
+        return await asyncio.wait_for(asyncio.gather(waits, ask(), return_exceptions=True), 30)
+
+    told = asyncio.run(many())
+    if reward == "size":
+        assert [one["score"] for one in told] == [3.0, 3.0]
+    else:
+        assert all(isinstance(one, RewardBug) for one in told)
 
 
 def test_there_and_back() -> None:

@@ -58,6 +58,16 @@ class _Supplied:
     columns: Mapping[ColumnName, str]
 
 
+class _Batch:
+    """Completions of one question, and what grades them."""
+
+    def __init__(self) -> None:
+        self.members: list[tuple[Example, Completion]] = []
+        self.grading: asyncio.Future[asyncio.Task[Sequence[Result]]] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+
 async def compute_score(
     data_source: str,
     solution_str: str,
@@ -119,27 +129,17 @@ async def _together(
     reward: Reward, which: _Group, size: int, example: Example, completion: Completion
 ) -> Result:
     """The result of one of `size` completions, which are graded as one batch when the last is there."""
-    waiting = _WAITING.setdefault(which, [])
-    result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    waiting.append((example, completion, result))
-    if len(waiting) < size:
-        await asyncio.wait([result], timeout=PATIENCE)
-    if _WAITING.get(which) is waiting:  # complete, or the first of them has waited long enough
+    batch = _WAITING.setdefault(which, _Batch())
+    place = len(batch.members)
+    batch.members.append((example, completion))
+    if len(batch.members) < size:
+        await asyncio.wait([batch.grading], timeout=PATIENCE)
+    if _WAITING.get(which) is batch:  # complete, or the first of them has waited long enough
         del _WAITING[which]
-        await _grade(reward, waiting)
-    return await result
-
-
-async def _grade(reward: Reward, waiting: Sequence[_Waiting]) -> None:
-    examples, completions, results = zip(*waiting, strict=True)
-    try:
-        graded = await _on_a_thread(reward.batch, examples, completions)
-    except FactrlError as error:
-        for result in results:
-            result.set_exception(error)
-        return
-    for result, one in zip(results, graded, strict=True):
-        result.set_result(one)
+        graded = _on_a_thread(reward.batch, *zip(*batch.members, strict=True))
+        batch.grading.set_result(asyncio.get_running_loop().create_task(graded))
+    # The others wait on where this call is given up.
+    return (await asyncio.shield(batch.grading.result()))[place]
 
 
 def as_verl(result: Result, terms: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -197,8 +197,7 @@ def _plain(value: Any) -> Any:
 
 
 _Group = tuple[int, str, str]  # a reward, and a question by its index and its words
-_Waiting = tuple[Example, Completion, "asyncio.Future[Result]"]
-_WAITING: dict[_Group, list[_Waiting]] = {}
+_WAITING: dict[_Group, _Batch] = {}
 _MADE: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
 _MAKING = threading.RLock()
 _THREADS: dict[int, ThreadPoolExecutor] = {}

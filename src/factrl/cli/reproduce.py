@@ -90,9 +90,11 @@ def add_verbs(verbs: Verbs) -> None:
     scale.add_argument(
         "--small",
         action="store_true",
-        help="a 135M model on two CPU cores and the demo's questions (default)",
+        help="a 135M model on two CPU cores and the demo's questions (default without a GPU)",
     )
-    scale.add_argument("--full", action="store_true", help="the paper's model and values, for GPUs and a hub")
+    scale.add_argument(
+        "--full", action="store_true", help="the paper's model and values (default where there is a GPU)"
+    )
     parser.add_argument("--output", metavar="DIR", required=True, help="folder of everything that is made")
     parser.add_argument("--model", metavar="NAME", help="start from this model")
     parser.add_argument("--warm", metavar="FILE", help="rows of the cold start")
@@ -129,6 +131,9 @@ def add_verbs(verbs: Verbs) -> None:
 def _reproduce(args: argparse.Namespace) -> int:
     pipeline = find_pipeline(args.paper)
     args.paper = split_spec(args.paper)[0]
+    if not (args.small or args.full) and _has_gpu():
+        args.full = True
+        tell("A GPU is here, so this is --full, the paper's model and values; --small is the other")
     if args.engine != "verl" and (args.verl or args.verl_python):
         raise ConfigError("--verl and --verl-python need --engine verl")
     python = args.verl_python or sys.executable
@@ -149,7 +154,7 @@ def _reproduce(args: argparse.Namespace) -> int:
         return 0
     study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
     rows = [step.row for step in pipeline.steps if _shown(step, full=args.full)]
-    found = measured(args.paper, pipeline, study, rows, folders)
+    found = measured(args.paper, pipeline, study, rows, folders, full=args.full)
     notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
     if not found.tells_apart():
         notes.append(
@@ -161,6 +166,14 @@ def _reproduce(args: argparse.Namespace) -> int:
     for path in write(args.paper, out, found, notes, took):
         say(str(path))
     return 0
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
 
 
 def _show(
@@ -235,7 +248,8 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
         },
     }
     commands = []
-    words = " ".join([pipeline.evaluation, *(step.words for step in pipeline.steps)])
+    evaluation = pipeline.evaluation(full=args.full)
+    words = " ".join([evaluation, *(step.words for step in pipeline.steps)])
     needed = [name for name in files if f"{{{name}}}" in words]
     if not args.full and not all(getattr(args, name) for name in needed):
         told = ("prepare", "questions", "--output", str(questions), "--seed", str(seed))
@@ -247,7 +261,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
             names[step.name] = str(command.made)
         if _shown(step, full=args.full) and not step.words.startswith("eval "):
             known = {**names, "row": step.row, "trained": names[step.name]}
-            words = shlex.split(pipeline.evaluation.format_map(_quoted(known)))
+            words = shlex.split(evaluation.format_map(_quoted(known)))
             limit = SMALL_HELD_OUT["long" if pipeline.long else "short"]
             words += [] if args.full or args.held_out else ["--limit", str(limit)]
             words += _of_all(args)

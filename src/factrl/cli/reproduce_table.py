@@ -132,10 +132,17 @@ class Measured:
 
 
 def measured(
-    paper: str, pipeline: Pipeline, study: Study, rows: Sequence[str], folders: Sequence[Path]
+    paper: str,
+    pipeline: Pipeline,
+    study: Study,
+    rows: Sequence[str],
+    folders: Sequence[Path],
+    *,
+    full: bool = False,
 ) -> Measured:
     """The evaluations of these rows in these folders, one for each seed; the lab's table is in the first."""
-    found = {row: [_evaluation(pipeline, folder, row) for folder in folders] for row in rows}
+    columns = pipeline.columns(full=full)
+    found = {row: [_evaluation(columns, folder, row) for folder in folders] for row in rows}
     lab = folders[0] / "lab.json"
     known = _lab(paper, json.loads(lab.read_text("utf-8"))) if lab.exists() else {}
     graded = {} if pipeline.long else {row: _graded(folders, row) for row in rows}
@@ -146,27 +153,33 @@ def measured(
         for name, one in found.items()
         if (kind := one.example.meta.get("question_type"))
     }
-    return Measured(pipeline.metrics, {**study.arms, **pipeline.published}, known, found, grades, kinds)
+    told = {
+        row: {**study.arms.get(row, {}), **pipeline.published.get(row, {})}
+        for row in {**study.arms, **pipeline.published}
+    }
+    return Measured(columns, told, known, found, grades, kinds)
 
 
 def _graded(folders: Sequence[Path], row: str) -> dict[str, Row]:
-    """The answer to each question of each seed."""
-    return {
-        f"{folder.name}/{one.example.id}": one
-        for folder in folders
-        for samples in read_output(folder / "evaluations" / row).samples.values()
-        for one in samples
-    }
+    """The first answer to each question of each seed."""
+    found: dict[str, Row] = {}
+    for folder in folders:
+        for benchmark, samples in read_output(folder / "evaluations" / row).samples.items():
+            for one in samples:
+                found.setdefault(f"{folder.name}/{benchmark}/{one.example.id}", one)
+    return found
 
 
-def _evaluation(pipeline: Pipeline, folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
+def _evaluation(columns: Mapping[str, str], folder: Path, row: str) -> Mapping[str, Mapping[str, float]]:
     """A folder of `factrl eval`; shares in points."""
     output = read_output(folder / "evaluations" / row)
-    (name,) = output.benchmarks
-    numbers, found = output.numbers(name), {}
-    for metric, key in pipeline.metrics.items():
-        scale = 100 if numbers[key].percent else 1
-        found[metric] = {limit: scale * getattr(numbers[key], limit) for limit in ("value", "low", "high")}
+    numbers = {name: output.numbers(name) for name in output.benchmarks}
+    found = {}
+    for metric, key in columns.items():
+        benchmark, _, name = key.rpartition(":")
+        number = numbers[benchmark or next(iter(numbers))][name]
+        scale = 100 if number.percent else 1
+        found[metric] = {limit: scale * getattr(number, limit) for limit in ("value", "low", "high")}
     return found
 
 

@@ -50,6 +50,8 @@ from factrl.verifier.search import Given
 Form = Literal["tags", "boxed", "text"]
 """Where a reward looks for the answer: between tags, in a box, or in the whole text."""
 Length = Literal["short", "long"]
+EVALUATED = "--model {trained} --config {recipe} --output {out}/evaluations/{row}"
+"""What stands behind the questions that a row of a pipeline is evaluated on."""
 OUTCOMES = ("accuracy", "abstention", "hallucination", "truthfulness")
 
 
@@ -136,7 +138,9 @@ class Pipeline:
             `verifier.judge`, and what it is.
         evaluate: how a row is evaluated, with {row} and {trained}, its model; by default as short answers
             are, or as `long` ones.
-        metrics: the table's columns: metric of the study -> what the evaluation calls it.
+        metrics: the table's columns: metric of the study -> what the evaluation calls it, behind the name of
+            its benchmark and a colon where there are several.
+        full_evaluate, full_metrics: the same two at full scale, where they differ.
         published: changes of rows against `base` that are no arms of the study, as there.
         long: the questions ask for long answers.
         notes: what a reader of the table must know.
@@ -152,12 +156,17 @@ class Pipeline:
     long: bool = False
     notes: tuple[str, ...] = ()
     full: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    full_evaluate: str = ""
+    full_metrics: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def evaluation(self) -> str:
+    def evaluation(self, *, full: bool) -> str:
         """The words that evaluate a row."""
-        usual = "--model {trained} --config {recipe} --output {out}/evaluations/{row}"
-        return self.evaluate or f"eval {'--long ' if self.long else ''}{{held_out}} {usual}"
+        usual = f"eval {'--long ' if self.long else ''}{{held_out}} {EVALUATED}"
+        return (full and self.full_evaluate) or self.evaluate or usual
+
+    def columns(self, *, full: bool) -> Mapping[str, str]:
+        """`metrics`, or `full_metrics`."""
+        return (full and self.full_metrics) or self.metrics
 
     @property
     def small_settings(self) -> Mapping[str, Any]:

@@ -44,7 +44,7 @@ from factrl.text import tag, think_answer
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.report import Report
 
-from . import REASONED, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
+from . import EVALUATED, REASONED, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
@@ -395,7 +395,8 @@ PUBLISHED = {
 }
 
 # Wrong answers in SimpleQA, after the ablation's reward and before.
-_BEFORE = PUBLISHED["results", "DeepSeek-R1-Distill-Qwen-7B", "SimpleQA"]
+_MODEL = "DeepSeek-R1-Distill-Qwen-7B"
+_BEFORE = PUBLISHED["results", _MODEL, "SimpleQA"]
 STUDY = Study(
     "people",
     "KnowRL: DeepSeek-R1-Distill-Qwen-7B, wrong answers in SimpleQA, against the model untrained",
@@ -454,19 +455,30 @@ PIPELINE = Pipeline(
             "loss_type": "dr_grpo",
         },
     },
-    model="deepseek-ai/DeepSeek-R1-Distill-Qwen-7B",
+    model=f"deepseek-ai/{_MODEL}",
     asks={
         "warm": "the cold start's rows, question and reasoned; 1,798 are in the history of zjunlp/KnowRL",
         "train": "KnowRL's questions with their topics",
         "verifier.index": "Wikipedia, as `factrl index` has it, with every page that a topic names",
-        "held_out": "SimpleQA, a file with question and answers",
         "judge": "the model that grades and verifies, GPT-4o in the paper, as http://host:8000/v1#name",
     },
     published={
-        row: {
-            "hallucination": PUBLISHED["results", f"DeepSeek-R1-Distill-Qwen-7B {of}", "SimpleQA"] - _BEFORE
-        }
-        for row, of in (("sft", "SFT"), ("dpo", "DPO"), ("facttune-fs", "FactTune-FS"))
+        **{
+            row: {"hallucination": PUBLISHED["results", f"{_MODEL} {of}", "SimpleQA"] - _BEFORE}
+            for row, of in (("sft", "SFT"), ("dpo", "DPO"), ("facttune-fs", "FactTune-FS"))
+        },
+        "paper": {
+            of: PUBLISHED["results", f"{_MODEL} KnowRL", of] - PUBLISHED["results", _MODEL, of]
+            for of in ("ChineseSimpleQA", "GPQA", "AIME 2025")
+        },
+    },
+    full_evaluate="eval simpleqa chinese_simpleqa gpqa_diamond aime25 --samples 5 --limit 300 " + EVALUATED,
+    full_metrics={
+        "hallucination": "simpleqa:hallucination",
+        "abstention": "simpleqa:abstention",
+        "ChineseSimpleQA": "chinese_simpleqa:hallucination",
+        "GPQA": "gpqa_diamond:accuracy",
+        "AIME 2025": "aime25:accuracy",
     },
     notes=(
         "The paper does not say how its DPO pairs were made: here the best and the worst of a question's "
