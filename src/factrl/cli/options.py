@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -190,3 +191,12 @@ def needs_extra(module: str, extra: str) -> Any:
         if package == "factrl":
             raise
         raise MissingExtra(package, extra) from error
+
+
+def has_gpu() -> bool:
+    """Whether torch is installed and sees a GPU."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()

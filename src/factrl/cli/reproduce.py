@@ -34,7 +34,7 @@ from factrl.papers import (
 )
 from factrl.runs.disk import Journal, write_whole
 
-from .options import Verbs, add_settings, add_verb, at_least_one
+from .options import Verbs, add_settings, add_verb, at_least_one, has_gpu
 from .prepare_questions import write_questions
 from .reproduce_asks import STAND_INS, asks, reader, to_be_given
 from .reproduce_table import measured, table, write
@@ -104,9 +104,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument("--checked", metavar="FILE", help="texts with checked lists, for what checks them")
     parser.add_argument("--passages", metavar="FILE", help="passages to search, where the pipeline retrieves")
     parser.add_argument("--held-out", metavar="FILE", help="questions to evaluate on")
-    parser.add_argument(
-        "--judge", metavar="URL", help="model server that grades, e.g. http://host:8000/v1#model"
-    )
+    parser.add_argument("--judge", metavar="URL", help="what grades, e.g. http://host:8000/v1#model")
     parser.add_argument(
         "--seeds", metavar="N", type=at_least_one, default=1, help="seeds 0 to N-1 (default: 1)"
     )
@@ -131,7 +129,7 @@ def add_verbs(verbs: Verbs) -> None:
 def _reproduce(args: argparse.Namespace) -> int:
     pipeline = find_pipeline(args.paper)
     args.paper = split_spec(args.paper)[0]
-    if not (args.small or args.full) and _has_gpu():
+    if not (args.small or args.full) and has_gpu():
         args.full = True
         tell("A GPU is here, so this is --full, the paper's model and values; --small is the other")
     if args.engine != "verl" and (args.verl or args.verl_python):
@@ -166,14 +164,6 @@ def _reproduce(args: argparse.Namespace) -> int:
     for path in write(args.paper, out, found, notes, took):
         say(str(path))
     return 0
-
-
-def _has_gpu() -> bool:
-    try:
-        import torch
-    except ImportError:
-        return False
-    return torch.cuda.is_available()
 
 
 def _show(

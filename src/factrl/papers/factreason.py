@@ -6,7 +6,7 @@ Claims    T claims of the answer, F of them supported, as VeriScore has them; th
 Main      λ = 0, μ = 0.1; the paper also has (0.01, 0.1), (0.1, 0.1), (0.01, 0)
           and factuality alone (0, 0)
 
-No training code is released that we know of.  Choices that the paper leaves open, and ours:
+Their training code (facebookresearch/factual_reasoning) was not read.  What the paper leaves open, and ours:
 
 - the base of the logarithm: e.
 - an answer without claims: F / (T + 1) is 0 there, and the preference is still asked for.
