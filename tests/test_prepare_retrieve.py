@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from factrl.cli import main
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import AskSettings
+from factrl.text.answers import contains
 from factrl.train.plan import make_plan, run_settings
 
 FACTS = ["Marie Curie was born in Warsaw.", "The Danube flows into the Black Sea.", "Emma is by Jane Austen."]
@@ -35,17 +37,84 @@ def test_rows_get_the_passages_that_bear_on_them_and_the_policy_reads_them(
     assert (
         main(["prepare", "retrieve", "rows.jsonl", "--index", "wiki", "--k", "1", "--output", "o.jsonl"]) == 0
     )
-    assert "3 rows; 1 had evidence already and keep it, 0 got none" in capsys.readouterr().err
+    told = "3 rows; 1 had evidence already, 0 have none, 0 lost what holds an answer"
+    assert f"{told}; in 2 a passage holds an answer" in capsys.readouterr().err
     first, own, last = (json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines())
     assert [e["text"] for e in first["evidence"]] == [FACTS[0]]
     assert [e["text"] for e in last["evidence"]] == [FACTS[1]]
-    assert own == ROWS[1]
+    assert own == {**ROWS[1], "helps": False}
     assert (first["level"], first["answer"]) == (3, "Warsaw"), "other columns stay"
     words = ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl", "prompts_per_step=2"]
     plan = make_plan(run_settings(None, words), only_show=True)
     assert plan.prompt.endswith(f"Document [1]: Facts\n{FACTS[0]}\n</DOC>\n\nQuestion: {ROWS[0]['question']}")
     assert "{evidence}" in run_settings(None, [*words, "paper=truthrl:retrieval-binary"]).data.prompt
     assert "{evidence}" not in run_settings(None, [*words, "paper=truthrl"]).data.prompt
+
+
+def retrieved(*words: str) -> list[dict[str, Any]]:
+    assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", *words]) == 0
+    return [json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_withheld_evidence_holds_no_answer_and_the_label_says_so() -> None:
+    """Else a policy learns that its documents always have the answer; what is left is what else was found."""
+    rows = retrieved("--index", "wiki", "--k", "1", "--withhold", "1")
+    assert [row["helps"] for row in rows] == [False] * 3
+    assert rows[1] == {**ROWS[1], "helps": False}
+    assert rows[0]["evidence"] == [], "nothing else bears on it"
+    template = run_settings(
+        None, ["paper=truthrl:retrieval", "model.name=m", "data.train=o.jsonl"]
+    ).data.prompt
+    assert "wrong." in render_prompt(load_examples("o.jsonl")[0], template), "no documents are no error"
+    some = [
+        row["helps"] for row in retrieved("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
+    ]
+    again = [
+        row["helps"] for row in retrieved("--index", "wiki", "--k", "1", "--withhold", "0.5", "--seed", "1")
+    ]
+    assert some == again
+
+
+def test_distractors_come_from_other_questions_and_hold_no_answer() -> None:
+    rows = retrieved("--index", "wiki", "--k", "1", "--distractors", "2")
+    for row, fact in zip(rows, (FACTS[0], "Emma came out in 1815.", FACTS[1]), strict=True):
+        texts = [one["text"] for one in row["evidence"]]
+        assert len(texts) == len({*texts}) == 3
+        assert fact in texts
+        assert sum(row["answer"] in text for text in texts) == row["helps"]
+    places = [[one["text"] for one in row["evidence"]].index(FACTS[0]) for row in rows]
+    assert len({*places}) > 1, "the place of a passage does not tell whose it is"
+
+
+def test_passages_that_the_questions_bring_need_no_index(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"question": "Who wrote Emma?", "answer": "Jane Austen", "found": [FACTS[2], FACTS[0]]}]
+    Path("rows.jsonl").write_text(json.dumps(rows[0]), encoding="utf-8")
+    named = "data.columns.evidence=found"
+    assert retrieved(named)[0] == {**rows[0], "helps": True}
+    [row] = retrieved("--withhold", "1", named)
+    assert ([one["text"] for one in row["found"]], row["helps"]) == ([FACTS[0]], False)
+    assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl"]) == 2
+    assert "1 of 1 questions bring no passages" in capsys.readouterr().err
+    for wrong in (["--withhold", "1.5"], ["--withhold", "half"], ["--distractors", "-1"]):
+        assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", *wrong]) == 2
+        assert wrong[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "holds"),
+    [
+        ("She was born in WARSAW, in 1867.", "Warsaw", True),
+        ("Emma is by the author Jane  Austen.", "Jane Austen", True),
+        ("Jane met Austen", "Jane Austen", False),
+        ("Jane Smith and John Austen", "Jane Austen", False),
+        ("The warsawian", "Warsaw", False),
+        ("Il est né à Orléans", "Orleans", True),
+        ("首都は東京です", "東京", True),
+        ("No answer here", "", False),
+    ],
+)
+def test_whether_a_passage_holds_an_answer(text: str, answer: str, holds: bool) -> None:
+    assert (contains(text, [answer]) is not None) == holds
 
 
 def test_without_passages_the_prompt_says_what_finds_them(capsys: pytest.CaptureFixture[str]) -> None:

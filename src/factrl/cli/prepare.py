@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,6 +18,7 @@ from factrl.runs.settings import AskSettings, RunSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import run_settings
 from factrl.types import Example
+from factrl.verifier import open_search
 
 from .options import (
     Verbs,
@@ -29,6 +29,8 @@ from .options import (
     at_least_one,
     check_place,
     quiet_policy,
+    share,
+    within,
 )
 from .terminal import say, show_rows, tally, tell
 
@@ -105,22 +107,38 @@ def _add_retrieve(verbs: Verbs) -> None:
         verbs,
         "prepare retrieve",
         _retrieve,
-        about="put passages of an index into the rows of questions, for prompts that show documents",
+        about="put passages into the rows of questions, for prompts that show documents",
         example=(
             "examples:\n"
             "  factrl index wikipedia.jsonl --out wiki\n"
             "  factrl prepare retrieve questions.jsonl --index wiki --k 50 --output retrieved.jsonl\n"
-            "then: factrl train truthrl:retrieval --data retrieved.jsonl …"
+            "  factrl prepare retrieve questions.jsonl --index wiki --k 5 --distractors 3 --withhold 0.3 \\\n"
+            "      --output retrieved.jsonl verifier.embedder=sentence-transformers/gtr-t5-base\n"
+            "  factrl prepare retrieve crag.jsonl --withhold 0.3 --output withheld.jsonl\n"
+            "then: factrl train truthrl:retrieval --data retrieved.jsonl …\n"
+            "      factrl eval retrieved.jsonl --by helps …"
         ),
     )
     parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
     parser.add_argument("--k", type=at_least_one, default=50, help="passages for a question (50, as TruthRL)")
-    add_options(parser, "limit")
+    about = "passages of other questions that are mixed in, without an accepted answer (0)"
+    parser.add_argument("--distractors", metavar="N", type=within(0, 1000), default=0, help=about)
+    about = "share of the questions that lose every passage with an accepted answer (0)"
+    parser.add_argument("--withhold", metavar="SHARE", type=share, default=0.0, help=about)
+    add_options(parser, "limit", "seed")
     _add_files(
         parser,
-        ("--index*", "FOLDER", "an index that `factrl index` made"),
-        ("--output*", "FILE.jsonl", "the rows with their passages in a column `evidence`"),
-        settings="columns, e.g. data.columns.question=q",
+        (
+            "--index",
+            "FOLDER",
+            "an index that `factrl index` made, for questions without passages of their own",
+        ),
+        (
+            "--output*",
+            "FILE.jsonl",
+            "the rows with passages in `evidence`, and in `helps` whether one holds an answer",
+        ),
+        settings="columns or a ranking, e.g. data.columns.question=q verifier.embedder=NAME",
     )
 
 
@@ -222,31 +240,33 @@ def _prompts(args: argparse.Namespace) -> int:
 
 
 def _retrieve(args: argparse.Namespace) -> int:
+    from factrl.prepare.retrieve import retrieve
     from factrl.runs.rows import read_rows
-    from factrl.verifier.search import Index
 
     check_place("--output", Path(args.output), ".jsonl")
-    settings = run_settings(None, [f"data.train={args.file}", "model.name=none", *args.settings], AskSettings)
-    data, index = settings.data, Index.open(args.index)
+    overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
+    settings = run_settings(None, overrides, AskSettings)
+    data, search = settings.data, open_search(index=args.index, embedder=settings.verifier.embedder)
     examples = _examples(args, settings)
     rows = list(itertools.islice(read_rows(data.train, data.split, data.subset), len(examples)))
     kept = {example.id for example in _sifted(args, examples)[0]}
-    written, found = list[Mapping[str, Any]](), Counter[str]()
-    with Progress("retrieve", len(kept)) as progress:
-        for row, example in zip(rows, examples, strict=True):
-            if example.id not in kept:
-                continue
-            if example.evidence:
-                found["own"] += 1
-                written.append(row)
-            else:
-                passages = index.search(example.question, args.k)
-                found["none"] += not passages
-                told = [{"title": p.title, "text": p.text, "source": p.source} for p in passages]
-                written.append({**row, "evidence": told})
-            progress.advance()
+    pairs = [pair for pair in zip(rows, examples, strict=True) if pair[1].id in kept]
+    with Progress("retrieve", len(pairs)) as progress:
+        written, counts = retrieve(
+            pairs,
+            search,
+            args.k,
+            distractors=args.distractors,
+            withhold=args.withhold,
+            seed=settings.run.seed,
+            column=data.columns.get("evidence") or "evidence",
+            on_done=progress.advance,
+        )
     write_rows(Path(args.output), written)
-    tell(f"{len(written)} rows; {found['own']} had evidence already and keep it, {found['none']} got none")
+    tell(
+        f"{len(written)} rows; {counts['own']} had evidence already, {counts['none']} have none, "
+        f"{counts['withheld']} lost what holds an answer; in {counts['helps']} a passage holds an answer"
+    )
     say(args.output)
     return 0
 

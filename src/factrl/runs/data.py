@@ -283,6 +283,9 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
     answers = _answers(value("answers"), f"{source}, row {number}: {names.get('answers')}")
     if names.get("answers") == "answer":
         answers += _answers(row.get(_MORE_ANSWERS), f"{source}, row {number}: {_MORE_ANSWERS}")
+    evidence = _evidence(value("evidence"), f"{source}, row {number}: {names.get('evidence')}")
+    # An empty list of passages is shown as such; a row without the column is one that nobody searched for.
+    shown = {"evidence": ""} if value("evidence") is not None and not evidence else {}
     return Example(
         question=(question or "").strip(),
         answers=tuple(dict.fromkeys(answers)),
@@ -290,9 +293,9 @@ def _example(row: Row, number: int, names: Mapping[str, str], source: str) -> Ex
         topic=topic or "",
         ook=flag("ook"),
         false_premise=flag("false_premise"),
-        evidence=_evidence(value("evidence"), f"{source}, row {number}: {names.get('evidence')}"),
+        evidence=evidence,
         checklist=_texts(value("checklist"), f"{source}, row {number}: {names.get('checklist')}"),
-        meta={column: content for column, content in row.items() if column not in used},
+        meta={column: content for column, content in row.items() if column not in used} | shown,
     )
 
 

@@ -260,6 +260,20 @@ def matches(prediction: str, answers: Iterable[str]) -> str | None:
     return _accepted(dict.fromkeys((text, final_answer(text))), answers) if len(text) <= MAX_ANSWER else None
 
 
+def contains(text: str, answers: Iterable[str]) -> str | None:
+    """The first accepted answer whose words stand side by side in a passage, as in DPR (arXiv 2004.04906).
+
+    Case, punctuation, English articles and accents make no difference.  It is for sorting passages, never for
+    grading: "yes" and "one" stand in many.  Reads `MAX_PAYLOAD` characters.
+    """
+    said = f" {_words(clean(text))} "
+    for answer in answers:
+        words = _words(clean(answer)).strip()
+        if words and (words if any(map(_spaceless, words)) else f" {words} ") in said:
+            return answer
+    return None
+
+
 def _accepted(spellings: Iterable[str], answers: Iterable[str]) -> str | None:
     forms = [_form(spelling) for spelling in spellings]
     for answer in answers:

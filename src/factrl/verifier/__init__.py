@@ -35,7 +35,7 @@ from factrl.verifier.search import Given, Index, Search, WebSearch
 from .engine import Job, run
 from .report import Check, Report
 
-__all__ = ["Check", "Report", "Verifier", "open_judge", "open_verifier", "verify"]
+__all__ = ["Check", "Report", "Verifier", "open_judge", "open_search", "open_verifier", "verify"]
 
 Evidence = Sequence[str | Passage]
 
@@ -227,7 +227,7 @@ def open_verifier(
         )
     if controls and (preset != "local" or llm is None or judge is not None):
         raise ConfigError("controls are for a server that the preset local asks: give llm and no judge")
-    search = _open_search(docs, index, web, embedder)
+    search = open_search(docs, index, web, embedder)
     settings = dict(_STYLES[preset][1]) if preset in _STYLES else {}
     if preset == "fspo" or (preset == "local" and llm is None):
         extract = SentenceClaims()
@@ -323,9 +323,17 @@ def _readable(reply: Reply) -> bool:
     return True
 
 
-def _open_search(
-    docs: Sequence[str | Path], index: str | Path | Index | None, web: str | WebSearch | None, embedder: str
+def open_search(
+    docs: Sequence[str | Path] = (),
+    index: str | Path | Index | None = None,
+    web: str | WebSearch | None = None,
+    embedder: str = "",
 ) -> Search | None:
+    """The search of these arguments of `open_verifier`; None where they name no place.
+
+    Raises:
+        SetupError: several places, or something that is not there.
+    """
     named = [name for name, value in (("docs", docs), ("index", index), ("web", web)) if value]
     if len(named) > 1:
         raise ConfigError(f"evidence comes from one place, not from {' and '.join(named)}")
