@@ -1,6 +1,6 @@
 """Check a text against a source: its claims, a verdict for each, and the sentence it rests on.
 
-    pip install 'factrl[local]'
+    pip install '.[local]'
     python examples/01_verify.py
 
 No server and no key.  The judge is a 1.5B model in this process (`factrl models get

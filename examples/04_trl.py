@@ -1,6 +1,6 @@
 """TruthRL's reward in a plain TRL trainer: two GRPO steps of a 135M model.
 
-    pip install 'factrl[train]' gguf
+    pip install '.[train]' gguf
     python examples/04_trl.py
 
 Rules grade, so there is no judge to serve.  Two steps teach nothing; they show what to look at first.

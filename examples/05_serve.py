@@ -1,6 +1,6 @@
 """A reward on another machine: `factrl serve` here, its client beside it, as any trainer would use it.
 
-pip install 'factrl[serve]'
+pip install '.[serve]'
 python examples/05_serve.py
 """
 

@@ -221,7 +221,10 @@ def test_an_extra_that_is_not_installed(
         for name in [name for name in sys.modules if name.startswith(("factrl.train.", "factrl.lab.demo."))]:
             del sys.modules[name]
         assert main(words) == 2
-    assert capsys.readouterr().err == f"factrl: torch is not installed; run: pip install 'factrl[{extra}]'\n"
+    assert (
+        capsys.readouterr().err
+        == f"factrl: torch is not installed; run: pip install '.[{extra}]' in a clone of factrl\n"
+    )
     assert not (folder / "runs").exists()
 
 
@@ -294,7 +297,7 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
 def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert main(words) == 0
-    assert re.findall(r"^    (\w+(?: \w+)?)(?:  |\n)", capsys.readouterr().out, re.M) == VERBS
+    assert sorted(re.findall(r"^  (\w+(?: \w+)?)  ", capsys.readouterr().out, re.M)) == sorted(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -413,6 +416,15 @@ def test_a_plan_counts(words: list[str], steps: int, completions: int) -> None:
 def test_recipe_and_paper_in_any_form(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert main(["train", *words, "--dry-run", *SMALL]) == 0
     assert 'paper = "truthrl"\n' in capsys.readouterr().out
+
+
+def test_a_small_recipe_is_found_by_name_from_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "small/truthrl", "--dry-run"]) == 0
+    assert "SmolLM2-135M-Instruct" in capsys.readouterr().out
+    assert main(["train", "small/truthrl", "--dry-run", "--data", "none.jsonl"]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
+    assert main(["train", "small/truthlr", "--dry-run"]) == 2
+    assert "did you mean 'small/truthrl'?" in capsys.readouterr().err
 
 
 def trains_nothing(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +190,27 @@ def test_the_report_goes_to_stdout_and_the_rest_to_stderr(
     assert "\x1b" not in out
     assert err == "report: out.html\n"
     html = Path("out.html").read_text(encoding="utf-8")
-    assert "1 of 3 claims supported by the evidence" in html
+    assert "1 refuted, 1 unknown of 3 claims" in html
     assert "<script" not in html
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "code"),
+    [
+        ([], "? unsure     Claim 2.  p=0.80", 0),
+        (["--strict"], "1 unsure, 1 supported of 2; precision by the likelier verdicts 2/2 = 1.00", 1),
+        (["--strict", "--sure", "0.8"], "S supported  Claim 2.  p=0.80", 0),
+        (["--sure", "95"], "'95' is no probability from 0.5 to 1", 2),
+    ],
+)
+def test_a_verdict_near_one_half_is_unsure(
+    fake: Say, capsys: pytest.CaptureFixture[str], words: list[str], line: str, code: int
+) -> None:
+    report = made("supported", "supported")
+    verdict = Verdict("supported", "fake", 0.8, (0, 41, 80))
+    fake(replace(report, checks=(report.checks[0], replace(report.checks[1], verdict=verdict))))
+    assert main(["verify", TEXT, *DOCS, *words]) == code
+    assert line in "".join(capsys.readouterr())
 
 
 @pytest.mark.security("S42")
@@ -257,8 +277,8 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
     words = ["verify", TEXT, "--docs", "curie.txt", *WEAK, "--html", "out.html"]
     assert main(words) == 0
     out, err = capsys.readouterr()
-    assert re.search(r"^C refuted .*1868", out, re.M), out
-    assert re.search(r"^S supported .*Nobel", out, re.M), out
+    assert re.search(r"^R refuted .*1868", out, re.M), out
+    assert re.search(r"^\? unsure .*Nobel", out, re.M), out
     assert "“Marie Curie was born in Warsaw in 1867.”" in out
     assert "weak: compared by words and numbers only" in out
     assert err == "report: out.html\n"

@@ -47,11 +47,26 @@ def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]
     [
         ("", {"httpx": "0.28.1", "future": "2.0"}, "ok", "httpx 0.28.1, future 2.0"),
         ("", {"httpx": "0.26", "future": "2"}, "wrong", "httpx 0.26, not >=0.27: pip install --force"),
-        ("", {"httpx": "0.27"}, "wrong", "future not installed: pip install --force-reinstall factrl"),
+        (
+            "",
+            {"httpx": "0.27"},
+            "wrong",
+            "future not installed: pip install --force-reinstall '.' in a clone",
+        ),
         ("train", {"torch": "2.10.0+cpu", "trl": "1.16"}, "ok", "torch 2.10.0+cpu, trl 1.16"),
-        ("train", {"torch": "2.10"}, "missing", "trl not installed: pip install 'factrl[train]'"),
+        (
+            "train",
+            {"torch": "2.10"},
+            "missing",
+            "trl not installed: pip install '.[train]' in a clone of factrl",
+        ),
         ("train", {"torch": "2.6", "trl": "1.17.0"}, "warning", "trl 1.17.0, not <1.17,>=1.16: pip"),
-        ("demo", {"gguf": "0.9.9"}, "warning", "gguf 0.9.9, not >=0.10: pip install 'factrl[demo]'"),
+        (
+            "demo",
+            {"gguf": "0.9.9"},
+            "warning",
+            "gguf 0.9.9, not >=0.10: pip install '.[demo]' in a clone of factrl",
+        ),
     ],
 )
 def test_an_extra_is_whole_missing_or_of_another_version(

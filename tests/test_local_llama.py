@@ -168,7 +168,9 @@ def test_the_process_ends_by_itself(weights: Path, tmp_path: Path) -> None:
 
 def test_without_xllamacpp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(MissingExtra, match=r"xllamacpp is not installed; run: pip install 'factrl\[local\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"xllamacpp is not installed; run: pip install '.\[local\]' in a clone of factrl"
+    ):
         LlamaModel(tmp_path)
 
 

@@ -141,7 +141,7 @@ def test_unscored_says_cause_and_detail() -> None:
 
 def test_a_missing_extra_names_the_command() -> None:
     error = MissingExtra("trl", "train")
-    assert str(error) == "trl is not installed; run: pip install 'factrl[train]'"
+    assert str(error) == "trl is not installed; run: pip install '.[train]' in a clone of factrl"
     assert (error.package, error.extra) == ("trl", "train")
 
 

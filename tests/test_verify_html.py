@@ -165,11 +165,18 @@ def test_a_claim_says_what_it_rests_on() -> None:
         report(checks=(check(TEXT, "refuted", p=0.034, quote=quote(), why="1867, not 1868."),), judge="j")
     )
     text = Page(shown).text
-    assert "Crefutedp = 0.03claim 1" in text
+    assert "Rrefutedp = 0.03claim 1" in text
     assert "1867, not 1868." in text
     assert f"Marie Curie was a physicist. <mark>{BORN}</mark> She moved to Paris." in shown
     assert "rank 1Marie Curie https://example.org/c" in text
     assert "1 more passage read" in text
+
+
+def test_the_suspects_come_first() -> None:
+    labels = ("supported", "unknown", "refuted")
+    checks = [check(TEXT, "supported", p=0.7), *(check(TEXT, label) for label in labels)]
+    order = re.findall(r'<article class="claim (\w+)"', page(report(checks=tuple(checks))))
+    assert order == ["refuted", "unsure", "unknown", "supported"]
 
 
 # The score
@@ -178,10 +185,14 @@ def test_a_claim_says_what_it_rests_on() -> None:
 @pytest.mark.parametrize(
     ("one", "title", "told"),
     [
-        (report("supported", "refuted"), "1 of 2 claims supported by the evidence", "took1.3 s"),
-        (report("supported", None), "1 of 1 claim supported", "claims1 and 1 not counted"),
-        (report("supported", "unjudged"), "1 of 2 claims", "between 0.50 and 1.00 (1 without a verdict)"),
-        (report("supported"), "1 of 1 claim supported", "precision 1/1 = 1.00"),
+        (report("supported", "refuted"), "1 refuted of 2 claims", "took1.3 s"),
+        (report("supported", None), "The claim is supported", "claims1 and 1 not counted"),
+        (
+            report("supported", "unjudged"),
+            "1 without a verdict of 2 claims",
+            "between 0.50 and 1.00 (1 without a verdict)",
+        ),
+        (report("supported"), "The claim is supported", "precision 1/1 = 1.00"),
         (report(), "No claim to check", "no claim to check"),
         (report(abstained=True), "The text declines to answer", "declines to answer: no claims"),
         (report(floored="oversize"), "The text was not checked", "not checked: oversize"),

@@ -46,11 +46,15 @@ class ModelError(SetupError, OSError):
     """A model that is not there or cannot be loaded."""
 
 
+INSTALL = "pip install '.{}' in a clone of factrl"
+"""What a hint says, until there is a release; filled with `[extra]`, or with nothing."""
+
+
 class MissingExtra(SetupError, ImportError):
     """A package of one of factrl's optional extras is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'factrl[{extra}]'")
+        super().__init__(f"{package} is not installed; run: {INSTALL.format(f'[{extra}]')}")
         self.package = package
         self.extra = extra
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
@@ -90,12 +91,37 @@ GONE = {
 }
 
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "check a text": ("verify", "index"),
+    "train": ("demo", "lab", "train", "tune", "reproduce", "probe", "prepare", "describe", "stress", "serve"),
+    "evaluate, and look around": ("eval", "score", "label", "report", "show", "check", "models", "doctor"),
+}
+"""Under which word the help lists a verb, or those that begin with it."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong usage as any other mistake: one line, with the way to help."""
 
     def error(self, message: str) -> NoReturn:
         told = message.replace(", key=value", "")  # argparse calls them required, and they never are
         raise ConfigError(f"{told}; see {self.prog} --help")
+
+
+class _Root(_Parser):
+    """The verbs by what somebody came for."""
+
+    verbs: Mapping[str, argparse.ArgumentParser]
+
+    def format_help(self) -> str:
+        parts = [f"usage: factrl [--version] [--help] VERB …\n\n{self.description}\n"]
+        for title, names in GROUPS.items():
+            parts.append(f"\n{title}:\n")
+            for first in names:
+                for verb in (verb for verb in self.verbs if verb.split()[0] == first):
+                    about = textwrap.wrap((self.verbs[verb].description or "").rstrip("."), 58)
+                    lines = [about[0][0].lower() + about[0][1:], *about[1:]]
+                    parts.append(f"  {verb:<18} " + f"\n{' ' * 21}".join(lines) + "\n")
+        return "".join([*parts, f"\n{self.epilog}\n"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -172,14 +198,16 @@ def _parse(
 
 
 def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    parser = _Parser(
+    parser = _Root(
         prog="factrl",
-        description="Train language models to be right, and to say so when they do not know.",
+        description="Find what language models make up, and train them to be right, and to say so when they\n"
+        "do not know.",
         epilog="factrl VERB --help tells more. Start with: factrl demo",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"factrl {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    verbs = parser.add_subparsers(parser_class=_Parser)
     for module in _VERBS:
         module.add_verbs(verbs)
+    parser.verbs = verbs.choices
     return parser, verbs.choices

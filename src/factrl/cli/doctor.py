@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from factrl import __version__
-from factrl.errors import ConfigError, SetupError, nearest
+from factrl.errors import INSTALL, ConfigError, SetupError, nearest
 from factrl.llm import connect, models, preflight
 from factrl.runs.folder import version_of
 from factrl.text.escape import one_line
@@ -137,7 +137,9 @@ def _examine() -> Iterator[Finding]:
             if extra not in _FOR_DEVELOPERS:
                 yield extra_finding(extra, required, version_of)
     except metadata.PackageNotFoundError:
-        yield Finding("warning", "packages", "factrl runs from a folder; to install it: pip install factrl")
+        yield Finding(
+            "warning", "packages", f"factrl runs from a folder; to install it: {INSTALL.format('')}"
+        )
     torch = version_of("torch")
     if torch is not None and _release(torch) < _TORCH_FIXED:
         told = f"{torch} can run code hidden in a checkpoint; load only your own, or: pip install -U torch"
@@ -180,7 +182,11 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
         else:
             unfit.append(f"{match['name']} {found}, not {match['wanted']}")
     what = f"extra {extra}" if extra else "packages"
-    install = f"pip install 'factrl[{extra}]'" if extra else "pip install --force-reinstall factrl"
+    install = (
+        INSTALL.format(f"[{extra}]")
+        if extra
+        else INSTALL.format("").replace("install", "install --force-reinstall")
+    )
     if lacking:
         missing = f"{', '.join(lacking)} not installed: {install}"
         return Finding("missing" if extra else "wrong", what, missing)

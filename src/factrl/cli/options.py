@@ -19,6 +19,8 @@ from factrl.train.plan import open_judge
 from .terminal import tell
 
 Verbs = Any  # argparse names the type of add_subparsers() only privately
+_PACKAGE = Path(__file__).parents[1]
+RECIPES = (_PACKAGE / "recipes", _PACKAGE.parents[1] / "recipes")  # in a wheel; in a checkout
 _DIGITS = 18  # what fits into 64 bits, as all that counts rows needs
 _SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=")
 # Options that stand for a setting: the setting, what follows the option, and its help.

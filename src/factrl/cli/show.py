@@ -29,7 +29,7 @@ from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 
 from .describe import knob_help, shown
-from .options import Verbs, add_verb
+from .options import RECIPES, Verbs, add_verb
 from .terminal import say, show_rows
 
 if sys.version_info >= (3, 11):
@@ -37,8 +37,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
-_PACKAGE = Path(__file__).parents[1]
-_RECIPES = (_PACKAGE / "recipes", _PACKAGE.parents[1] / "recipes")  # in a wheel; in a checkout
 
 _KINDS = {
     int: "whole number",
@@ -198,7 +196,7 @@ def differences(reward: Reward, main: Reward) -> list[str]:
 def recipe_path(spec: str) -> Path | None:
     """The recipe of a paper; None for a file of one's own."""
     name, _ = split_spec(spec)
-    paths = (folder / f"{name}.toml" for folder in _RECIPES)
+    paths = (folder / f"{name}.toml" for folder in RECIPES)
     return next((path for path in paths if path.is_file()), None) if name in paper_names() else None
 
 

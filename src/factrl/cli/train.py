@@ -7,15 +7,17 @@ import importlib.util
 import shlex
 from pathlib import Path
 
-from factrl.errors import ConfigError, SetupError
+from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
-from factrl.runs.config import dump_toml
+from factrl.runs.config import dump_toml, peek
 from factrl.runs.folder import settings_in
+from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
 from factrl.train.plan import Plan, estimate, make_plan, run_settings
 
 from .options import (
+    RECIPES,
     Verbs,
     add_options,
     add_settings,
@@ -41,6 +43,7 @@ def add_verbs(verbs: Verbs) -> None:
             "examples:\n"
             "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
             "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
+            "  factrl train small/truthrl --data mine.jsonl\n"
             "  factrl train recipe.toml --dry-run\n"
             "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
             "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
@@ -52,7 +55,8 @@ def add_verbs(verbs: Verbs) -> None:
         "paper",
         nargs="?",
         metavar="PAPER_OR_RECIPE",
-        help="truthrl, truthrl:binary, my.py:reward, or a recipe.toml that names it",
+        help="truthrl, truthrl:binary, my.py:reward, a recipe.toml that names it, or small/truthrl: a 135M "
+        "model on a CPU",
     )
     names = ("config", "model", "data", "judge", "steps", "seed", "runs", "max_cost", "resume")
     add_options(parser, *names)
@@ -118,11 +122,25 @@ def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
         return settings_in(args.resume, "config.toml"), [*overrides, f"run.resume={args.resume}"]
     if args.paper is None:
         return args.config, overrides
-    if not args.paper.endswith(".toml"):
+    small = args.paper.startswith("small/") and not args.paper.endswith(".toml")
+    if not args.paper.endswith(".toml") and not small:
         return args.config, [f"paper={args.paper}", *overrides]
     if args.config is not None:
         raise ConfigError(f"{args.paper} and --config {args.config} are two recipes; give one")
-    return args.paper, overrides
+    return _small(args.paper, overrides) if small else (args.paper, overrides)
+
+
+def _small(name: str, overrides: list[str]) -> tuple[Path, list[str]]:
+    """One of factrl's own small recipes, from wherever one is; its questions lie beside it."""
+    folder = next(path for path in RECIPES if path.is_dir())
+    recipe = folder / f"{name}.toml"
+    if not recipe.is_file():
+        names = [f"small/{path.stem}" for path in sorted(folder.glob("small/*.toml"))]
+        raise ConfigError(
+            f"no recipe is called {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
+        )
+    data = peek(RunSettings, recipe, [], "data.train")
+    return recipe, [f"data.train={folder.parent / str(data)}", *overrides]
 
 
 def _check_vllm() -> None:

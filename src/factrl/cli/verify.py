@@ -10,13 +10,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factrl.errors import ConfigError, DataError, TooManyMasked, Unscored, nearest
+from factrl.errors import INSTALL, ConfigError, DataError, TooManyMasked, Unscored, nearest
 from factrl.llm import connect, preflight
 from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
+from factrl.verifier.report import SURE
 
 from .options import Verbs, add_options, add_verb, at_least_one, check_place
 from .terminal import say, tell, writing
@@ -29,7 +31,7 @@ _QUIET = 2.0  # seconds before a progress bar appears
 _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
 _NO_MODEL = (
     "No model judges here: words, names and numbers are compared, which is weak and no verification. For a "
-    "model: pip install 'factrl[local]', then factrl models get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
+    f"model: {INSTALL.format('[local]')}, then factrl models get Qwen2.5-Coder-1.5B-Instruct; or use --llm."
 )
 
 
@@ -45,8 +47,8 @@ def add_verbs(verbs: Verbs) -> None:
             '  factrl verify "Marie Curie was born in Warsaw in 1868." --docs curie.txt\n'
             "  factrl verify answer.txt --index kb --html answer.html\n"
             "  cat answer.txt | factrl verify --docs notes/*.md --llm http://localhost:8000/v1#Qwen/Qwen3-8B\n"
-            "exit code: 0 it was checked, whatever the verdicts; 2 something must be changed first;\n"
-            "3 it could not be checked"
+            "exit code: 0 it was checked, whatever the verdicts; with --strict 1 unless every claim is\n"
+            "supported for sure; 2 something must be changed first; 3 it could not be checked"
         ),
     )
     parser.add_argument("text", nargs="?", metavar="TEXT | FILE | -", help="what to check; - reads stdin")
@@ -76,6 +78,17 @@ def add_verbs(verbs: Verbs) -> None:
     ):
         parser.add_argument(option, metavar="N", type=at_least_one, help=about)
     add_options(parser, json="print JSON instead of text")
+    parser.add_argument(
+        "--sure",
+        metavar="P",
+        type=_probability,
+        default=SURE,
+        help="a claim is unsure where the judge's probability lies between this and its complement "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit code 1 unless every claim is supported for sure"
+    )
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep verdicts")
     _add_index(verbs)
 
@@ -131,6 +144,7 @@ def _verify(args: argparse.Namespace) -> int:
             report = verifier(text, args.question, topic=args.topic, watch=_watch(stack))
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
+    report = replace(report, sure=args.sure)
     if args.json:
         say(json.dumps(report.to_json(), indent=2))
     elif report.failure is None and not report.floored:
@@ -142,7 +156,17 @@ def _verify(args: argparse.Namespace) -> int:
             Path(args.html).write_text(page(report), encoding="utf-8")
         tell(f"report: {args.html}")
     _check_ending(report, verifier.max_chars)
-    return 0
+    return int(args.strict and report.kinds()["supported"] < report.claims)
+
+
+def _probability(word: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = -1.0
+    if not 0.5 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is no probability from 0.5 to 1")
+    return number
 
 
 def _check_ending(report: Report, max_chars: int) -> None:

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from factrl.errors import ConfigError, DataError, Unscored
+from factrl.errors import INSTALL, ConfigError, DataError, Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import mathematician
@@ -63,7 +63,7 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     if not example.answers and not example.false_premise:
         return "it has no accepted answers"
     if not example.evidence and importlib.util.find_spec("math_verify") is None:
-        return "it has no evidence, so its answer may be a formula to compare: pip install 'factrl[eval]'"
+        return f"it has no evidence, so its answer may be a formula to compare: {INSTALL.format('[eval]')}"
     return _BARE if not example.evidence and knobs.get("without_evidence") == "refuse" else None
 
 

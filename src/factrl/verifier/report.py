@@ -15,14 +15,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from factrl.errors import ConfigError, Unscored
 from factrl.text.escape import one_line
-from factrl.types import Claim, Passage, Verdict
+from factrl.types import Claim, Finding, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number
-_SIGNS = {"supported": "S", "refuted": "C", "unknown": "N", "unjudged": "?"}
+SURE = 0.85
+"""A probability nearer to one half than this, or than its complement, is shown as unsure."""
+# What is shown of a claim -> the letter and the words for it, the gravest first.
+KINDS: Mapping[str, tuple[str, str]] = {
+    "refuted": ("R", "refuted"),
+    "unsure": ("?", "unsure"),
+    "unknown": ("U", "unknown"),
+    "unjudged": ("!", "no verdict"),
+    "supported": ("S", "supported"),
+    "skipped": ("–", "not counted"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,8 @@ class Report:
         floored: why the text itself could not be checked (`oversize`, `unjudgeable`), else None.
         failure: why there are no claims although the text was fine: our side failed; else None.
         seconds: wall-clock time of the whole batch that this text was checked in.
+        sure: a claim whose probability lies between this and its complement is shown as unsure; scores and
+            rewards count the likelier verdict all the same.
         counts: claims by verdict; skipped ones do not count.
     """
 
@@ -74,16 +86,34 @@ class Report:
     floored: str | None = None
     failure: Unscored | None = None
     seconds: float = 0.0
+    sure: float = SURE
     counts: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         labels = Counter(check.verdict.label for check in self.checks if check.verdict is not None)
-        object.__setattr__(self, "counts", {label: labels[label] for label in _SIGNS})
+        object.__setattr__(self, "counts", {label: labels[label] for label in get_args(Finding)})
 
     @property
     def claims(self) -> int:
         """How many claims count."""
         return sum(self.counts.values())
+
+    def kind(self, check: Check) -> str:
+        """What is shown of a claim: its verdict, `skipped`, or `unsure`.
+
+        Unsure is a verdict whose probability lies between `sure` and its complement, and whatever a mere
+        comparison of words does not refute.
+        """
+        verdict = check.verdict
+        if verdict is None:
+            return "skipped"
+        between = verdict.p is not None and 1 - self.sure < verdict.p < self.sure and not verdict.cause
+        words_alone = self.weak and verdict.label == "supported"
+        return "unsure" if between or words_alone else verdict.label
+
+    def kinds(self) -> Counter[str]:
+        """How many claims are shown as what."""
+        return Counter(self.kind(check) for check in self.checks)
 
     @property
     def precision(self) -> float | None:
@@ -135,9 +165,10 @@ class Report:
         for check in self.checks:
             numbers = [passages.setdefault(passage, len(passages)) for passage in check.passages]
             verdict = None if check.verdict is None else asdict(check.verdict)
-            claims.append({**asdict(check.claim), "passages": numbers, "verdict": verdict})
+            shown = {"passages": numbers, "verdict": verdict, "shown": self.kind(check)}
+            claims.append({**asdict(check.claim), **shown})
         low_high = None if self.failure else dict(zip(("low", "high"), self.bounds(), strict=True))
-        fields = ("question", "text", "judge", "weak", "abstained", "floored")
+        fields = ("question", "text", "judge", "weak", "abstained", "floored", "sure")
         return {
             **{name: getattr(self, name) for name in fields},
             "failure": str(self.failure) if self.failure else None,
@@ -174,7 +205,7 @@ class Report:
 
     def __str__(self) -> str:
         """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
-        lines = [line for check in self.checks for line in _lines(check)]
+        lines = [line for check in self.checks for line in _lines(check, self.kind(check))]
         return "\n".join([*lines, *self.summary()])
 
     def summary(self) -> list[str]:
@@ -187,11 +218,14 @@ class Report:
             return ["the text declines to answer: no claims" if self.abstained else "no claim to check"]
         low, high = self.bounds()
         supported, missing = self.counts["supported"], self.counts["unjudged"]
-        score = (
-            f"{low:.2f}" if low == high else f"between {low:.2f} and {high:.2f} ({missing} without a verdict)"
+        score = f"{low:.2f}" if low == high else f"between {low:.2f} and {high:.2f}"
+        score += f" ({missing} without a verdict)" if missing else ""
+        shown = self.kinds()
+        parts = ", ".join(
+            f"{shown[kind]} {KINDS[kind][1]}" for kind in KINDS if shown[kind] and kind != "skipped"
         )
-        parts = ", ".join(f"{count} {label}" for label, count in self.counts.items() if count)
-        lines = [f"{parts}: precision {supported}/{self.claims} = {score}"]
+        by = " by the likelier verdicts" if shown["unsure"] else ""
+        lines = [f"{parts} of {self.claims}; precision{by} {supported}/{self.claims} = {score}"]
         if self.weak:
             lines.append("weak: compared by words and numbers only; this is not a verification")
         return lines
@@ -202,30 +236,24 @@ def is_narrow(low: float, high: float) -> bool:
     return high - low <= WIDTH + 1e-9
 
 
-def _lines(check: Check) -> list[str]:
+def _lines(check: Check, kind: str) -> list[str]:
     claim = one_line(check.claim.text)
+    letter, word = KINDS[kind]
     if check.verdict is None:
-        return [f"- skipped    {claim} ({check.claim.skip})"]
+        return [f"{letter} {'skipped':<10} {claim} ({check.claim.skip})"]
     verdict = check.verdict
     p = f"  p={verdict.p:.2f}" if verdict.p is not None else ""
     because = f" ({one_line(verdict.cause)})" if verdict.cause else ""
-    lines = [f"{_SIGNS[verdict.label]} {verdict.label:<10} {claim}{p}{because}"]
+    lines = [f"{letter} {word:<10} {claim}{p}{because}"]
     if check.quote:
         where = one_line(check.quoted_from)
-        lines.append(f"             “{one_line(check.quote)}”" + (f" ({where})" if where else ""))
+        nearest = "nearest: " if kind in ("unsure", "unknown") else ""
+        lines.append(f"             {nearest}“{one_line(check.quote)}”" + (f" ({where})" if where else ""))
     return lines
 
 
 # -- The report as a page: claims underlined by verdict, the evidence beside them, the score
 
-# Verdict -> the letter and the words for it, the gravest first; a skipped claim has no verdict.
-KINDS: Mapping[str, tuple[str, str]] = {
-    "refuted": ("C", "refuted"),
-    "unknown": ("N", "unknown"),
-    "unjudged": ("?", "no verdict"),
-    "supported": ("S", "supported"),
-    "skipped": ("–", "not counted"),
-}
 _AROUND = 240  # characters shown on each side of a quote
 _SKIPPED = {
     "question": "the question already says it",
@@ -237,14 +265,15 @@ _SKIPPED = {
 
 def page(report: Report) -> str:
     """The report as a self-contained HTML page."""
-    skipped = sum(check.verdict is None for check in report.checks)
+    shown = report.kinds()
+    skipped = shown["skipped"]
     facts = {
         "judge": report.judge or "none",
         "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
         "text": f"{len(report.text):,} characters",
         "took": f"{report.seconds:.1f} s",
     }
-    claims = [_claim(number, check, len(report.text)) for number, check in enumerate(report.checks, start=1)]
+    claims = [_claim(number, check, report) for number, check in enumerate(report.checks, start=1)]
     title = _headline(report)
     from factrl.text.html import page as whole_page
 
@@ -256,9 +285,9 @@ def page(report: Report) -> str:
         kinds=KINDS,
         report=report,
         facts=facts,
-        counts={**report.counts, "skipped": skipped},
+        counts={kind: shown[kind] for kind in KINDS},
         pieces=_pieces(report.text, claims),
-        claims=claims,
+        claims=sorted(claims, key=lambda one: [*KINDS].index(one["kind"])),
     )
 
 
@@ -270,13 +299,17 @@ def _headline(report: Report) -> str:
         return "The text was not checked"
     if not report.claims:
         return "The text declines to answer" if report.abstained else "No claim to check"
-    said = "match the evidence by words" if report.weak else "supported by the evidence"
+    shown = report.kinds()
+    told = {"refuted": "refuted", "unsure": "unsure", "unknown": "unknown", "unjudged": "without a verdict"}
+    suspects = [f"{shown[kind]} {word}" for kind, word in told.items() if shown[kind]]
     claims = "claim" if report.claims == 1 else "claims"
-    return f"{report.counts['supported']} of {report.claims:,} {claims} {said}"
+    if not suspects:
+        return f"{'The claim is' if report.claims == 1 else f'All {report.claims:,} claims are'} supported"
+    return f"{', '.join(suspects)} of {report.claims:,} {claims}"
 
 
-def _claim(number: int, check: Check, length: int) -> Mapping[str, Any]:
-    claim, verdict = check.claim, check.verdict
+def _claim(number: int, check: Check, report: Report) -> Mapping[str, Any]:
+    claim, verdict, length = check.claim, check.verdict, len(report.text)
     notes = []
     if verdict is None:
         notes.append(f"Not counted: {_SKIPPED.get(str(claim.skip), str(claim.skip))}.")
@@ -290,7 +323,7 @@ def _claim(number: int, check: Check, length: int) -> Mapping[str, Any]:
     read = list(enumerate(check.passages, start=1))
     return {
         "number": number,
-        "kind": "skipped" if verdict is None else verdict.label,
+        "kind": report.kind(check),
         "text": claim.text,
         "place": (claim.start, min(claim.end, length)),
         "found": claim.start < min(claim.end, length),
