@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from factrl.cli import main
-from factrl.evals.confidence import confidence_bins, confidence_numbers
+from factrl.evals.confidence import answers_of, confidence_bins, confidence_numbers, risk_coverage
 from factrl.evals.samples import Row, read_output
 from factrl.text.confidence import agreement, stated_confidence
 from factrl.types import Completion, Example, Grade
@@ -53,22 +56,73 @@ def test_answers_to_one_question_are_drawn_together() -> None:
     """Eight answers to each question make no interval narrower than one."""
     single = [sample(str(n), "correct" if n % 2 else "incorrect", "75") for n in range(10)]
     several = [replace(one, number=number) for one in single for number in range(8)]
-    for name, number in confidence_numbers(single).items():
-        more = confidence_numbers(several)[name]
-        assert (more.value, more.n) == (pytest.approx(number.value), 10)
-    (few,), (many,) = confidence_bins(single), confidence_bins(several)
+    for name, number in confidence_numbers(single)[0].items():
+        more = confidence_numbers(several)[0][name]
+        assert (more.value, more.low, more.n) == (pytest.approx(number.value), pytest.approx(number.low), 10)
+    (few,), (many,) = (confidence_bins(answers_of(some, "stated")) for some in (single, several))
     assert (few["n"], many["n"]) == (10, 80)
     assert many["right_high"] - many["right_low"] > 0.4
 
 
+PAIRS = st.lists(
+    st.tuples(
+        st.sampled_from(["10", "50", "50", "90"]), st.sampled_from(["correct", "incorrect", "abstained"])
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(PAIRS)
+def test_what_ranks_answers_is_what_its_definition_counts(told: list[tuple[str, str]]) -> None:
+    """Pair by pair and threshold by threshold, ties among them; nothing undefined has a number."""
+    samples = [sample(str(at), label, sure) for at, (sure, label) in enumerate(told)]
+    numbers, absent = confidence_numbers(samples)
+    kept = [(int(sure), label == "correct") for sure, label in told if label != "abstained"]
+    pairs = [(a > b) + (a == b) / 2 for a, right in kept for b, other in kept if right and not other]
+    risks = {at: [not right for sure, right in kept if sure >= at] for at, _ in kept}
+    wanted = {"auroc": sum(pairs) / len(pairs)} if pairs else {}
+    if kept:
+        wanted["aurc"] = sum(sum(risks[at]) / len(risks[at]) for at, _ in kept) / len(kept)
+        good = [len(wrong) for wrong in risks.values() if sum(wrong) <= 0.1 * len(wrong)]
+        wanted["coverage@90"] = max(good, default=0) / len(told)
+    ranked = {name: numbers[name].value for name in ("auroc", "aurc", "coverage@90") if name in numbers}
+    assert ranked == pytest.approx(wanted)
+    assert {*absent} & {*numbers} == set()
+    assert ("auroc" in absent) == (not pairs)
+    spots = risk_coverage(answers_of(samples, "stated"))
+    assert [(one["coverage"], one["risk"]) for one in spots] == [
+        (pytest.approx(len(risks[at]) / len(told)), pytest.approx(sum(risks[at]) / len(risks[at])))
+        for at in sorted(risks, reverse=True)
+    ]
+
+
+def test_agreement_is_about_the_answer_that_most_samples_give() -> None:
+    """Three of four say what is right; two of four abstain and two are wrong, so half of each counts."""
+    said = {"1": ["correct"] * 3 + ["incorrect"], "2": ["abstained", "abstained", "incorrect", "incorrect"]}
+    samples = [
+        replace(sample(name, label, "75"), number=at, grade=Grade(label, label, ""))
+        for name, labels in said.items()
+        for at, label in enumerate(labels)
+    ]
+    numbers, absent = confidence_numbers(samples, "agreement")
+    assert (numbers["auroc"].value, numbers["coverage@90"].value) == (1.0, 0.5)
+    assert numbers["brier"].value == pytest.approx((0.25**2 * 1 + 0.5**2 * 0.5) / 1.5)
+    assert (absent, "confidence_stated" in numbers) == ({}, False)
+    single, absent = confidence_numbers(samples[:1], "agreement")
+    assert (single, absent["aurc"]) == ({}, "a question's only answer agrees with itself")
+
+
 def test_abstentions_are_kept_beside_answers_that_are_as_sure() -> None:
     some = [sample(str(n), "abstained", "20") for n in (2, 3)]
-    low, high = confidence_bins([sample("1", "correct", "90"), *some])
+    low, high = confidence_bins(answers_of([sample("1", "correct", "90"), *some], "stated"))
     assert (low["low"], low["n"], low["abstained"], low["right"]) == (0.2, 0, 2, None)
     assert (high["n"], high["abstained"], high["right"]) == (1, 0, 1.0)
 
 
-def test_an_evaluation_says_how_often_each_level_is_right(tmp_path: Path) -> None:
+def test_an_evaluation_says_how_often_each_level_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The confidence is no part of the answer; an answer without one is counted and in no mean."""
     said = {"Rome": "Rome\nConfidence: 90", "Oslo": "Bergen\nConfidence: 0.4", "Lima": "Lima"}
     rows = (
@@ -85,4 +139,14 @@ def test_an_evaluation_says_how_often_each_level_is_right(tmp_path: Path) -> Non
     assert numbers["confidence_stated"].value == pytest.approx(2 / 3)
     assert numbers["brier"].value == pytest.approx((0.1**2 + 0.4**2) / 2)
     assert numbers["ece"].value == pytest.approx((0.1 + 0.4) / 2)
+    assert output.benchmarks["rows"]["absent"] == {}
+    assert numbers["auroc"].value == 1.0
+    assert "aurc" in capsys.readouterr().out
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "rows, at least 90 sure: coverage 33.3, risk 0.0" in page
+    for name in ("two", "three"):
+        shutil.copytree(tmp_path / "out", tmp_path / name)
+    assert main(["report", *(str(tmp_path / name) for name in ("out", "two", "three"))]) == 0
+    assert "coverage@90" in capsys.readouterr().out
+    assert "three, at least 90 sure: coverage" in (tmp_path / "three" / "comparison.html").read_text("utf-8")
     assert "As sure as right?" in (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -98,9 +98,14 @@ def add_verbs(verbs: Verbs) -> None:
     for option, about in (
         ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
         ("--evidence", "show the documents that come with a question"),
-        ("--confidence", "ask how sure the model is of its answer"),
     ):
         parser.add_argument(option, action="store_true", help=about)
+    sure = parser.add_mutually_exclusive_group()
+    for option, source, about in (
+        ("--confidence", "stated", "ask how sure the model is of its answer"),
+        ("--agreement", "agreement", "how sure it is, by the share of K samples that give its usual answer"),
+    ):
+        sure.add_argument(option, dest="confidence", action="store_const", const=source, help=about)
 
 
 def _eval(args: argparse.Namespace) -> int:
@@ -115,6 +120,8 @@ def _eval(args: argparse.Namespace) -> int:
     _check(args, files, named, asks=asks)
     how = _how(args, asks=asks)
     settings = how.settings
+    if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
+        raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
     kinds = {one.kind for one in benchmarks}
     if len({one.name for one in benchmarks}) < len(benchmarks):
@@ -137,7 +144,12 @@ def _eval(args: argparse.Namespace) -> int:
         checker = ClaimChecker(verifier, f"{verifier.judge.identity} {told}")
     folder = Path(args.output) if args.output else None
     with Mathematician() as mathematician:
-        told = (extract, args.confidence, settings.data.chat, 1 if settings.judge.url == LOCAL else 16)
+        told = (
+            extract,
+            args.confidence == "stated",
+            settings.data.chat,
+            1 if settings.judge.url == LOCAL else 16,
+        )
         tools = Tools(supplier.grade(form), mathematician, *told)
         graded = f"{judge} {form} {extract}"
         results = {

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, DataError
 from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
-from factrl.evals.report import side_names, write_paired_page
+from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
 from factrl.evals.samples import Output, is_output, read_output
 from factrl.llm import preflight
@@ -34,16 +34,21 @@ def add_verbs(verbs: Verbs) -> None:
         verbs,
         "report",
         _report,
-        about="write a training run as one HTML page, or compare two evaluations",
+        about="write a training run as one HTML page, or compare evaluations",
         example=(
             "examples:\n"
             "  factrl report runs/knowrl-20260101-120000\n"
-            "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B"
+            "  factrl report before after --judge http://localhost:8000/v1#Qwen/Qwen3-8B\n"
+            "  factrl report ternary sampled threshold --output risk.html   # risk against coverage"
         ),
     )
     parser.add_argument("folder", metavar="RUN", help="run folder; the run may still go on")
     parser.add_argument(
-        "after", metavar="AFTER", nargs="?", help="a second evaluation: RUN and AFTER are both of factrl eval"
+        "after",
+        metavar="AFTER",
+        nargs="*",
+        help="another evaluation: RUN and AFTER are of factrl eval; of more than two, their numbers and risk "
+        "against coverage side by side",
     )
     parser.add_argument(
         "--output",
@@ -55,9 +60,12 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _report(args: argparse.Namespace) -> int:
-    evaluations = [folder for folder in (args.folder, args.after) if folder and is_output(folder)]
-    if len(evaluations) == 2:
+    folders = [args.folder, *args.after]
+    evaluations = [folder for folder in folders if is_output(folder)]
+    if len(evaluations) == len(folders) == 2:
         return _compare(args)
+    if evaluations and len(folders) > 2 and args.judge is None:
+        return _beside(args, [read_output(folder) for folder in folders])
     for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
         if getattr(args, option):
             raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
@@ -76,7 +84,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    before, after = read_output(args.folder), read_output(args.after)
+    before, after = read_output(args.folder), read_output(args.after[0])
     pairs = compare_outputs(before, after)
     rates = {} if args.judge is None else _preferred(args.judge, before, after, [pair.name for pair in pairs])
     path = Path(args.output) if args.output is not None else after.folder / COMPARISON
@@ -95,6 +103,24 @@ def _compare(args: argparse.Namespace) -> int:
                 f"{rate.ties} ties, {rate.losses} losses; of the ties it stuck to the first place in "
                 f"{rate.first_place}, to the second in {rate.second_place}; masked: {masked}"
             )
+    tell(f"page: {path}")
+    return 0
+
+
+def _beside(args: argparse.Namespace, outputs: Sequence[Output]) -> int:
+    sides = names_beside(outputs)
+    names = [name for name in outputs[0].benchmarks if all(name in one.benchmarks for one in outputs)]
+    if not names:
+        raise DataError(f"{', '.join(sides)}: no benchmark is in all of them")
+    path = Path(args.output) if args.output is not None else outputs[-1].folder / COMPARISON
+    write_beside_page(path, sides, names)
+    if args.json:
+        told = {name: {side: one.benchmarks[name] for side, one in sides.items()} for name in names}
+        say(json.dumps(told, indent=2))
+    else:
+        for name in names:
+            head, *rows = zip(*beside_rows(sides, name), strict=True)  # a column for each evaluation
+            show_rows(head, rows, title=name)
     tell(f"page: {path}")
     return 0
 

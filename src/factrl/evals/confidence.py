@@ -1,103 +1,181 @@
-"""How often answers are right, by how sure a model says it is (`factrl.text.confidence`).
+"""How often answers are right, by how sure of them a model is, and what a threshold on that would keep.
 
-What states no confidence is counted and in no mean.
+A confidence is what the text states (`factrl.text.confidence`), or the agreement of a question's samples: the
+share that gives the most frequent answer, which is then the question's one answer.  What states none is
+counted and in no mean, and no threshold keeps it.
+
+Each question weighs the same, whatever its samples.  At a threshold, *coverage* is the share of all graded
+answers that are at least as sure, abstentions being what is never kept, and *risk* the wrong share of those.
+`aurc` is the area under risk and coverage of Geifman, Uziel and El-Yaniv (arXiv 1805.08206): the mean, over
+the answers that have a confidence, of the risk at each one's own, so ties need no order.  `coverage@90` is
+the largest coverage with a risk of at most a tenth, 0 where no threshold has one; as the threshold is chosen
+on the same questions, it flatters where they are few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from factrl.evals.metrics import Better, Interval, Number, bootstrap, wilson
+from factrl.evals.metrics import Floats, Statistic, bootstraps, ratio
+from factrl.evals.numbers import Numbers, candidates, mean, number, share
 from factrl.evals.samples import Row, by_question
-from factrl.text.confidence import stated_confidence
+from factrl.text.confidence import agreement, stated_confidence
+from factrl.types import Label
 
 BINS = 10
+Source = Literal["stated", "agreement"]
+"""Where a confidence is from: the text, or the samples of a question."""
+Answers = Sequence[Sequence[tuple[float | None, Label]]]
+"""By question, how sure each of its graded answers is, from 0 to 1 or None, and what became of it."""
+_RANKED = ("auroc", "aurc", "coverage@90")
 
 
-def confidence_bins(samples: Sequence[Row]) -> list[dict[str, Any]]:
+def answers_of(samples: Sequence[Row], source: Source) -> Answers:
+    """The graded answers; with `agreement` those that say what most of a question's do, of leaders all."""
+    groups = []
+    for group in by_question(one for one in samples if one.label).values():
+        told: list[tuple[Label, str]] = [(one.label, one.answer) for one in group if one.label]
+        if source == "agreement":
+            surest = agreement(candidates(told))
+            groups.append(
+                [
+                    (max(surest), label)
+                    for sure, (label, _) in zip(surest, told, strict=True)
+                    if sure == max(surest)
+                ]
+            )
+        else:
+            groups.append([(_sure(one), label) for one, (label, _) in zip(group, told, strict=True)])
+    return groups
+
+
+def confidence_bins(answers: Answers) -> list[dict[str, Any]]:
     """Outcomes by confidence, in tenths, abstentions kept (TruthRL has such a picture): for each tenth that
     holds an answer or an abstention `low`, `high`, `n` answers, `abstained` beside them, the answers' mean
     confidence `stated`, and how many were `right`, with `right_low` and `right_high`."""
-    pairs = _pairs(samples)
-    declined = [sure for one in samples if one.label == "abstained" and (sure := _sure(one)) is not None]
     bins = []
-    for number in range(BINS):
-        inside = [[pair for pair in group if _bin(pair[0]) == number] for group in pairs]
-        every = [sure for group in inside for sure, _ in group]
-        right = _rate([[float(right) for _, right in group] for group in inside])
-        abstained = [_bin(sure) for sure in declined].count(number)
-        if right is not None or abstained:
-            told = {
-                "low": number / BINS,
-                "high": (number + 1) / BINS,
-                "n": len(every),
-                "abstained": abstained,
-            }
+    for at in range(BINS):
+        inside = [
+            [(sure, label) for sure, label in group if sure is not None and _bin(sure) == at]
+            for group in answers
+        ]
+        given = [[one for one in group if one[1] != "abstained"] for group in inside]
+        every = [sure for group in given for sure, _ in group]
+        declined = sum(map(len, inside)) - len(every)
+        rates = [sum(label == "correct" for _, label in one) / len(one) for one in given if one]
+        right = mean("right", rates).get("right")
+        if every or declined:
             limits = (right.value, right.low, right.high) if right else (None, None, None)
+            stated = sum(every) / len(every) if every else None
+            told = {"low": at / BINS, "high": (at + 1) / BINS, "n": len(every), "abstained": declined}
             shares = dict(zip(("right", "right_low", "right_high"), limits, strict=True))
-            bins.append({**told, "stated": sum(every) / len(every) if every else None, **shares})
+            bins.append({**told, "stated": stated, **shares})
     return bins
 
 
-def confidence_numbers(samples: Sequence[Row]) -> dict[str, Number]:
-    """How many answers state a confidence, their Brier score and expected calibration error (ten bins).
+def confidence_numbers(samples: Sequence[Row], source: Source = "stated") -> tuple[Numbers, dict[str, str]]:
+    """How many answers state a confidence, its calibration, and how well it ranks right before wrong.
 
-    Means over answers; intervals by resampling questions, as answers to one question are not independent.
+    Intervals are by resampling questions, as answers to one question are not independent.
+
+    Returns:
+        Those that there are, and of the others, by name, why not.
     """
-    given = by_question(one for one in samples if one.label in ("correct", "incorrect"))
-    pairs = _pairs(samples)
-    stated = _rate([[float(_sure(one) is not None) for one in group] for group in given.values()])
-    if stated is None or not pairs:
-        return {}
-    brier = _over_questions([[(sure - right) ** 2 for sure, right in group] for group in pairs])
-    # Per question: in column b, confidence minus right summed over the answers in bin b, and last how many
-    # answers there are; the error is the sum of the absolute values of the columns, per answer.
-    gaps = np.zeros((len(pairs), BINS + 1))
-    for row, group in enumerate(pairs):
-        for sure, right in group:
-            gaps[row, _bin(sure)] += sure - right
-            gaps[row, BINS] += 1
-    error = bootstrap(gaps, lambda means: np.abs(means[:, :BINS]).sum(axis=1) / means[:, BINS])
-    found: Mapping[str, tuple[Interval | None, int, str, Better]] = {
-        "confidence_stated": (stated, len(given), "answers that state one / answers given", "neither"),
-        "brier": (brier, len(pairs), "mean of (confidence − right)²", "lower"),
-        "ece": (error, len(pairs), "mean gap between confidence and accuracy, over ten bins", "lower"),
+    answers = answers_of(samples, source)
+    given = [one for one in samples if one.label in ("correct", "incorrect")]
+    numbers = (
+        share("confidence_stated", given, lambda one: _sure(one) is not None) if source == "stated" else {}
+    )
+    labels = {label for group in answers for sure, label in group if sure is not None} - {"abstained"}
+    single = source == "agreement" and len(samples) == len(answers)
+    if single or not labels:
+        why = "a question's only answer agrees with itself" if single else "no answer that was graded has one"
+        return numbers, dict.fromkeys(("brier", "ece", *_RANKED), why)
+    levels, rows = _shares(answers)
+    for name, interval in bootstraps(rows, _statistics(levels)).items():
+        numbers |= number(name, interval, len(rows))
+    absent = {}
+    if len(labels) == 1:
+        absent["auroc"] = f"every answer with a confidence is {'right' if 'correct' in labels else 'wrong'}"
+    return numbers, absent
+
+
+def risk_coverage(answers: Answers) -> list[dict[str, float]]:
+    """What each `threshold` keeps, from the surest: `coverage` and `risk`; empty without a confidence."""
+    if not any(sure is not None and label != "abstained" for group in answers for sure, label in group):
+        return []
+    levels, rows = _shares(answers)
+    means = rows.mean(axis=0, keepdims=True)
+    covered, wrong = (part[0] for part in _kept(means))
+    return [
+        {"threshold": float(level), "coverage": float(kept), "risk": float(bad / kept)}
+        for level, kept, bad in zip(levels, covered, wrong, strict=True)
+    ]
+
+
+def _shares(answers: Answers) -> tuple[Floats, Floats]:
+    """The L different confidences in thousandths, the surest first, and (questions, 2L) of each question's
+    answers the share that is right at each level, then the share that is wrong."""
+    found = [
+        [(round(sure, 3), label) for sure, label in group if sure is not None and label != "abstained"]
+        for group in answers
+    ]
+    levels = sorted({sure for group in found for sure, _ in group}, reverse=True)
+    column = {
+        (sure, label): at
+        for label, start in (("correct", 0), ("incorrect", len(levels)))
+        for at, sure in enumerate(levels, start)
     }
-    return {
-        name: Number(one.value, one.low, one.high, n, about, better)
-        for name, (one, n, about, better) in found.items()
-        if one
-    }
+    rows = np.zeros((len(answers), 2 * len(levels)))
+    for row, (group, every) in enumerate(zip(found, answers, strict=True)):
+        for pair in group:
+            rows[row, column[pair]] += 1 / len(every)
+    return np.array(levels), rows
+
+
+def _kept(means: Floats) -> tuple[Floats, Floats]:
+    """What the threshold at each level keeps, and the wrong part of it, as (R, L) shares of all graded."""
+    right, wrong = np.split(means, 2, axis=1)
+    return (right + wrong).cumsum(axis=1), wrong.cumsum(axis=1)
+
+
+def _statistics(levels: Floats) -> Mapping[str, Statistic]:
+    bins = np.eye(BINS)[[_bin(sure) for sure in levels.tolist()]]
+
+    def halves(means: Floats) -> tuple[Floats, Floats, Floats]:
+        right, wrong = np.split(means, 2, axis=1)
+        return right, wrong, means.sum(axis=1)
+
+    def brier(means: Floats) -> Floats:
+        right, wrong, every = halves(means)
+        return ratio(right @ (1 - levels) ** 2 + wrong @ levels**2, every)
+
+    def ece(means: Floats) -> Floats:
+        right, wrong, every = halves(means)
+        return ratio(np.abs(((right + wrong) * levels - right) @ bins).sum(axis=1), every)
+
+    def auroc(means: Floats) -> Floats:
+        right, wrong, _ = halves(means)
+        below = wrong.sum(axis=1, keepdims=True) - wrong.cumsum(axis=1) + wrong / 2
+        return ratio((right * below).sum(axis=1), right.sum(axis=1) * wrong.sum(axis=1))
+
+    def aurc(means: Floats) -> Floats:
+        right, wrong, every = halves(means)
+        covered, bad = _kept(means)
+        return ratio(((right + wrong) * np.nan_to_num(ratio(bad, covered))).sum(axis=1), every)
+
+    def coverage(means: Floats) -> Floats:
+        covered, bad = _kept(means)
+        return np.where(bad <= 0.1 * covered + 1e-12, covered, 0.0).max(axis=1)
+
+    return {"brier": brier, "ece": ece, "auroc": auroc, "aurc": aurc, "coverage@90": coverage}
 
 
 def _sure(one: Row) -> float | None:
     return None if one.completion is None else stated_confidence(one.completion)[1]
-
-
-def _pairs(samples: Sequence[Row]) -> list[list[tuple[float, bool]]]:
-    """By question, how sure each of its answers is and whether it is right."""
-    given = by_question(one for one in samples if one.label in ("correct", "incorrect"))
-    pairs = [
-        [(sure, one.label == "correct") for one in group if (sure := _sure(one)) is not None]
-        for group in given.values()
-    ]
-    return [group for group in pairs if group]
-
-
-def _rate(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The mean of zeros and ones that are grouped by question."""
-    having = [group for group in groups if group]
-    if having and all(len(group) == 1 for group in having):
-        return wilson(int(sum(group[0] for group in having)), len(having))
-    return _over_questions(having) if having else None
-
-
-def _over_questions(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """The mean over all values, its interval by drawing groups."""
-    return bootstrap([(sum(group), len(group)) for group in groups], lambda means: means[:, 0] / means[:, 1])
 
 
 def _bin(sure: float) -> int:

@@ -35,7 +35,7 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "accuracy": ("right answers / graded", "higher"),
     "abstention": ("declined / graded", "neither"),
     "hallucination": ("wrong answers / graded", "lower"),
-    "truthfulness": ("accuracy − hallucination", "higher"),
+    "truthfulness": ("accuracy − hallucination; the Omniscience index", "higher"),
     "correct_given_attempted": ("right answers / answers given", "higher"),
     "f_score": ("harmonic mean of accuracy and correct given attempted", "higher"),
     "mc2": ("probability of the true options, normalised", "higher"),
@@ -44,6 +44,12 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
     "cut_off": ("ran into the length limit", "lower"),
     "abstention_recall": ("declined / questions that nobody can answer", "higher"),
     "abstention_precision": ("questions that nobody can answer / declined", "higher"),
+    "confidence_stated": ("answers that state one / answers given", "neither"),
+    "brier": ("mean of (confidence − right)²", "lower"),
+    "ece": ("mean gap between confidence and accuracy, over ten bins", "lower"),
+    "auroc": ("how likely a right answer is surer than a wrong one", "higher"),
+    "aurc": ("wrong share of what is at least as sure as an answer, mean over answers", "lower"),
+    "coverage@90": ("the most of all graded that a threshold keeps, 90 % of it right", "higher"),
 }
 
 
@@ -66,20 +72,20 @@ def numbers_of(kind: str, samples: Sequence[Row]) -> Numbers:
     elif kind == "short":
         numbers |= _labels(usual)
     if not weighed:
-        numbers |= _share("invalid", usual, lambda one: one.floored is not None)
+        numbers |= share("invalid", usual, lambda one: one.floored is not None)
     written = [one for one in samples if one.completion is not None]
-    numbers |= _share("cut_off", written, lambda one: getattr(one.completion, "truncated", False))
+    numbers |= share("cut_off", written, lambda one: getattr(one.completion, "truncated", False))
     for name in values_in(samples):
         every = (mean_value(group, name) for group in by_question(samples).values())
-        numbers |= _mean(name, [mean for mean in every if mean is not None])
+        numbers |= mean(name, [value for value in every if value is not None])
     numbers |= _several(usual)
     if hopeless := [one for one in samples if one.label and is_hopeless(one.example)]:
         declined = [one for one in samples if one.label == "abstained"]
-        numbers |= _share("abstention_recall", hopeless, lambda one: one.label == "abstained")
-        numbers |= _share("abstention_precision", declined, lambda one: is_hopeless(one.example))
+        numbers |= share("abstention_recall", hopeless, lambda one: one.label == "abstained")
+        numbers |= share("abstention_precision", declined, lambda one: is_hopeless(one.example))
     odd = [one for one in samples if one.example.false_premise]
-    for name, number in _labels(odd, {"accuracy": "", "hallucination": ""}).items():
-        numbers[f"false_premise_{name}"] = number
+    for name, one in _labels(odd, {"accuracy": "", "hallucination": ""}).items():
+        numbers[f"false_premise_{name}"] = one
     return numbers
 
 
@@ -148,26 +154,27 @@ def _labels(samples: Sequence[Row], only: Mapping[str, str] | None = None) -> Nu
     for name, interval in metrics.items():
         if only is None or name in only:
             count = attempted if name == "correct_given_attempted" else n
-            numbers |= _number(name, interval, count, (only or {}).get(name, ""))
+            numbers |= number(name, interval, count, (only or {}).get(name, ""))
     return numbers
 
 
-def _share(name: str, samples: Sequence[Row], test: Callable[[Row], bool]) -> Numbers:
+def share(name: str, samples: Sequence[Row], test: Callable[[Row], bool]) -> Numbers:
     """How many of the graded samples pass a test, by question."""
     groups = by_question(one for one in samples if one.label is not None).values()
-    return _mean(name, [sum(map(test, group)) / len(group) for group in groups])
+    return mean(name, [sum(map(test, group)) / len(group) for group in groups])
 
 
-def _mean(name: str, values: Sequence[float], about: str = "") -> Numbers:
-    """Of one value per question: as a rate where each is 0 or 1."""
+def mean(name: str, values: Sequence[float], about: str = "") -> Numbers:
+    """The mean of one value per question: as a rate where each is 0 or 1."""
     if not values:
         return {}
     rate = set(values) <= {0.0, 1.0}
     interval = wilson(int(sum(values)), len(values)) if rate else bootstrap(values)
-    return _number(name, interval, len(values), about)
+    return number(name, interval, len(values), about)
 
 
-def _number(name: str, interval: Interval | None, n: int, about: str = "") -> Numbers:
+def number(name: str, interval: Interval | None, n: int, about: str = "") -> Numbers:
+    """An interval with what it is of, by name; nothing where it is undefined."""
     told, better = _ABOUT.get(name, ("", "higher"))
     return (
         {}
@@ -188,9 +195,9 @@ def _several(samples: Sequence[Row]) -> Numbers:
     numbers, means = {}, shares(list(groups.values()))
     if len(means):
         average = bootstrap(means[:, 0])
-        numbers |= _number(f"avg@{k}", average, len(means), "right answers, mean over samples")
+        numbers |= number(f"avg@{k}", average, len(means), "right answers, mean over samples")
     won = [vote for vote in map(majority, groups.values()) if vote is not None]
-    return numbers | _mean(f"majority@{k}", won, "the most frequent answer of a question's samples is right")
+    return numbers | mean(f"majority@{k}", won, "the most frequent answer of a question's samples is right")
 
 
 def majority(group: Sequence[Row]) -> float | None:

@@ -1,4 +1,4 @@
-"""The pictures of runs: hallucination against abstention, and every outcome over the steps.
+"""The pictures: hallucination against abstention, every outcome over the steps, risk against coverage.
 
 All of them are SVG without script, coloured by one style sheet in light and dark mode: inline on pages, and
 of the demo as a file.  The palette is safe for the common kinds of colour blindness, and every line has its
@@ -109,6 +109,23 @@ def path_chart(curves: Curves) -> Markup:
     return _chart(label, axes, (0, across), (0, up), paths, told, guides=guides)
 
 
+def risk_chart(lines: Mapping[str, Sequence[tuple[float, float, str]]]) -> Markup:
+    """Risk against coverage, one line per evaluation: lower and further right is better.
+
+    Args:
+        lines: name -> (coverage, risk, at which threshold, in words); shares from 0 to 1, none of them empty.
+    """
+    kept = {name: [spots[at] for at in _spread(len(spots))] for name, spots in lines.items()}
+    up = 10.0 * math.ceil(10.5 * max(risk for spots in kept.values() for _, risk, _ in spots) + 0.3)
+    told = [
+        [f"{name}{at}: coverage {100 * coverage:.1f}, risk {100 * risk:.1f}" for coverage, risk, at in spots]
+        for name, spots in kept.items()
+    ]
+    paths = {one_line(name): [(100 * x, 100 * y) for x, y, _ in spots] for name, spots in kept.items()}
+    label, axes = "Risk against coverage", ("coverage: answers kept, % of all", "risk: wrong, % of those")
+    return _chart(label, axes, (0, 100), (0, min(up, 100)), paths, told)
+
+
 def steps_chart(arm: str, points: Sequence[Point]) -> Markup:
     """Accuracy, abstention, hallucination and truthfulness of one arm over its steps."""
     lines = {name: [(float(one.step), 100 * getattr(one, name)) for one in points] for name in OUTCOMES}
@@ -198,6 +215,12 @@ def _thinned(points: Sequence[Spot]) -> list[Spot]:
     size = -(-len(points) // MOST)
     groups = [points[at : at + size] for at in range(0, len(points), size)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
+
+
+def _spread(count: int) -> list[int]:
+    """At most `MOST` numbers below `count`, evenly spread, the first and the last among them."""
+    size = -(-count // MOST)
+    return sorted({*range(0, count, size), count - 1})
 
 
 def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

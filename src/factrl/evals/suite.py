@@ -16,7 +16,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
-from factrl.evals.confidence import confidence_bins, confidence_numbers
+from factrl.evals.confidence import Source, answers_of, confidence_bins, confidence_numbers, risk_coverage
 from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
@@ -46,7 +46,7 @@ class How:
         own_length: the length limit is that in `settings`; of a file of the user's own both always are.
         limit: questions of each benchmark; all by default.
         evidence: show the documents that come with a question.
-        confidence: ask how sure the model is.
+        confidence: how sure the model is: `stated`, for which it is asked, or by the `agreement` of samples.
         by: a column, whose values' rows have numbers of their own too.
     """
 
@@ -55,7 +55,7 @@ class How:
     own_length: bool = False
     limit: int | None = None
     evidence: bool = False
-    confidence: bool = False
+    confidence: Source | None = None
     by: str = ""
 
 
@@ -129,8 +129,14 @@ def _summary(
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at)
         bounds = claim_bounds(samples, benchmark.recall_at)
+    sure: dict[str, Any] = {}
     if how.confidence:
-        numbers |= confidence_numbers(samples)
+        answers = answers_of(samples, how.confidence)
+        found, absent = confidence_numbers(samples, how.confidence)
+        numbers |= found
+        # Outcomes by confidence, what a threshold on it keeps, and which numbers there are not, and why.
+        sure = {"confidence_bins": confidence_bins(answers), "risk_coverage": risk_coverage(answers)}
+        sure["absent"] = absent
     parts = numbers_by(samples, how.by)
     return {
         "kind": benchmark.kind,
@@ -148,7 +154,7 @@ def _summary(
         "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
         # Of long answers, between which values the numbers lie whatever the missing verdicts are.
         "bounds": {name: list(pair) for name, pair in bounds.items()},
-        "confidence_bins": confidence_bins(samples) if how.confidence else [],
+        **sure,
     }
 
 
@@ -161,7 +167,11 @@ def _settings(benchmark: Benchmark, how: How, source: str, *, weighs: bool) -> A
     in_words = benchmark.kind not in ("choice", "discrimination")
     if (how.own_prompt or own) and in_words:
         prompt = data.prompt
-    if how.confidence and benchmark.kind in ("short", "reasoning") and not asks_confidence(prompt):
+    if (
+        how.confidence == "stated"
+        and benchmark.kind in ("short", "reasoning")
+        and not asks_confidence(prompt)
+    ):
         prompt, tokens = prompt + ASKED, tokens + TOKENS
     if how.own_length or own:
         tokens = train.max_completion_length
