@@ -100,6 +100,10 @@ def add_verbs(verbs: Verbs) -> None:
         ("--evidence", "show the documents that come with a question"),
     ):
         parser.add_argument(option, action="store_true", help=about)
+    _add_confidence(parser)
+
+
+def _add_confidence(parser: argparse.ArgumentParser) -> None:
     sure = parser.add_mutually_exclusive_group()
     for option, source, about in (
         ("--confidence", "stated", "ask how sure the model is of its answer"),
