@@ -95,15 +95,15 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--samples", metavar="K", type=at_least_one, help="answers per question: Avg@K and majority@K"
     )
+    _add_flags(parser)
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     for option, about in (
         ("--long", "FILE asks for long answers: their claims are checked, against the evidence of its rows"),
         ("--evidence", "show the documents that come with a question"),
     ):
         parser.add_argument(option, action="store_true", help=about)
-    _add_confidence(parser)
-
-
-def _add_confidence(parser: argparse.ArgumentParser) -> None:
     sure = parser.add_mutually_exclusive_group()
     for option, source, about in (
         ("--confidence", "stated", "ask how sure the model is of its answer"),
@@ -124,8 +124,6 @@ def _eval(args: argparse.Namespace) -> int:
     _check(args, files, named, asks=asks)
     how = _how(args, asks=asks)
     settings = how.settings
-    if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
-        raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
     benchmarks = [*named, *(own_file(file, settings.data, long=args.long) for file in files)]
     kinds = {one.kind for one in benchmarks}
     if len({one.name for one in benchmarks}) < len(benchmarks):
@@ -148,12 +146,8 @@ def _eval(args: argparse.Namespace) -> int:
         checker = ClaimChecker(verifier, f"{verifier.judge.identity} {told}")
     folder = Path(args.output) if args.output else None
     with Mathematician() as mathematician:
-        told = (
-            extract,
-            args.confidence == "stated",
-            settings.data.chat,
-            1 if settings.judge.url == LOCAL else 16,
-        )
+        stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
+        told = (extract, stated, settings.data.chat, at_once)
         tools = Tools(supplier.grade(form), mathematician, *told)
         graded = f"{judge} {form} {extract}"
         results = {
@@ -227,8 +221,11 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
     if args.samples and args.samples > 1:
         first += [f"sampling.num_samples={args.samples}", f"sampling.temperature={SAMPLED}"]
     given = {word.partition("=")[0].rpartition(".")[2] for word in args.settings}
+    settings = run_settings(args.config, [*first, *as_overrides(args)], AskSettings)
+    if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
+        raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
     return How(
-        run_settings(args.config, [*first, *as_overrides(args)], AskSettings),
+        settings,
         own_prompt=args.config is not None or "prompt" in given,
         own_length=args.config is not None or "max_completion_length" in given,
         limit=args.limit,
