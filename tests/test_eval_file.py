@@ -150,3 +150,22 @@ def test_rows_are_parted_by_a_column(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "comparison" in capsys.readouterr().out
     assert main(["eval", str(file), "--by", "question_typ"]) == 2
     assert "no row has a column 'question_typ'; did you mean 'question_type'?" in capsys.readouterr().err
+
+
+def test_a_sentence_that_gives_the_answer_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read as a reward reads it, it is wrong, and the other form is named."""
+    file = tmp_path / "france.jsonl"
+    row = {
+        "question": "What is the capital of France?",
+        "answers": ["Paris"],
+        "completion": "In France, the capital city is Paris.",
+    }
+    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert main(["eval", str(file)]) == 0
+    assert "100.0" in capsys.readouterr().out
+    assert main(["eval", str(file), "--form", "short"]) == 0
+    told = capsys.readouterr()
+    assert "1 wrong answers would be right as sentences (--form sentence): In France" in told.err
+    assert "100.0 " not in told.out.split("hallucination")[0]

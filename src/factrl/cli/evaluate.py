@@ -15,13 +15,14 @@ from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_que
 from factrl.evals.longform import ClaimChecker
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
-from factrl.evals.samples import Output
+from factrl.evals.samples import Output, Row
 from factrl.evals.shortqa import Extract, Texts, Tools
 from factrl.evals.suite import How, NamedModel, evaluate, own_texts, stored_texts
 from factrl.llm.writers import digest_of
-from factrl.rewards.grading import Form, graded_by
+from factrl.rewards.grading import Form, Grader, graded_by
 from factrl.rewards.mathematics import Mathematician
 from factrl.runs.settings import LOCAL, AskSettings
+from factrl.text.escape import one_line
 from factrl.train.plan import extract_of, run_settings
 from factrl.types import Example
 
@@ -78,8 +79,8 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--form",
         choices=get_args(Form),
-        help="what rules take an answer for: short, it must equal an accepted one, as rewards have it; "
-        "sentence, it must give one (default: short for a FILE, sentence for benchmarks without --extract)",
+        help="what rules accept: short, what equals an accepted answer; sentence, what gives one (default: "
+        "sentence; short with --extract, or for a FILE with the --config of a reward)",
     )
     for option, metavar, about in (
         ("--by", "COLUMN", "also the rows of each value, e.g. question_type"),
@@ -137,7 +138,7 @@ def _eval(args: argparse.Namespace) -> int:
     supplier = open_supplier(settings.judge, settings.verifier, short="short" in kinds)
     extract = args.extract or extract_of(settings.paper, settings.reward)
     # What rules expect an answer to be: a text that is graded whole is sentences.
-    form: Form = args.form or ("short" if files or extract != "text" else "sentence")
+    form: Form = args.form or ("short" if extract != "text" or (files and settings.paper) else "sentence")
     judge = graded_by(supplier.judge)
     model = NamedModel() if asks else None
     checker = None
@@ -147,8 +148,7 @@ def _eval(args: argparse.Namespace) -> int:
     folder = Path(args.output) if args.output else None
     with Mathematician() as mathematician:
         stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
-        told = (extract, stated, settings.data.chat, at_once)
-        tools = Tools(supplier.grade(form), mathematician, *told)
+        tools = Tools(supplier.grade(form), mathematician, extract, stated, settings.data.chat, at_once)
         graded = f"{judge} {form} {extract}"
         results = {
             one.name: evaluate(
@@ -167,6 +167,8 @@ def _eval(args: argparse.Namespace) -> int:
         say(output.document().rstrip())
     else:
         show_table(output_table(output))
+    if form == "short" and supplier.judge is None:
+        _tell_sentences([one for rows in samples.values() for one in rows])
     if page:
         tell(f"page: {page}")
     _complain_of_masked(output)
@@ -264,3 +266,18 @@ def _complain_of_masked(output: Output) -> None:
             none += [name] * (masked == total)
     if none:
         raise TooManyMasked(f"none of the answers of {', '.join(none)} could be graded")
+
+
+def _tell_sentences(samples: Sequence[Row]) -> None:
+    """Name answers that are wrong only because a sentence stands around them."""
+    grader = Grader(form="sentence")
+    refused = [
+        one
+        for one in samples
+        if one.label == "incorrect"
+        and one.example.answers
+        and grader(one.example.question, one.answer, one.example.answers).label == "correct"
+    ]
+    if refused:
+        shown = "; ".join(one_line(one.answer)[:60] for one in refused[:3])
+        tell(f"{len(refused)} wrong answers would be right as sentences (--form sentence): {shown}")

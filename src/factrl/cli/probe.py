@@ -16,6 +16,7 @@ from factrl.evals.catalogue import check_gradable
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract
 from factrl.llm.writers import open_writer
+from factrl.rewards.grading import Form
 from factrl.runs.data import load_training
 from factrl.runs.disk import Journal
 from factrl.runs.rows import read_rows
@@ -104,14 +105,17 @@ def _probe(args: argparse.Namespace) -> int:
         "top_p": settings.sampling.top_p,
         "seed": settings.run.seed,
     }
-    about, path = job(writer, supplier.judge, **sampling), output.with_suffix(".journal.jsonl")
+    # A label is for the reward that will read it; without one, answers may be sentences.
+    form: Form = "short" if settings.paper or sampling["extract"] != "text" else "sentence"
+    about = {**job(writer, supplier.judge, **sampling), "form": form}
+    path = output.with_suffix(".journal.jsonl")
     with Journal(path, about) as journal:
         if journal.found:
             tell(f"{path}: {journal.found} rows of an earlier probe are not asked again.")
         probed = probe(
             examples,
             writer,
-            supplier.grade(),
+            supplier.grade(form),
             journal,
             stopping=stopping,
             max_ungraded=settings.probe.max_ungraded,

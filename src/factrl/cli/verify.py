@@ -165,7 +165,7 @@ def _probability(word: str) -> float:
     except ValueError:
         number = -1.0
     if not 0.5 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is no probability from 0.5 to 1")
+        raise argparse.ArgumentTypeError(f"{word[:60]!r} is no probability from 0.5 to 1")
     return number
 
 
