@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factrl.cli import main
-from factrl.evals.confidence import answers_of, confidence_bins, confidence_numbers, risk_coverage
+from factrl.evals.confidence import (
+    absent_numbers,
+    answers_of,
+    confidence_bins,
+    confidence_numbers,
+    risk_coverage,
+)
 from factrl.evals.samples import Row, read_output
 from factrl.text.confidence import agreement, stated_confidence
 from factrl.types import Completion, Example, Grade
@@ -56,8 +62,8 @@ def test_answers_to_one_question_are_drawn_together() -> None:
     """Eight answers to each question make no interval narrower than one."""
     single = [sample(str(n), "correct" if n % 2 else "incorrect", "75") for n in range(10)]
     several = [replace(one, number=number) for one in single for number in range(8)]
-    for name, number in confidence_numbers(single)[0].items():
-        more = confidence_numbers(several)[0][name]
+    for name, number in confidence_numbers(single).items():
+        more = confidence_numbers(several)[name]
         assert (more.value, more.low, more.n) == (pytest.approx(number.value), pytest.approx(number.low), 10)
     (few,), (many,) = (confidence_bins(answers_of(some, "stated")) for some in (single, several))
     assert (few["n"], many["n"]) == (10, 80)
@@ -77,7 +83,7 @@ PAIRS = st.lists(
 def test_what_ranks_answers_is_what_its_definition_counts(told: list[tuple[str, str]]) -> None:
     """Pair by pair and threshold by threshold, ties among them; nothing undefined has a number."""
     samples = [sample(str(at), label, sure) for at, (sure, label) in enumerate(told)]
-    numbers, absent = confidence_numbers(samples)
+    numbers, absent = confidence_numbers(samples), absent_numbers(samples)
     kept = [(int(sure), label == "correct") for sure, label in told if label != "abstained"]
     pairs = [(a > b) + (a == b) / 2 for a, right in kept for b, other in kept if right and not other]
     risks = {at: [not right for sure, right in kept if sure >= at] for at, _ in kept}
@@ -105,12 +111,13 @@ def test_agreement_is_about_the_answer_that_most_samples_give() -> None:
         for name, labels in said.items()
         for at, label in enumerate(labels)
     ]
-    numbers, absent = confidence_numbers(samples, "agreement")
+    numbers, absent = confidence_numbers(samples, "agreement"), absent_numbers(samples, "agreement")
     assert (numbers["auroc"].value, numbers["coverage@90"].value) == (1.0, 0.5)
     assert numbers["brier"].value == pytest.approx((0.25**2 * 1 + 0.5**2 * 0.5) / 1.5)
     assert (absent, "confidence_stated" in numbers) == ({}, False)
-    single, absent = confidence_numbers(samples[:1], "agreement")
-    assert (single, absent["aurc"]) == ({}, "a question's only answer agrees with itself")
+    assert confidence_numbers(samples[:1], "agreement") == {}
+    why = absent_numbers(samples[:1], "agreement")["aurc"]
+    assert why == "a question's only answer agrees with itself"
 
 
 def test_abstentions_are_kept_beside_answers_that_are_as_sure() -> None:

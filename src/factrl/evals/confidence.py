@@ -30,7 +30,6 @@ Source = Literal["stated", "agreement"]
 """Where a confidence is from: the text, or the samples of a question."""
 Answers = Sequence[Sequence[tuple[float | None, Label]]]
 """By question, how sure each of its graded answers is, from 0 to 1 or None, and what became of it."""
-_RANKED = ("auroc", "aurc", "coverage@90")
 
 
 def answers_of(samples: Sequence[Row], source: Source) -> Answers:
@@ -76,31 +75,34 @@ def confidence_bins(answers: Answers) -> list[dict[str, Any]]:
     return bins
 
 
-def confidence_numbers(samples: Sequence[Row], source: Source = "stated") -> tuple[Numbers, dict[str, str]]:
-    """How many answers state a confidence, its calibration, and how well it ranks right before wrong.
+def confidence_numbers(samples: Sequence[Row], source: Source = "stated") -> Numbers:
+    """How many answers state a confidence, its calibration, and how well it ranks right before wrong; without
+    those that `absent_numbers` gives a reason for.
 
     Intervals are by resampling questions, as answers to one question are not independent.
-
-    Returns:
-        Those that there are, and of the others, by name, why not.
     """
-    answers = answers_of(samples, source)
     given = [one for one in samples if one.label in ("correct", "incorrect")]
-    numbers = (
-        share("confidence_stated", given, lambda one: _sure(one) is not None) if source == "stated" else {}
-    )
+    numbers: Numbers = {}
+    if source == "stated":
+        numbers |= share("confidence_stated", given, lambda one: _sure(one) is not None)
+    absent = absent_numbers(samples, source)
+    if "aurc" not in absent:
+        levels, rows = _shares(answers_of(samples, source))
+        for name, interval in bootstraps(rows, _statistics(levels)).items():
+            numbers |= number(name, interval, len(rows))
+    return numbers
+
+
+def absent_numbers(samples: Sequence[Row], source: Source = "stated") -> dict[str, str]:
+    """Of the numbers that there are not, by name, why not."""
+    answers = answers_of(samples, source)
     labels = {label for group in answers for sure, label in group if sure is not None} - {"abstained"}
-    single = source == "agreement" and len(samples) == len(answers)
+    single = source == "agreement" and len(answers) == sum(one.label is not None for one in samples)
     if single or not labels:
         why = "a question's only answer agrees with itself" if single else "no answer that was graded has one"
-        return numbers, dict.fromkeys(("brier", "ece", *_RANKED), why)
-    levels, rows = _shares(answers)
-    for name, interval in bootstraps(rows, _statistics(levels)).items():
-        numbers |= number(name, interval, len(rows))
-    absent = {}
-    if len(labels) == 1:
-        absent["auroc"] = f"every answer with a confidence is {'right' if 'correct' in labels else 'wrong'}"
-    return numbers, absent
+        return dict.fromkeys(("brier", "ece", "auroc", "aurc", "coverage@90"), why)
+    only = "right" if "correct" in labels else "wrong"
+    return {"auroc": f"every answer with a confidence is {only}"} if len(labels) == 1 else {}
 
 
 def risk_coverage(answers: Answers) -> list[dict[str, float]]:

@@ -16,7 +16,14 @@ from typing import Any
 
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import Benchmark, completions_column, completions_of, template
-from factrl.evals.confidence import Source, answers_of, confidence_bins, confidence_numbers, risk_coverage
+from factrl.evals.confidence import (
+    Source,
+    absent_numbers,
+    answers_of,
+    confidence_bins,
+    confidence_numbers,
+    risk_coverage,
+)
 from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
@@ -132,11 +139,10 @@ def _summary(
     sure: dict[str, Any] = {}
     if how.confidence:
         answers = answers_of(samples, how.confidence)
-        found, absent = confidence_numbers(samples, how.confidence)
-        numbers |= found
+        numbers |= confidence_numbers(samples, how.confidence)
         # Outcomes by confidence, what a threshold on it keeps, and which numbers there are not, and why.
         sure = {"confidence_bins": confidence_bins(answers), "risk_coverage": risk_coverage(answers)}
-        sure["absent"] = absent
+        sure["absent"] = absent_numbers(samples, how.confidence)
     parts = numbers_by(samples, how.by)
     return {
         "kind": benchmark.kind,
