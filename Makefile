@@ -83,7 +83,7 @@ bench-grader: $(VENV)/.dev ## the rule grader and the abstention detector agains
 	$(VENV)/bin/python benchmarks/grader.py
 
 bench-gpu: $(VENV)/.dev ## a step of GRPO part by part on a GPU, with random weights (SHAPE=0.5b, 1.5b, 7b; OPTIONS=--vllm)
-	$(VENV)/bin/python benchmarks/gpu.py $(or $(SHAPE),0.5b) --json gpu-$(or $(SHAPE),0.5b).json $(OPTIONS)
+	$(VENV)/bin/python benchmarks/gpu/speed.py $(or $(SHAPE),0.5b) --json gpu-$(or $(SHAPE),0.5b).json $(OPTIONS)
 
 bench-engine: $(VENV)/.dev ## the engine against its lower bound and the VeriScore package, on a stub server
 	$(VENV)/bin/python benchmarks/engine.py --veriscore-venv $(VENV)-veriscore

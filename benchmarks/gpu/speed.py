@@ -1,7 +1,7 @@
 """What a step of GRPO costs on a GPU, part by part, and what the reward adds to it.
 
-    python benchmarks/gpu.py 0.5b|1.5b|7b [--vllm] [--json FILE]     random weights: nothing is downloaded
-    python benchmarks/gpu.py tiny                                    the same on CPU cores, to try it
+    python benchmarks/gpu/speed.py 0.5b|1.5b|7b [--vllm] [--json FILE]    random weights, no download
+    python benchmarks/gpu/speed.py tiny                                   the same on CPU cores, to try it
 
 TRL's own trainer with `to_trl(reward)` and factrl's write completions of random tokens, none of which ends
 early, for a judge in a process of its own that takes 0, half and twice as long for a reply as a step took to
