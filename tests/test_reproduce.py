@@ -120,9 +120,11 @@ def test_at_full_scale_a_row_is_evaluated_on_each_set_of_the_papers_table(
 ) -> None:
     pipeline, study = declared("knowrl", "PIPELINE"), declared("knowrl", "STUDY")
     assert main(["reproduce", "knowrl", "--full", "--output", "out", "--dry-run"]) == 0
-    words = shlex.split(
-        next(line for line in capfd.readouterr().out.splitlines() if line.startswith("factrl eval"))
-    )
+    out = capfd.readouterr().out
+    assert (
+        "# eval base: 6,000 answers; the judge" in out
+    )  # five samples of 300 questions of each of four sets
+    words = shlex.split(next(line for line in out.splitlines() if line.startswith("factrl eval")))
     sets = words[2 : words.index("--samples")]
     for row, value in (("base", 0.75), ("paper", 0.5)):
         numbers = {name: asdict(Number(value, 0.0, 1.0, 8)) for name in OUTCOMES}

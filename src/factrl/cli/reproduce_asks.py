@@ -75,11 +75,11 @@ def asks(words: Sequence[str], recipe: Path, read: Read) -> str:
         return ""
     given = words[words.index("--samples") + 1] if "--samples" in words else "1"
     long = "--long" in words
-    file = words[2 if long else 1]
+    sets = [*itertools.takewhile(lambda word: not word.startswith("-"), words[2 if long else 1 :])]
     limit = int(words[words.index("--limit") + 1]) if "--limit" in words else None
-    answers = len(read(file)[:limit]) * int(given)
+    answers = sum(len(read(one)[:limit]) for one in sets) * int(given)
     model = [] if "--model" in words else ["model.name=any"]  # stored answers are evaluated without one
-    settings = run_settings(recipe, [f"data.train={file}", *model, *told], AskSettings)
+    settings = run_settings(recipe, [f"data.train={sets[0]}", *model, *told], AskSettings)
     return _line(
         answers, settings, "one request a claim and more" if long else f"at most {answers:,} requests"
     )
