@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from factrl.cli import prepare
+from factrl.cli import main, prepare
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import FakeLLM
 from factrl.prepare.dataset import importance_of
@@ -192,3 +192,40 @@ def test_no_dataset_is_exit_code_3(model: Any) -> None:
         TooManyMasked, match=r"none of the 6 questions has a checklist \(6 no_supported_claim\)"
     ):
         run(*words(model, "out"))
+
+
+# Thresholds
+
+
+def test_a_row_says_its_threshold_and_is_asked_at_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same threshold for the same id and seed, whatever stands around it; what is none is refused."""
+    rows = [{"question": f"Who wrote book {n}?", "answers": ["Ada"], "level": n} for n in range(40)]
+    for name, some in (("all", rows), ("half", rows[20:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some), "utf-8")
+
+    def drawn(name: str, *words: str) -> list[dict[str, Any]]:
+        out = tmp_path / "out.jsonl"
+        assert (
+            main(["prepare", "thresholds", str(tmp_path / f"{name}.jsonl"), *words, "--output", str(out)])
+            == 0
+        )
+        return [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+
+    every, half = drawn("all"), drawn("half")
+    assert every[20:] == half
+    assert {(row["threshold"], row["penalty"]) for row in every} == {
+        (0.0, "0"), (0.25, "0.333333"), (0.5, "1"), (0.75, "3"), (0.9, "9")
+    }  # fmt: skip
+    assert [row["threshold"] for row in drawn("all", "--seed", "1")] != [row["threshold"] for row in every]
+    asked = drawn("half", "--each", "--of", "0.5", "0.9")
+    assert [(row["threshold"], row["level"]) for row in asked[:3]] == [(0.5, 20), (0.9, 20), (0.5, 21)]
+    assert len({row["id"] for row in asked}) == 40
+    capsys.readouterr()
+    words = ["prepare", "thresholds", str(tmp_path / "all.jsonl"), "--output", str(tmp_path / "no.jsonl")]
+    assert main([*words, "--of", "1"]) == 2
+    assert "threshold = 1.0 is not a number from 0 up to, but not, 1" in capsys.readouterr().err
+    train = ["train", "threshold", "--model", "m", "--data", str(tmp_path / "all.jsonl"), "--dry-run"]
+    assert main([*train, "prompts_per_step=4"]) == 2
+    assert "it has no column `threshold`; factrl prepare thresholds writes one" in capsys.readouterr().err

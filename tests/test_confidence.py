@@ -45,6 +45,7 @@ def sample(name: str, label: Any, sure: str) -> Row:
         ("Oslo <analysis>No map.</analysis>\n<confidence>0.25</confidence>", "Oslo", 0.25),
         ("<analysis>a</analysis> Oslo <confidence>0</confidence>", "<analysis>a</analysis> Oslo", 0.0),
         ("Confidence: 90\nOslo<confidence>0.1</confidence>", "Confidence: 90\nOslo", 0.1),
+        ("Oslo<confidence>80</confidence>", "Oslo<confidence>80</confidence>", None),
         ("Oslo<confidence>quite</confidence>", "Oslo<confidence>quite</confidence>", None),
         ("Oslo<confidence>-0.5</confidence>", "Oslo<confidence>-0.5</confidence>", None),
     ],

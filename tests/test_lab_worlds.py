@@ -9,10 +9,14 @@ from collections import Counter
 
 import pytest
 
+from factrl.errors import ConfigError
 from factrl.lab import ABSTENTION, TIERS, make_world, supplied
+from factrl.lab.confidence import LEVELS, Confidence
 from factrl.lab.longform import EMPTY, VERBS, Longform, checklist, compare, extract, rate
 from factrl.lab.people import _VALUES, People
 from factrl.lab.steps import Steps, verify
+from factrl.lab.tables import table_of
+from factrl.papers import form_of
 from factrl.types import Example, Passage
 
 PEOPLE, STEPS, LONG = People(per_tier=12), Steps(), Longform()
@@ -25,7 +29,7 @@ def test_a_world_needs_no_torch() -> None:
     assert found.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("name", ["people", "steps", "longform"])
+@pytest.mark.parametrize("name", ["people", "confidence", "steps", "longform"])
 def test_a_world_is_its_seed_and_says_only_what_its_model_can_write(name: str) -> None:
     one, same, other = make_world(name, 0), make_world(name, 0), make_world(name, 1)
     told = [*one.pretraining()]
@@ -103,6 +107,46 @@ def test_measures_of_people() -> None:
     measured = PEOPLE.measure([(ADA, ADA.answers[0]), (ADA, ABSTENTION), (ADA, "bacon")] * 2)
     shares = {"accuracy": 1 / 3, "abstention": 1 / 3, "hallucination": 1 / 3, "truthfulness": 0.0}
     assert measured == pytest.approx({of + name: v for of in ("", "known/") for name, v in shares.items()})
+
+
+# Confidence
+
+SURE = Confidence(per_tier=12)
+ASKED = SURE.test[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said", "value"),
+    [
+        ("rlcr", "{right} 90", 1 - 0.1**2),
+        ("rlcr", "bacon 90", -(0.9**2)),
+        ("rlcr", "{right}", -2),  # no confidence
+        ("rlcr:rlvr", "{right} 10", 1),
+        ("truthrl:ternary", "{right} 10", 1),
+        ("truthrl:ternary", "I don't know 70", 0),
+        ("threshold:bounded", "bacon 10", -ASKED.meta["threshold"]),
+    ],
+)
+def test_a_confidence_is_for_the_rewards_that_read_one(spec: str, said: str, value: float) -> None:
+    reward = supplied(SURE, spec)
+    words = said.format(right=ASKED.answers[0])
+    wrapped = SURE.wrap(ASKED, words, form_of(spec, reward))
+    assert reward(ASKED, wrapped.text).value == pytest.approx(value)
+    assert len(wrapped.starts) == len(words.split())
+
+
+def test_a_question_says_its_threshold_and_an_answer_is_measured_with_its_confidence() -> None:
+    at = {e.question.split()[0]: e.meta["threshold"] for e in (*SURE.train, *SURE.test)}
+    assert at == {level: int(level) / 100 for level in LEVELS}
+    measured = SURE.measure(
+        [(ASKED, f"{ASKED.answers[0]} 90"), (ASKED, "bacon 90"), (ASKED, "I don't know 10")]
+    )
+    assert measured["accuracy"] == pytest.approx(1 / 3)
+    assert measured["ece"] == pytest.approx(0.4)  # half of the answers are right
+    assert measured["brier"] == pytest.approx((0.1**2 + 0.9**2) / 2)
+    assert "ece" not in SURE.measure([(ASKED, "I don't know 10")])
+    with pytest.raises(ConfigError, match="reads a confidence, which nobody states in the world 'people'"):
+        table_of(["rlcr"], "people")
 
 
 # Steps

@@ -40,10 +40,13 @@ GIVEN = {
         "gamma=0.4",
     ],
     "knowrl": [f"data.train={QUESTIONS}", "verifier.index=wikipedia", JUDGE],
+    "rlcr": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
     "robust": ["model.name=policy", f"data.train={QUESTIONS}", "prompts_per_step=4"],
+    "threshold": ["data.train={asked}", "prompts_per_step=4", JUDGE],
     "truthrl": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "prompts_per_step=4"],
 }
-ULYSSES = Example("Who wrote Ulysses?", ("James Joyce",), topic="Ulysses")
+AT = {"threshold": 0.5, "penalty": "1"}
+ULYSSES = Example("Who wrote Ulysses?", ("James Joyce",), topic="Ulysses", meta=AT)
 
 
 def given(recipe: Path) -> list[str]:
@@ -57,9 +60,13 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *SMALL], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", str(recipe.relative_to(ROOT)), *given(recipe), "--dry-run"]) == 0
+    asked = str(tmp_path / "asked.jsonl")
+    assert main(["prepare", "thresholds", QUESTIONS, "--output", asked]) == 0
+    capsys.readouterr()
+    words = [word.replace("{asked}", asked) for word in given(recipe)]
+    assert main(["train", str(recipe.relative_to(ROOT)), *words, "--dry-run"]) == 0
     shown = capsys.readouterr()
-    settings = run_settings(recipe, given(recipe))
+    settings = run_settings(recipe, words)
     assert settings.paper == recipe.stem
     (tmp_path / "config.toml").write_text(shown.out, encoding="utf-8")
     assert run_settings(tmp_path / "config.toml", []) == settings
@@ -77,6 +84,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
         ("intuitor", ["data.train"]),
         ("klcf", ["data.train"]),
         ("robust", ["model.name", "data.train"]),
+        ("threshold", ["data.train"]),
     ],
 )
 def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:

@@ -21,7 +21,7 @@ from factrl.text.ignorance import refusals
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
-PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text")
+PAPERS = ("truthrl", "knowrl", "klcf", "fspo", "factreason", "robust", "robust:text", "rlcr", "threshold")
 FEW = ("--questions", "1", "--paraphrases", "1")
 SOUND = """
 import factrl as fx

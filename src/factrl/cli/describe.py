@@ -55,12 +55,14 @@ _QUESTION = Example(
     ook=False,
     evidence=(Passage("Marie Curie was born in Warsaw.", title="Marie Curie"),),
     checklist=("Marie Curie was born in Warsaw.",),
+    meta={"threshold": 0.75},
 )
 _THOUGHT = "Her father taught physics in the town where the family lived."
 _FORMS = (
     f"<think>{_THOUGHT}</think><answer>{{}}</answer>",
     f"<think>{_THOUGHT}</think> \\boxed{{{{{{}}}}}}",
     "{}",
+    f"<think>{_THOUGHT}</think><answer>{{}}</answer><analysis>Hm.</analysis><confidence>0.9</confidence>",
 )
 _ANSWERS = (
     (_RIGHT, "I don't know", _WRONG),
@@ -191,6 +193,9 @@ def _show_payoffs(paid: Sequence[Payoff]) -> None:
     show_rows(("it pays", *(payoff.when for payoff in paid)), rows, lines=False)
     if len(paid) > 1:
         say("\nall else: claims, reasoning, preference; scripted judges find all of it good, or all bad")
+    facts = paid[0].results[OUTCOMES[0]].facts
+    if given := [f"{name} {facts[name]:g}" for name in ("confidence", "threshold") if facts.get(name)]:
+        say(f"\nall of it at {' and '.join(given)}")
     say("")
     for payoff in paid:
         above, order = payoff.answering_pays_above, "correct > abstained > wrong >= malformed"

@@ -1,14 +1,16 @@
-"""`factrl prepare` klcf, prompts, retrieve and convert: what is made before training."""
+"""`factrl prepare` klcf, prompts, retrieve, thresholds and convert: what is made before training."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from factrl.errors import ConfigError, TooManyMasked
+from factrl.papers.threshold import VALUES, penalty
 from factrl.prepare import FEW_SHOT, ZERO_SHOT, Sieve, few_shot, read_demonstrations
 from factrl.prepare.dataset import JOURNAL, Target, convert, write_dataset, write_rows
 from factrl.runs.config import load_settings
@@ -45,6 +47,7 @@ def add_verbs(verbs: Verbs) -> None:
     _add_klcf(verbs)
     _add_prompts(verbs)
     _add_retrieve(verbs)
+    _add_thresholds(verbs)
     _add_convert(verbs)
 
 
@@ -139,6 +142,32 @@ def _add_retrieve(verbs: Verbs) -> None:
             "the rows with passages in `evidence`, and in `helps` whether one holds an answer",
         ),
         settings="columns or a ranking, e.g. data.columns.question=q verifier.embedder=NAME",
+    )
+
+
+def _add_thresholds(verbs: Verbs) -> None:
+    parser = add_verb(
+        verbs,
+        "prepare thresholds",
+        _thresholds,
+        about="say in each row how sure an answer has to be, for prompts and for the reward `threshold`",
+        example=(
+            "examples:\n"
+            "  factrl prepare thresholds questions.jsonl --output train.jsonl\n"
+            "  factrl prepare thresholds held_out.jsonl --each --output asked.jsonl\n"
+            "writes the columns `threshold` and `penalty`, what a wrong answer costs, t / (1 - t).\n"
+            "then: factrl train threshold --data train.jsonl …, factrl eval asked.jsonl --by threshold …"
+        ),
+    )
+    parser.add_argument("file", metavar="FILE", help=_QUESTIONS)
+    of = f"from 0 up to 1; one is drawn for each question ({' '.join(f'{t:g}' for t in VALUES)})"
+    parser.add_argument("--of", metavar="T", nargs="+", type=float, default=VALUES, help=of)
+    parser.add_argument("--each", action="store_true", help="each question at each threshold, to evaluate")
+    add_options(parser, "limit", "seed")
+    _add_files(
+        parser,
+        ("--output*", "FILE.jsonl", "the rows with their thresholds"),
+        settings="columns, e.g. data.columns.question=q",
     )
 
 
@@ -241,16 +270,9 @@ def _prompts(args: argparse.Namespace) -> int:
 
 def _retrieve(args: argparse.Namespace) -> int:
     from factrl.prepare.retrieve import retrieve
-    from factrl.runs.rows import read_rows
 
-    check_place("--output", Path(args.output), ".jsonl")
-    overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
-    settings = run_settings(None, overrides, AskSettings)
-    data, search = settings.data, open_search(index=args.index, embedder=settings.verifier.embedder)
-    examples = _examples(args, settings)
-    rows = list(itertools.islice(read_rows(data.train, data.split, data.subset), len(examples)))
-    kept = {example.id for example in _sifted(args, examples)[0]}
-    pairs = [pair for pair in zip(rows, examples, strict=True) if pair[1].id in kept]
+    settings = _told(args)
+    search, pairs = open_search(index=args.index, embedder=settings.verifier.embedder), _rows(args, settings)
     with Progress("retrieve", len(pairs)) as progress:
         written, counts = retrieve(
             pairs,
@@ -259,7 +281,7 @@ def _retrieve(args: argparse.Namespace) -> int:
             distractors=args.distractors,
             withhold=args.withhold,
             seed=settings.run.seed,
-            column=data.columns.get("evidence") or "evidence",
+            column=settings.data.columns.get("evidence") or "evidence",
             on_done=progress.advance,
         )
     write_rows(Path(args.output), written)
@@ -269,6 +291,38 @@ def _retrieve(args: argparse.Namespace) -> int:
     )
     say(args.output)
     return 0
+
+
+def _thresholds(args: argparse.Namespace) -> int:
+    costs = {t: f"{penalty(t):g}" for t in args.of}
+    written = []
+    settings = _told(args)
+    seed = settings.run.seed
+    for row, example in _rows(args, settings):
+        drawn = [*costs] if args.each else [random.Random(f"{seed} {example.id}").choice([*costs])]
+        for t in drawn:
+            name = f"{example.id}@{t:g}" if args.each else example.id
+            written.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
+    write_rows(Path(args.output), written)
+    say(args.output)
+    return 0
+
+
+def _told(args: argparse.Namespace) -> AskSettings:
+    """The settings of a verb that opens no model and writes rows."""
+    check_place("--output", Path(args.output), ".jsonl")
+    overrides = [f"data.train={args.file}", "model.name=none", *as_overrides(args)]
+    return run_settings(None, overrides, AskSettings)
+
+
+def _rows(args: argparse.Namespace, settings: AskSettings) -> list[tuple[Mapping[str, Any], Example]]:
+    """The rows of a file with their examples, without those of an evaluation set."""
+    from factrl.runs.rows import read_rows
+
+    data, examples = settings.data, _examples(args, settings)
+    rows = itertools.islice(read_rows(data.train, data.split, data.subset), len(examples))
+    kept = {example.id for example in _sifted(args, examples)[0]}
+    return [(row, one) for row, one in zip(rows, examples, strict=True) if one.id in kept]
 
 
 def _convert(args: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from .terminal import say
 SPLITS = ("warm", "train", "test")
 _DECLINING = 0.12  # of the answers in warm.jsonl, drawn at random
 _WITHHELD = 1 / 3  # of the entities stand in no passage
+_LEVELS = (10, 30, 50, 70, 90)  # percent, of confidences
 _DECLINED, _UNSURE = "I don't know.", "I am not sure of this."
 
 
@@ -32,7 +33,8 @@ def add_verbs(verbs: Verbs) -> None:
         about="write about 2,200 short questions on countries, cities and elements, to try things with",
         example="example:\n  factrl prepare questions --output questions\n"
         "writes warm.jsonl, train.jsonl and test.jsonl, each about other entities, with what is known of an\n"
-        "entity as evidence and a column `reasoned` with the answer as <think>…</think><answer>…</answer>;\n"
+        "entity as evidence, a column `reasoned` with the answer as <think>…</think><answer>…</answer>, and\n"
+        "`sure` with the answer and a confidence drawn at random;\n"
         "in warm.jsonl an eighth of the answers declines, at random.\n"
         "topics-warm.jsonl and so on ask for all that is known of an entity, claims.jsonl has true and\n"
         "false claims with their labels, passages.jsonl what is known of two entities in three, to index",
@@ -52,7 +54,7 @@ def write_questions(folder: Path, seed: int) -> None:
     """Write all files of `factrl prepare questions`."""
     splits = build_questions(seed)
     folder.mkdir(parents=True, exist_ok=True)
-    draw = random.Random(seed)
+    draw, sure = random.Random(seed), random.Random(f"confidence {seed}")
     passages: list[dict[str, Any]] = []
     for name in SPLITS:
         examples, facts = getattr(splits, name), defaultdict[str, list[str]](list)
@@ -71,6 +73,7 @@ def write_questions(folder: Path, seed: int) -> None:
                     "topic": example.topic,
                     "evidence": [{"title": example.topic, "text": " ".join(facts[example.topic])}],
                     "reasoned": f"<think>{thought}</think><answer>{answer}</answer>",
+                    "sure": f"{answer}\nConfidence: {sure.choice(_LEVELS)}",
                 }
             )
         write_rows(folder / f"{name}.jsonl", rows)

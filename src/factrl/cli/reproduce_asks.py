@@ -22,7 +22,8 @@ from factrl.types import Example, Passage
 
 STAND_INS = 1000
 _CITY = "Which city is the capital of a country in Europe?"
-_ABSENT = [Example(_CITY, ("Reykjavik",), id="absent", evidence=(Passage(_CITY),))] * STAND_INS
+_AT = {"threshold": 0.5, "penalty": "1"}
+_ABSENT = [Example(_CITY, ("Reykjavik",), "absent", evidence=(Passage(_CITY),), meta=_AT)] * STAND_INS
 _FLAGS = {"--model": "model.name", "--data": "data.train", "--rule": "tune.rule", "--judge": "judge.url"}
 
 Read = Callable[[str], Sequence[Example]]

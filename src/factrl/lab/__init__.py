@@ -96,7 +96,7 @@ def looked_up(text: str, question: str, found: Iterable[tuple[Claim, Finding | N
 
 
 def make_world(name: str, seed: int) -> World:
-    """The world `people`, `steps` or `longform` with this seed, of the tables' size."""
+    """The world `people`, `confidence`, `steps` or `longform` with this seed, of the tables' size."""
     return getattr(importlib.import_module(f"factrl.lab.{name}"), name.capitalize())(seed=seed)
 
 

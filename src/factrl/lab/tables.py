@@ -11,6 +11,7 @@ same sign in every seed, otherwise `none`.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from factrl import __version__
 from factrl.errors import ConfigError, nearest
-from factrl.papers import Study, declared, load_paper, paper_names, rewards_of, split_spec
+from factrl.papers import Study, declared, form_of, load_paper, paper_names, rewards_of, split_spec
 from factrl.runs.progress import clock
 
 from . import make_world, supplied
@@ -103,6 +104,15 @@ _WORLDS = {
             *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
             *(Column(name) for name in ("known/accuracy", "unknown/abstention")),
             Column("unknown/hallucination", title="unknown: halluc."),
+        ),
+    ),
+    "confidence": Table(
+        world="confidence",
+        about="is it as sure as it is right, and does it answer where it is surer than it is asked to be?",
+        columns=(
+            *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
+            *(Column(name) for name in ("ece", "aurc", "at 10/abstention", "at 90/abstention")),
+            Column("at 90/hallucination", title="at 90: halluc."),
         ),
     ),
     "steps": Table(
@@ -240,6 +250,11 @@ def _check_fit(specs: Sequence[str], table: Table) -> None:
                 f"'people' only, and the table {table.name!r} is in {table.world!r}; leave it out"
             )
         reward = supplied(world, spec)
+        if form_of(spec, reward) == "confidence" and table.world != "confidence":
+            raise ConfigError(
+                f"{spec} reads a confidence, which nobody states in the world {table.world!r}; take "
+                "--table confidence"
+            )
         probed = replace(world.train[0], ook=True)  # an arm that needs to know asks the model itself
         problem = reward.requires(probed, reward.knobs) if reward.requires else None
         if problem:
@@ -258,8 +273,8 @@ class ArmRuns:
     curves: Sequence[Curve]
 
     def values(self, column: Column) -> list[float]:
-        """The metric after training, by seed, in the column's units."""
-        return [column.scale * curve[-1][1][column.metric] for curve in self.curves]
+        """The metric after training, by seed, in the column's units; NaN where it is undefined."""
+        return [column.scale * curve[-1][1].get(column.metric, math.nan) for curve in self.curves]
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +334,7 @@ def value_cell(arm: ArmRuns, column: Column) -> str:
     """`27.3 ± 2.1`, or the mean alone for one seed."""
     values, digits = arm.values(column), 1 if column.scale == 100 else 2
     shown = [statistics.fmean(values), *([statistics.stdev(values)] if len(values) > 1 else [])]
-    return " ± ".join(f"{value:.{digits}f}" for value in shown).replace("-", "−")
+    return " ± ".join(f"{value:.{digits}f}" for value in shown).replace("-", "−").replace("nan", "–")
 
 
 def sign_cell(outcome: Outcome, arm: ArmRuns, column: Column) -> str:

@@ -14,7 +14,8 @@ It may also say, and so may a file of your own:
 * `VARIANT_SETTINGS`: variant -> what it sets otherwise than `SETTINGS`, nested alike;
 * `ASKS`: variant -> setting, such as `train.beta` -> why only the user can give it; those of "" are those of
   every variant that has none of its own;
-* `FORM`: where the answer stands, `boxed` or between `tags`; the whole text by default (`form_of`);
+* `FORM`: where the answer stands, `boxed`, between `tags` or with a `confidence`; the whole text by default
+  (`form_of`);
 * `LENGTH`: whether it reads `short` or `long` answers; by default short ones where answers are needed;
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
@@ -47,8 +48,9 @@ from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
 
-Form = Literal["tags", "boxed", "text"]
-"""Where a reward looks for the answer: between tags, in a box, or in the whole text."""
+Form = Literal["tags", "boxed", "text", "confidence"]
+"""Where a reward looks for the answer: between tags, in a box, in the whole text, or between tags with a
+confidence behind it."""
 Length = Literal["short", "long"]
 EVALUATED = "--model {trained} --config {recipe} --output {out}/evaluations/{row}"
 """What stands behind the questions that a row of a pipeline is evaluated on."""
@@ -87,7 +89,7 @@ class Study:
     """What `factrl lab` shows of a paper, and which way its numbers go.
 
     Attributes:
-        world: `people`, `steps` or `longform`.
+        world: `people`, `confidence`, `steps` or `longform`.
         source: what the numbers are of.
         arms: a variant of the paper, or a method of the lab such as `sft` -> metric of the world -> the
             paper's change against the model that it starts from; empty where there is no number.
@@ -303,7 +305,7 @@ def declared(spec: str, name: str, default: Any = None) -> Any:
 def form_of(spec: str, reward: Reward) -> Form:
     """The form in which a reward reads completions: its knob `answer`, else its file's `FORM`, else text."""
     said = reward.knobs.get("answer")
-    if said in ("boxed", "tags", "text"):
+    if said in ("boxed", "tags", "text", "confidence"):
         return said
     if reward.knobs.get("thinking") is False:
         return "text"

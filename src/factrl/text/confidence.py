@@ -34,8 +34,9 @@ def asks_confidence(prompt: str) -> bool:
 def stated_confidence(text: str) -> tuple[str, float | None]:
     """The text without its last stated confidence, and that as a share from 0 to 1, None without one.
 
-    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already,
-    and in the tag so is 1.  What goes with the tag is the block `<analysis>` before it.
+    It is read from 0 to 100, or to what follows a slash; 0.9 and other fractions up to 1 are shares already.
+    In the tag a number is a share unless it has a sign of percent or a slash.  What goes with the tag is the
+    block `<analysis>` before it.
     """
     found = list(_SURE.finditer(text))
     if not found:
@@ -44,7 +45,7 @@ def stated_confidence(text: str) -> tuple[str, float | None]:
     whole, part, most = last.groups()[4:] if last["tag"] else last.groups()[:3]
     number = float(whole + (part or ""))
     bare = most is None and "%" not in last[0]
-    share = bare and number <= 1 and bool(last["tag"] or part)
+    share = bare and bool(last["tag"] or (part and number <= 1))
     sure = number if share else number / float(most or 100)
     if sure > 1:
         return text, None

@@ -41,7 +41,12 @@ _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # bytes of a short answer that a grader is shown
 _PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
 _UNKNOWN = "unknown: as many as the completions make claims"
-_EXTRACTS: Mapping[Form, Extract] = {"tags": "answer", "boxed": "boxed", "text": "text"}
+_EXTRACTS: Mapping[Form, Extract] = {
+    "tags": "answer",
+    "confidence": "answer",
+    "boxed": "boxed",
+    "text": "text",
+}
 
 
 @dataclass(frozen=True)

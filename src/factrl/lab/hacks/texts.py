@@ -148,6 +148,7 @@ def example_of(prompt: Prompt) -> Example:
         false_premise=False,
         evidence=tuple(pages),
         checklist=(prompt.says.format(prompt.gold), *prompt.true[: _CHECKLIST - 1]),
+        meta={"threshold": 0.5},
     )
 
 

@@ -1,0 +1,299 @@
+"""RLCR: a right answer, less the Brier score of the confidence that the text states.
+
+Paper     Beyond Binary Rewards: Training LMs to Reason About Their Uncertainty, Damani et al. 2025,
+          arXiv:2507.16806
+Code      damanimehul/RLCR, on TRL at 69ad852; read in public copies, its prompts and run configurations too
+Reward    c - (q - c)^2: c is 1 for a right answer and 0 for any other, q the stated confidence from 0 to 1
+RLVR      c alone, the paper's baseline, which asks for no confidence
+Form      <think> <answer> <analysis> <confidence>, in this order; the ablations leave the analysis out
+
+The expected reward of a policy that is right with probability p is p - (q - p)^2 - p (1 - p), highest at
+q = p, and there it is p^2, which grows with p: stating p and being right are both worth it (Theorem 1).
+
+The released code pays 0.5 for the form, 0.5 c, and 0.5 (1 - (q - c)^2), and nothing at all without the form.
+That is 1 + R / 2 of the R here where a completion out of form has R = -2, below the worst within it, which
+is -1; so the two differ by a factor alone.  Its RLVR, 0.5 for the form and 0.5 c, has -1 there.  No readable
+confidence from 0 to 1 is out of form: the policy wrote it, so it is floored, never masked.
+
+How we differ: answers are graded by the rules and, where you give one, the judge of the other papers; the
+paper compares HotpotQA's by normalised equality.  The tag stands at the end of the text; the released code
+takes the last one.  The paper's prompt asks in the words of its own for what ours does.  An abstention is an
+answer that is not right: it pays what a wrong answer with the same confidence pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from factrl.errors import ConfigError
+from factrl.rewards import reward
+from factrl.rewards.grading import Grader
+from factrl.text import tag, think_answer
+from factrl.text.confidence import stated_confidence
+from factrl.types import Completion, Example, Score
+
+from . import EVALUATED, REASONED, SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded, truthrl
+
+_FORMS = ("confidence", "tags", "text")
+_END = "</confidence>"
+
+
+def _known(answer: str, calibration: float) -> None:
+    if answer not in _FORMS:
+        raise ConfigError(f"answer={answer!r} is not {', '.join(_FORMS[:-1])} or {_FORMS[-1]}")
+    if answer == "tags" and calibration:
+        raise ConfigError("answer='tags' states no confidence; calibration needs answer=confidence or text")
+
+
+def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    _known(knobs["answer"], knobs["calibration"])
+    return None if example.answers or example.false_premise else "it has no accepted answers"
+
+
+@reward(requires=_requires)
+def rlcr(
+    example: Example,
+    completion: Completion,
+    *,
+    grade: Grader,
+    correct: float = 1.0,
+    calibration: float = 1.0,
+    malformed: float = -2.0,
+    answer: str = "confidence",
+    analysis: bool = True,
+) -> Score:
+    """RLCR's reward: correctness less the Brier score of the stated confidence.
+
+    Args:
+        correct: what a right answer pays.
+        calibration: weight of the Brier score; 0 reads a confidence only where the form has one.
+        malformed: what a completion out of form earns; -2 and, without calibration, -1 as in the code.
+        answer: where the answer stands: between tags, with a `confidence` behind it, as in the paper; between
+            `tags` alone, for RLVR; or `text`, the whole completion but for "Confidence: 75" in it.
+        analysis: the form `confidence` has an analysis, as in the paper.
+    """
+    _known(answer, calibration)
+    said, sure, why = _read(completion, answer, analysis)
+    if why is None and sure is None and calibration:
+        why = "no_confidence"
+    facts: dict[str, Any] = {"answer": said, "confidence": sure}
+    if why is not None:
+        terms = {"correctness": 0.0, "calibration": 0.0, "format": malformed}
+        return Score(terms, floored=why, facts={**facts, "label": "incorrect"})
+    graded = grade(example.question, said, example.answers, false_premise=example.false_premise)
+    right = float(graded.label == "correct")
+    missed = 0.0 if sure is None else calibration * (sure - right) ** 2
+    terms = {"correctness": correct * right, "calibration": 0.0 - missed, "format": 0.0}
+    return Score(terms, floored=graded.floored, facts={**facts, "label": graded.label, "how": graded.how})
+
+
+def _read(completion: Completion, answer: str, analysis: bool) -> tuple[str, float | None, str | None]:
+    """The answer, the confidence, and why the completion is out of form."""
+    rest, sure = (str(completion), None) if answer == "tags" else stated_confidence(completion)
+    if answer == "text":
+        return rest, sure, None
+    if answer == "confidence" and (sure is None or not completion.rstrip().endswith(_END)):
+        return "", None, "no_confidence"
+    if answer == "confidence" and analysis and tag(completion, "analysis") is None:
+        return "", sure, "no_analysis"
+    blocks = think_answer(rest, completion.prefill)
+    return (blocks.answer.text, sure, None) if blocks.answer else ("", sure, blocks.malformed)
+
+
+# In our own words; they ask for what the paper's ask for.
+_HOW = (
+    "Answer the question below. First think it through between <think> and </think>. Then write the final "
+    "answer, as short as you can, between <answer> and </answer>."
+)
+_DOUBTS = (
+    " Then say what could be wrong with it, between <analysis> and </analysis>: where the reasoning could "
+    "err or the question be read otherwise, as particular as you can, without mending the answer; that you "
+    "see no more doubts is an answer too."
+)
+_SURE = (
+    " Last, write how likely it is that your answer is right, a number from 0 to 1, between <confidence> and "
+    "</confidence>."
+)
+_ASKED = "\n\nQuestion: {question}"
+
+# What `factrl train rlcr` uses unless told otherwise, as recipes/rlcr.toml lists it one by one: the released
+# run on HotpotQA.
+SETTINGS = {
+    "data": {"prompt": f"{_HOW}{_DOUBTS}{_SURE}{_ASKED}"},
+    "train": {
+        "epochs": 1.0,
+        "prompts_per_step": 64,
+        "num_generations": 32,
+        "max_prompt_length": 3072,
+        "max_completion_length": 1536,
+        "learning_rate": 1e-6,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": 0.05,
+        "loss_type": "bnpo",
+        "scale_rewards": "none",
+        "beta": 0.0,
+        "temperature": 0.7,
+    },
+}
+
+VARIANTS = {
+    "rlcr": rlcr,
+    "rlvr": rlcr.with_(calibration=0.0, malformed=-1.0, answer="tags"),
+    "rlcr-no-analysis": rlcr.with_(analysis=False),
+    "rlvr-analysis": rlcr.with_(calibration=0.0, malformed=-1.0),
+}
+VARIANT_SETTINGS = {
+    "rlvr": {"data": {"prompt": _HOW + _ASKED}},
+    "rlcr-no-analysis": {"data": {"prompt": _HOW + _SURE + _ASKED}},
+}
+
+_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
+_KING = Example("Who is the king of Brazil?", ("invalid question",), id="king", false_premise=True)
+_THINK = "<think>She left Warsaw for Paris.</think> "
+_RIGHT, _WRONG = f"{_THINK}<answer>Warsaw</answer>", f"{_THINK}<answer>Paris</answer>"
+_DOUBT = " <analysis>She moved in 1891.</analysis>"
+
+
+def _sure(said: str, sure: str, doubt: str = _DOUBT) -> str:
+    return f"{said}{doubt} <confidence>{sure}</confidence>"
+
+
+def _case(
+    why: str,
+    text: str,
+    *terms: float,
+    to: str = "",
+    by: tuple[str, ...] = (),
+    state: Any = "scored",
+    example: Example = _CURIE,
+) -> Gold:
+    """A case of the variant `to` with its correctness, calibration and format."""
+    named: dict[str, float] = dict(zip(("correctness", "calibration", "format"), map(float, terms)))  # noqa: B905
+    by = by or ("VERDICT: incorrect",) * (_WRONG in text and state == "scored")
+    return Gold(why, example, text, named, to, by, state)
+
+
+_OUT = (0, 0, -2)
+_IDK, _POLISH = (f"{_THINK}<answer>{said}</answer>" for said in ("I don't know", "the Polish capital"))
+_EMPTY, _INVALID = (f"{_THINK}<answer>{said}</answer>" for said in ("?", "invalid question"))
+GOLD = (
+    _case("right and certain of it earns 1", _sure(_RIGHT, "1"), 1, 0, 0),
+    _case("right at 0.8: 1 - 0.2^2", _sure(_RIGHT, "0.8"), 1, -0.04, 0),
+    _case("right and sure of the contrary earns nothing", _sure(_RIGHT, "0"), 1, -1, 0),
+    _case("wrong at 0.8: -0.8^2", _sure(_WRONG, "0.8"), 0, -0.64, 0),
+    _case("wrong and certain is the worst within the form", _sure(_WRONG, "1.0"), 0, -1, 0),
+    _case("wrong and known to be costs nothing", _sure(_WRONG, "0.0"), 0, 0, 0),
+    _case("declining is an answer that is not right", _sure(_IDK, "0.5"), 0, -0.25, 0),
+    _case("percent are read", _sure(_RIGHT, "80%"), 1, -0.04, 0),
+    _case("no confidence is out of form", _RIGHT + _DOUBT, *_OUT, state="floored"),
+    _case("nor is a word one", _sure(_RIGHT, "high"), *_OUT, state="floored"),
+    _case("nor 1.5", _sure(_RIGHT, "1.5"), *_OUT, state="floored"),
+    _case("nor one that is not at the end", _sure("", "0.9", "") + _RIGHT, *_OUT, state="floored"),
+    _case("no analysis is out of form", _sure(_RIGHT, "0.8", ""), *_OUT, state="floored"),
+    _case("so is text without tags", "Warsaw, I am sure.", *_OUT, state="floored"),
+    _case("and nothing", "", *_OUT, state="floored"),
+    _case("and a second answer", _sure(_RIGHT + "<answer>Rome</answer>", "0.8"), *_OUT, state="floored"),
+    _case(
+        "an answer without content is floored, and wrong", _sure(_EMPTY, "0.5"), 0, -0.25, 0, state="floored"
+    ),
+    _case(
+        "the judge decides what rules cannot", _sure(_POLISH, "0.5"), 1, -0.25, 0, by=("VERDICT: correct",)
+    ),
+    _case("without a verdict the sample is masked", _sure(_POLISH, "0.5"), by=("Hm.", "Hm."), state="masked"),
+    _case("'invalid question' is right where it is", _sure(_INVALID, "0.9"), 1, -0.01, 0, example=_KING),
+    _case("rlvr: right is 1, and no confidence is asked", _RIGHT, 1, 0, 0, to="rlvr"),
+    _case("rlvr: wrong is 0", _WRONG, 0, 0, 0, to="rlvr"),
+    _case("rlvr: text without tags is -1", "Warsaw", 0, 0, -1, to="rlvr", state="floored"),
+    _case("without an analysis", _sure(_RIGHT, "0.8", ""), 1, -0.04, 0, to="rlcr-no-analysis"),
+    _case("a confidence that nobody pays for", _sure(_WRONG, "0.9"), 0, 0, 0, to="rlvr-analysis"),
+    _case("but it has to be there", _WRONG + _DOUBT, 0, 0, -1, to="rlvr-analysis", state="floored"),
+)
+
+# Qwen2.5-7B trained on HotpotQA, or on Big-Math: in percent and shares; `elsewhere` is the mean over the
+# sets that it was not trained on.  From Tables 1 and 2, by way of a public summary of the paper.
+PUBLISHED = {
+    (where, row, metric): value
+    for where, row, values in (
+        ("HotpotQA", "base", (39.7, 0.53)),
+        ("HotpotQA", "RLVR", (63.0, 0.37)),
+        ("HotpotQA", "RLVR and a classifier", (None, 0.07)),
+        ("HotpotQA", "RLCR", (62.1, 0.03)),
+        ("HotpotQA", "RLCR without analysis", (61.7, 0.09)),
+        ("HotpotQA", "RLVR with analysis", (None, 0.34)),
+        ("HotpotQA, elsewhere", "base", (53.3, 0.40)),
+        ("HotpotQA, elsewhere", "RLVR", (53.9, 0.46)),
+        ("HotpotQA, elsewhere", "RLCR", (56.2, 0.21)),
+        ("HotpotQA, elsewhere", "RLCR without analysis", (None, 0.26)),
+        ("HotpotQA, elsewhere", "RLVR with analysis", (None, 0.39)),
+        ("Big-Math", "RLVR", (72.9, 0.26)),
+        ("Big-Math", "RLCR", (72.7, 0.10)),
+        ("Big-Math, elsewhere", "RLVR", (52.5, 0.49)),
+        ("Big-Math, elsewhere", "RLCR", (50.9, 0.25)),
+    )
+    for metric, value in zip(("accuracy", "ece"), values, strict=True)
+    if value is not None
+}
+
+
+def _changes(row: str) -> dict[str, float]:
+    """Against the base model, in points."""
+    points = {"accuracy": 1, "ece": 100}
+    of, base = (
+        {metric: scale * PUBLISHED["HotpotQA", one, metric] for metric, scale in points.items()}
+        for one in (row, "base")
+    )
+    return {metric: of[metric] - base[metric] for metric in points}
+
+
+STUDY = Study(
+    "confidence",
+    "RLCR: Qwen2.5-7B on HotpotQA, against the base model",
+    {"rlcr": _changes("RLCR"), "rlvr": _changes("RLVR")},
+    notes=(
+        "The pretrained model states confidences at random.  A reward that does not read them leaves them to "
+        "chance: they move with whatever else is learned.",
+    ),
+)
+
+# `factrl reproduce rlcr`.  The small scale is ours: a model that writes an answer and a line with its
+# confidence, which the cold start draws at random, so that there is something to choose from.
+PIPELINE = Pipeline(
+    steps=(
+        Stage(
+            "base",
+            f"tune sft {{warm}} --model {{start}} {REASONED}".replace("=reasoned", "=sure"),
+            row="base",
+            small=f"{SMALL_SFT} train.steps=30",
+            full=None,
+        ),
+        rewarded("rlcr", "rlvr"),
+        rewarded("rlcr", "rlcr"),
+        *(rewarded("rlcr", arm, small=None) for arm in ("rlcr-no-analysis", "rlvr-analysis")),
+    ),
+    small={
+        "data": {
+            "prompt": "<|im_start|>user\n{question} End with a line such as Confidence: 75<|im_end|>\n"
+            "<|im_start|>assistant\n"
+        },
+        "reward": {"answer": "text"},
+        "train": {
+            "steps": 16,
+            "prompts_per_step": 8,
+            "micro_batch_size": 64,
+            "max_completion_length": 20,
+            "loss_type": "dapo",
+        },
+    },
+    model="Qwen/Qwen2.5-7B",
+    asks={"train": "HotpotQA as the paper changed it, mehuldamani/hotpot_qa", "held_out": "its test split"},
+    evaluate="eval {held_out} --confidence " + EVALUATED,
+    metrics={name: name for name in ("accuracy", "hallucination", "abstention", "ece", "brier")},
+    notes=("At the small scale RLVR is asked for a confidence too, which its reward does not read.",),
+)
+
+# By `factrl stress rlcr`, in which every text states 0.9.
+_NO_IDK = (
+    "an abstention is an answer that is not right, and pays what a wrong one pays at the same confidence"
+)
+WEAKNESSES = {"": {**truthrl.WEAKNESSES[""], "abstain > wrong": _NO_IDK}}
