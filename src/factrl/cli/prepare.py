@@ -164,11 +164,8 @@ def _add_thresholds(verbs: Verbs) -> None:
     parser.add_argument("--of", metavar="T", nargs="+", type=float, default=VALUES, help=of)
     parser.add_argument("--each", action="store_true", help="each question at each threshold, to evaluate")
     add_options(parser, "limit", "seed")
-    _add_files(
-        parser,
-        ("--output*", "FILE.jsonl", "the rows with their thresholds"),
-        settings="columns, e.g. data.columns.question=q",
-    )
+    made = ("--output*", "FILE.jsonl", "the rows with their thresholds")
+    _add_files(parser, made, settings="columns, e.g. data.columns.question=q")
 
 
 def _add_convert(verbs: Verbs) -> None:
@@ -294,13 +291,10 @@ def _retrieve(args: argparse.Namespace) -> int:
 
 
 def _thresholds(args: argparse.Namespace) -> int:
-    costs = {t: f"{penalty(t):g}" for t in args.of}
-    written = []
-    settings = _told(args)
-    seed = settings.run.seed
+    costs, written, settings = {t: f"{penalty(t):g}" for t in args.of}, [], _told(args)
     for row, example in _rows(args, settings):
-        drawn = [*costs] if args.each else [random.Random(f"{seed} {example.id}").choice([*costs])]
-        for t in drawn:
+        draw = random.Random(f"{settings.run.seed} {example.id}")
+        for t in costs if args.each else [draw.choice([*costs])]:
             name = f"{example.id}@{t:g}" if args.each else example.id
             written.append({**row, "id": name, "threshold": t, "penalty": costs[t]})
     write_rows(Path(args.output), written)
