@@ -29,6 +29,7 @@ QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "to
 # What a recipe leaves to the user, and questions of this repository instead of those on the hub.
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
+    "bapo": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "eval_steps=1", "prompts_per_step=4"],
     "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", "beta=0.001", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
     "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
@@ -80,6 +81,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
+        ("bapo", ["data.train"]),
         ("factreason", ["model.name", "data.train"]),
         ("intuitor", ["data.train"]),
         ("klcf", ["data.train"]),
@@ -96,6 +98,7 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
 @pytest.mark.parametrize(
     ("recipe", "more", "wanted"),
     [
+        ("bapo", [], "bapo needs data.eval: the stages end by the evaluations"),
         ("klcf", [], "reward.alpha"),
         ("klcf", ["paper=klcf:non-thinking"], "klcf:non-thinking needs train.beta: it has a KL penalty"),
         (

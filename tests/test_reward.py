@@ -266,6 +266,21 @@ def test_a_batch_of_two_lengths_is_refused() -> None:
         returns({"x": 1.0}).batch([CURIE, CURIE], ["x"])
 
 
+def test_completions_of_a_question_see_each_other_and_no_others() -> None:
+    @reward
+    def beside(example: Example, completion: Completion, *, group: Any) -> dict[str, float]:
+        return {"beside": float("".join(group(completion)))}
+
+    rome, oslo = Example("Rome?", ("1",)), Example("Oslo?", ("2",))
+    found = supply(beside).batch([rome, oslo, rome, oslo], ["1", "2", "3", "4"])
+    assert [result.value for result in found] == [13.0, 24.0, 13.0, 24.0]
+    told = Completion("5")
+    told.group = ("5", "6")  # by a trainer that knows those of other processes
+    assert supply(beside).batch([rome], [told])[0].value == 56.0
+    with pytest.raises(ConfigError, match="compares the completions of a question, and here is one alone"):
+        supply(beside).batch([rome, oslo], ["1", "2"])
+
+
 def outcome(index: int) -> str:
     """What must become of a sample, drawn from its number."""
     kinds = ("right", "wrong", "abstains", "no box", "judged", "refuted", "unreadable", "outage", "not json")

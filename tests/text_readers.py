@@ -211,6 +211,7 @@ READERS: dict[str, Reader] = {
     **{
         f"papers.{name} ({spec})": partial(_rewarded, spec)
         for name, spec in {
+            "bapo.bapo": "bapo",
             "factreason.factreason": "factreason",
             "fspo.fspo": "fspo",
             "fspo.fspo_outcome": "fspo:outcome",
@@ -226,7 +227,7 @@ READERS: dict[str, Reader] = {
         f"papers.{spec}.{spec} (in tags)": partial(
             _rewarded, spec, before="<think>Hm.</think><answer>", after="</answer>"
         )
-        for spec in ("factreason", "fspo", "klcf", "knowrl", "robust")
+        for spec in ("bapo", "factreason", "fspo", "klcf", "knowrl", "robust")
     },
 }
 
@@ -242,7 +243,7 @@ ELSEWHERE = {
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify "
-    "papers.intuitor rewards.result_of "
+    "papers.intuitor rewards.result_of rewards.resources.written_group rewards.resources.written_course "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "

@@ -21,6 +21,19 @@ Skip = Literal["question", "self", "repeat", "unverifiable"]
 
 
 @dataclass(frozen=True, slots=True)
+class Course:
+    """How a training run goes, as far as a reward may know it.
+
+    Attributes:
+        texts: all completions of this step, of every question and process.
+        stalled: evaluations of held-out answers since the one with the most right ones; 0 before the second.
+    """
+
+    texts: tuple[str, ...]
+    stalled: int
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """One question with what is known about its answer.
 
@@ -58,12 +71,16 @@ class Completion(str):
         tokens: how many tokens the policy wrote; None where nobody counted them.
         certainty: the policy's self-certainty about it, in nats, NaN without tokens; None where the trainer
             was not asked for it.
+        group: all completions of its question in this step, itself among them; None where it is alone.
+        course: how the run goes; None outside of one.
     """
 
     prefill: str
     truncated: bool
     tokens: int | None
     certainty: float | None
+    group: tuple[str, ...] | None
+    course: Course | None
 
     def __new__(
         cls,
@@ -79,6 +96,7 @@ class Completion(str):
         self.truncated = truncated
         self.tokens = tokens
         self.certainty = certainty
+        self.group = self.course = None  # known once all of a step are there
         return self
 
 

@@ -13,6 +13,7 @@ import torch
 
 from factrl.errors import LLMError, Unscored
 from factrl.rewards import Reward, reward
+from factrl.rewards.resources import supply
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings
@@ -189,6 +190,28 @@ def written(
     trained: Any = trainer(judge, *told, kind=Scripted, **extra)
     trained.script = script
     return trained
+
+
+def test_a_reward_sees_the_group_the_step_and_how_the_run_goes(trainer: Make, tmp_path: Path) -> None:
+    seen: list[Completion] = []
+
+    @reward
+    def watching(example: Example, completion: Completion, *, group: Any, course: Any) -> dict[str, float]:
+        assert group(completion) == completion.group
+        seen.append(completion)
+        return {"length": float(len(completion))}
+
+    told = trainer(supply(watching), "prompts_per_step=2", "micro_batch_size=8", "steps=3")
+    scores = iter([0.2, 0.1, 0.3])
+    beside = Beside(Run(tmp_path), evaluate=lambda step: {"accuracy": next(scores)}, eval_steps=1)
+    told.add_callback(beside)
+    told.train()
+    assert [completion.course.stalled for completion in seen[::8]] == [0, 0, 1]
+    for step in (seen[:8], seen[8:16], seen[16:]):
+        assert sorted(step[0].course.texts) == sorted(step)
+        groups = {completion.group for completion in step}
+        assert [len(group) for group in groups] == [4, 4] or len(groups) == 1
+        assert all(completion in completion.group for completion in step)
 
 
 @pytest.mark.parametrize("loss", ["grpo", "dr_grpo", "dapo", "bnpo", "reinforce++"])

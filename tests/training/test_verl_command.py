@@ -161,9 +161,22 @@ def test_what_verl_has_no_word_for_is_refused_by_name(questions: Path) -> None:
     assert all(told in str(error.value) for told in REFUSED.values())
 
 
-def test_a_reward_that_needs_the_trainer_is_refused(questions: Path) -> None:
-    with pytest.raises(ConfigError, match="how certain the policy is"):
-        train_with_verl(settings(questions, "intuitor"), dry_run=True)
+@pytest.mark.parametrize(
+    ("paper", "why"), [("intuitor", "how certain a policy was"), ("bapo:no-sample", "bapo:plateau")]
+)
+def test_a_reward_that_needs_the_trainer_is_refused(paper: str, why: str, questions: Path) -> None:
+    told = [f"data.eval={questions}", "train.eval_steps=1"]
+    with pytest.raises(ConfigError, match=f"works with --engine trl alone: .*{why}"):
+        train_with_verl(settings(questions, paper, *told), dry_run=True)
+
+
+def test_a_reward_that_compares_a_group_gets_it_whole(
+    questions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train_with_verl(settings(questions, "bapo:plateau"), dry_run=True) == 0
+    shown = capsys.readouterr().out
+    assert "reward_kwargs.group=" in shown
+    assert "reward.num_workers=1" in shown
 
 
 def test_every_training_setting_is_mapped_or_refused(questions: Path) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.errors import ConfigError
-from factrl.papers import split_spec
+from factrl.papers import load_reward, split_spec
 from factrl.runs.settings import ModelSettings, RunSettings, TrainSettings
 
 TRAIN, HELD_OUT = "train.parquet", "eval.parquet"  # of the run folder, which all nodes see: questions
@@ -68,7 +68,7 @@ def refusals(settings: RunSettings) -> list[str]:
         "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
         "verifier.share": (
-            settings.verifier.share and told.prompts_per_step * told.num_generations > _CALLS,
+            graded_together(settings) and told.prompts_per_step * told.num_generations > _CALLS,
             f"of more than {_CALLS:,} completions a step those that complete a group would not be heard",
         ),
     }
@@ -149,9 +149,14 @@ def overrides(
     }
 
 
+def graded_together(settings: RunSettings) -> bool:
+    """Whether the completions of a question share their evidence, or are compared by the reward."""
+    return settings.verifier.share or "group" in load_reward(settings.paper).resources
+
+
 def _reward(settings: RunSettings, run: Path) -> dict[str, dict[str, Any]]:
-    """What grades; with `verifier.share` the completions of a question at once."""
-    group = {"group": settings.train.num_generations} if settings.verifier.share else {}
+    """What grades, the completions of a question at once where it has to."""
+    group = {"group": settings.train.num_generations} if graded_together(settings) else {}
     return {
         "reward": {
             "num_workers": reward_workers(settings),
@@ -228,7 +233,7 @@ def _lora(told: ModelSettings) -> dict[str, Any]:
 
 def reward_workers(settings: RunSettings) -> int:
     """Processes that grade: 8 as usual, or one in which the completions of a question wait for each other."""
-    return 1 if settings.verifier.share else 8
+    return 1 if graded_together(settings) else 8
 
 
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.text.escape import one_line
 from factrl.train.plan import REWARD_ALONE, run_settings
-from factrl.types import Claim, Completion, Example, Grade, Passage, Result, Verdict
+from factrl.types import Claim, Completion, Course, Example, Grade, Passage, Result, Verdict
 from factrl.verifier import Verifier
 from factrl.verifier.claims import SentenceClaims
 from factrl.verifier.search import Given
@@ -44,6 +44,8 @@ SUPPLIED_BY = {
     "checklist": "judge.checklist_model, else judge.url, else verifier.judge",
     "truthfulness": "judge.truthfulness_model, else the small model in this process",
     "certainty": "the policy, in training alone",
+    "group": "the other completions of the question: at least two in one step, file or request",
+    "course": "the trainer: factrl train with TRL",
 }
 
 _RIGHT, _WRONG = "Warsaw", "Paris"
@@ -256,6 +258,8 @@ def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
         "checklist": lambda question, text, listed: [items[_is_right(text)] for _ in listed],
         "truthfulness": lambda claims: [float(_is_right(claim, good) or False) for claim in claims],
         "certainty": lambda completion: float(good),
+        "group": lambda completion: (completion, *(() if good else (f.format(_RIGHT) for f in _FORMS))),
+        "course": lambda completion: Course((), stalled=1_000),
     }
 
 

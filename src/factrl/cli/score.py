@@ -86,8 +86,9 @@ def _score(args: argparse.Namespace) -> int:
             stack.enter_context(writing("--output", args.output))
             file = stack.enter_context(Path(args.output).open("w", encoding="utf-8"))
         progress = stack.enter_context(Progress("score", len(stored)))
-        for start in range(0, len(stored), AT_ONCE):
-            chunk = stored[start : start + AT_ONCE]
+        size = len(stored) if "group" in reward.resources else AT_ONCE  # a group is not cut
+        for start in range(0, len(stored), size):
+            chunk = stored[start : start + size]
             new = score_stored(reward, chunk, settings.data.prefill)
             if file is not None:
                 _write(file, chunk, new)

@@ -30,6 +30,7 @@ from factrl.bridges.verl_overrides import (
     recipe_of_workers,
 )
 from factrl.errors import ConfigError, MissingExtra, SetupError
+from factrl.rewards.resources import outside_training
 from factrl.runs.config import dump_toml
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, estimate, make_plan, open_judge
@@ -69,10 +70,8 @@ def train_with_verl(settings: RunSettings, *, dry_run: bool = False, words: Sequ
         SetupError: what the user must change, what verl cannot do among it.
     """
     plan = make_plan(settings, only_show=True)
-    if "certainty" in plan.reward.missing:
-        raise ConfigError(
-            f"the reward {settings.paper!r} asks how certain the policy is, which only --engine trl can tell"
-        )
+    if why := outside_training(plan.reward):
+        raise ConfigError(f"the reward {settings.paper!r} works with --engine trl alone: {why}")
     name = settings.run.name or Path(settings.paper.replace(":", "-")).name
     folder = Path(settings.run.resume or Path(settings.run.dir) / f"{name}-verl").absolute()
     command = _command(plan, folder, _gpus(), words)

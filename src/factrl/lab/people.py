@@ -21,6 +21,7 @@ from typing import Any
 
 from factrl.papers import Form
 from factrl.rewards.grading import Grader
+from factrl.rewards.resources import written_group
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage
 from factrl.verifier.report import Report
@@ -116,7 +117,7 @@ class People:
         return told
 
     def resources(self) -> dict[str, Any]:
-        return {"grade": self._grade, "verify": self._verify, "reason": self._reason}
+        return {"grade": self._grade, "verify": self._verify, "reason": self._reason, "group": written_group}
 
     def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
         """The answer; before a box or an answer tag also as a sentence in a think part.

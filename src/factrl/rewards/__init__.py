@@ -154,6 +154,8 @@ class Reward:
         """Score completions side by side; results in the order given.
 
         What the samples ask of a resource that has `answer_together`, such as a `Verifier`, is asked at once.
+        A reward with the resource `group` sees of each completion those of the same question, as many as are
+        given here, unless the completion knows its group already.
 
         Raises:
             RewardBug: as for a single call; the first one ends the batch.
@@ -163,6 +165,8 @@ class Reward:
         self._check_supplied()
         if not examples:
             return []
+        if "group" in self.resources:
+            completions = _side_by_side(examples, completions)
         threads = min(THREADS, len(examples))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="factrl-reward")
         with Workers(len(examples), threads) as workers:
@@ -202,6 +206,18 @@ class Reward:
             raise ConfigError(
                 f"reward {self.name!r} needs the resource {name!r}; supply it with .with_({name}=…)"
             )
+
+
+def _side_by_side(examples: Sequence[Example], completions: Sequence[str]) -> list[Completion]:
+    """The completions with their groups: those of one question with the same accepted answers."""
+    written = [text if isinstance(text, Completion) else Completion(text) for text in completions]
+    groups: dict[tuple[str, tuple[str, ...]], list[Completion]] = {}
+    for example, completion in zip(examples, written, strict=True):
+        groups.setdefault((example.question, example.answers), []).append(completion)
+    for group in groups.values():
+        for completion in group if len(group) > 1 else ():
+            completion.group = completion.group or tuple(group)
+    return written
 
 
 def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:

@@ -17,7 +17,7 @@ from factrl.llm.background import wait_for
 from factrl.rewards import Reward
 from factrl.rewards.grading import Form, Grader, has_grade, has_rating, reasoning_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
-from factrl.types import Claim, Completion
+from factrl.types import Claim, Completion, Course
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,12 @@ class Supplier:
     def certainty(self) -> Callable[[Completion], float]:
         return written_certainty
 
+    def group(self) -> Callable[[Completion], tuple[str, ...]]:
+        return written_group
+
+    def course(self) -> Callable[[Completion], Course]:
+        return written_course
+
     def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
         """The judge, not asked again what it answered readably before."""
         from factrl.llm.store import kept
@@ -140,10 +146,17 @@ class Supplier:
         return None if self.models.url == LOCAL else self.judge
 
 
-_NAMES = ("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness", "certainty")
+_NAMES = (
+    *("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness", "certainty"),
+    *("group", "course"),
+)
 ONLY_IN_TRAINING = (
     "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
     "completions: use it with factrl train"
+)
+NO_COURSE = (
+    "how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does not ask for "
+    "it (bapo:plateau)"
 )
 
 
@@ -159,6 +172,37 @@ def written_certainty(completion: Completion) -> float:
     if math.isnan(completion.certainty):
         raise Unscored("no_tokens", "the policy wrote no token to be certain of", stage="certainty")
     return completion.certainty
+
+
+def written_group(completion: Completion) -> tuple[str, ...]:
+    """All completions of the question that this one answers.
+
+    Raises:
+        ConfigError: it is alone, so there is nothing to compare it with.
+    """
+    if completion.group is None:
+        raise ConfigError(
+            "this reward compares the completions of a question, and here is one alone; give at least two of "
+            "each question in one file, request or step (train.num_generations)"
+        )
+    return completion.group
+
+
+def written_course(completion: Completion) -> Course:
+    """How the run goes that the completion is from.
+
+    Raises:
+        ConfigError: it is from none.
+    """
+    if completion.course is None:
+        raise ConfigError(NO_COURSE)
+    return completion.course
+
+
+def outside_training(reward: Reward) -> str:
+    """Why a reward that still lacks its resources works in `factrl train` alone; empty where it does not."""
+    reasons = {"certainty": ONLY_IN_TRAINING, "course": NO_COURSE}
+    return next((why for name, why in reasons.items() if name in reward.missing), "")
 
 
 def check_resources(reward: Reward) -> None:

@@ -24,7 +24,7 @@ from factrl.errors import ConfigError, DataError, FactrlError, RewardBug, neares
 from factrl.llm import LLM, preflight
 from factrl.rewards import Reward
 from factrl.rewards.remote import TOKEN
-from factrl.rewards.resources import ONLY_IN_TRAINING, Supplier, check_resources, supply
+from factrl.rewards.resources import Supplier, check_resources, outside_training, supply
 from factrl.runs.data import to_example
 from factrl.runs.settings import RunSettings
 from factrl.train.plan import REWARD_ALONE, bare_reward, open_judge, run_settings
@@ -76,8 +76,8 @@ def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
         if spec in found:
             raise ConfigError(f"the reward {spec!r} is named twice")
         settings = run_settings(told["config"], [*told["overrides"], *REWARD_ALONE, f"paper={spec}"])
-        if "certainty" in bare_reward(settings).missing:
-            raise ConfigError(f"the reward {spec!r} cannot be served: {ONLY_IN_TRAINING}")
+        if why := outside_training(bare_reward(settings)):
+            raise ConfigError(f"the reward {spec!r} cannot be served: {why}")
         found[spec] = settings
     return found
 

@@ -123,6 +123,7 @@ class Beside(TrainerCallback):
             metrics = self.evaluate(step)
             named = {n if n.startswith("hack/") else f"eval/{n}": value for n, value in metrics.items()}
             self.run.log(step, named)
+            state.log_history.append({**named, "step": step})  # is in the checkpoint, for rewards that ask
         if self.spending is not None:
             self.spending.note(gather_object([self.spending.here()]))
             if state.is_world_process_zero:

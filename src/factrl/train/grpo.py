@@ -27,7 +27,7 @@ from trl.trainer.utils import RepeatSampler
 
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
-from factrl.types import Completion, Example, Result
+from factrl.types import Completion, Course, Example, Result
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .credit import TokenOffsets
@@ -37,6 +37,7 @@ from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
 MEANS_OF_ROWS = frozenset({"grpo", "dr_grpo", "sapo", "luspo"})  # losses that divide by completions
+RIGHT = "eval/accuracy"  # the share of right answers to the held-out questions, in what a run logs
 STEPS_OVER_LIMIT = 3  # a run stops when this many steps in a row are mostly masked
 
 
@@ -119,6 +120,8 @@ class FactualGRPOTrainer(ShortcutTrainer):
         if "certainty" in self.reward.resources:
             certain = self._certainties(prompts, completion_ids)
         written = list(map(self._completion, completions, completion_ids, certain))
+        if {"group", "course"} & self.reward.resources.keys():
+            self._show_the_step(example, written)
         self._results = self.reward.batch([self.examples[i] for i in example], written)
         # TRL averages a metric over the processes that log it, and not all see every cause or term.
         for name, value in reward_metrics(gather_object(self._results)).items():
@@ -129,6 +132,18 @@ class FactualGRPOTrainer(ShortcutTrainer):
         ended = bool(ids) and ids[-1] in (*self.eos_token_ids, self._tokenizer.pad_token_id)
         told = {"prefill": self.args.prefill, "truncated": not ended, "certainty": certainty}
         return Completion(text, tokens=len(ids) - ended, **told)
+
+    def _show_the_step(self, example: list[int], written: list[Completion]) -> None:
+        """Each completion gets those of its question, of all processes, and how the run goes."""
+        right = [logs[RIGHT] for logs in self.state.log_history if logs.get(RIGHT) is not None]
+        since = len(right) - 1 - right.index(max(right)) if right else 0
+        everyone = gather_object(list(zip(example, written, strict=True)))
+        course = Course(tuple(text for _, text in everyone), gather_object([since])[0])  # the first evaluates
+        groups: dict[int, list[str]] = {}
+        for number, text in everyone:
+            groups.setdefault(number, []).append(text)
+        for number, completion in zip(example, written, strict=True):
+            completion.group, completion.course = tuple(groups[number]), course
 
     def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float]:
         """The policy's certainty about each completion."""

@@ -106,8 +106,8 @@ class TrueGap:
     def _can_score(self, example: Example) -> bool:
         """Whether the reward has what it needs; held-out questions are not checked for it before a run."""
         reward = self.reward
-        if "certainty" in reward.resources or not example.answers:
-            return False  # certainty is known only where the policy samples
+        if {"certainty", "group"} & reward.resources.keys() or not example.answers:
+            return False  # what is known only where the policy samples, several times
         if reward.requires is not None and reward.requires(example, reward.knobs):
             return False
         verify: Any = reward.resources.get("verify")

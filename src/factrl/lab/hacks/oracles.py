@@ -23,7 +23,7 @@ from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Finding, Passage, Verdict
+from factrl.types import Claim, Course, Finding, Passage, Verdict
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
 
@@ -288,4 +288,6 @@ def oracle_resources() -> dict[str, Any]:
         "truthfulness": lambda claims: [_P[label_of(claim)] for claim in claims],
         "rate": rating_judge(llm),
         "compare": SelfReference(llm),
+        "group": lambda completion: completion.group or (completion,),  # a group that all cheats alike
+        "course": lambda completion: Course((), stalled=1_000),
     }

@@ -1,0 +1,364 @@
+"""BAPO: "I don't know" pays where no completion of the question is right, once answers stop improving.
+
+Paper     BAPO: Boundary-Aware Policy Optimization for Reliable Agentic Search, Liu et al. 2026,
+          arXiv:2601.11037, known to us from a public note of its content
+Code      Liushiyu-0709/BAPO-Reliable-Search, on verl, read in a public copy (b8b1072)
+Correct   word-level F1 of the answer with the best accepted answer; -1 where the format is violated
+Boundary  +0.5 for declining, in form, where no completion of the group has F1 > 0; else declining is 0
+Stages    exploration: the boundary reward is paid only in steps in which less than alpha = 5 % of all
+          completions decline.  Plateau: once validation has not improved for 5 evaluations; then it is not
+          paid in groups that still explore, with G/2 different answers or more
+
+The completions of a question have to be seen together (`Completion.group`), the stages also need all of the
+step and the evaluations (`Completion.course`), which `factrl train` with TRL has.  verl and the server see a
+group: `bapo:plateau` works there, the stages are refused by name.
+
+Where code and note differ, and what is done here:
+- The code leaves exploration after more than five evaluations below the best, counted together and never
+  reset, of the mean reward; here after `patience` evaluations since the best accuracy.
+- alpha is a share of the whole step in the code, so here (of 8 completions, less than 5 % is none).  A text
+  beside the code says 0.1; its script and the note say 0.05.
+- Different answers are counted in the code without those that decline: at most 3 of 8; here fewer than half.
+- The code takes "i don't know" or "i do not know" anywhere in the answer for declining.  Here it is what all
+  of factrl calls an abstention, which asserts nothing beside it; its F1 is 0.
+- The code wants the answer in \\boxed{} between answer tags.  Here a box there is read, and not needed; an
+  answer without content is a violation, and the only one where the whole text is the answer.
+- Both draw groups again, up to twice, in which nothing is right and nobody declines.  It is not built here:
+  a question counts as beyond reach after one group.
+- Four updates of 16 questions on each 64 there, one of 64 here.  The paper's policy searches as it answers;
+  this reads the answer of the last turn, whoever searched.
+
+In a group without a right answer declining is worth 0.5 and a wrong answer 0, in others both are 0.  Where
+each of eight is right with probability p and the seven others answer, declining is worth 0.5 (1 - p)^7 before
+the group is known, and answering pays from p = 0.154 on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from factrl.errors import ConfigError
+from factrl.rewards import reward
+from factrl.text import boxed, tag, unwrap_latex
+from factrl.text.abstention import abstains
+from factrl.text.answers import equals, is_contentless, normalize_answer
+from factrl.types import Completion, Course, Example, Score
+
+from . import SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded
+
+_KNOWN = {"stage": ("auto", "exploration", "plateau"), "answer": ("tags", "text")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What stands in a completion: its answer, F1, whether it declines, and how it breaks the format."""
+
+    answer: str
+    f1: float
+    declines: bool
+    malformed: str = ""
+
+
+def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    for name, known in _KNOWN.items():
+        if knobs[name] not in known:
+            raise ConfigError(f"{name}={knobs[name]!r} is not {', '.join(known[:-1])} or {known[-1]}")
+    return None if example.answers else "it has no accepted answers"
+
+
+def _unused(knobs: Mapping[str, Any]) -> list[str]:
+    return ["group", "course"] if not knobs["bounded"] else ["course"] if knobs["stage"] == "plateau" else []
+
+
+@reward(requires=_requires, unused=_unused)
+def bapo(
+    example: Example,
+    completion: Completion,
+    *,
+    group: Callable[[Completion], tuple[str, ...]],
+    course: Callable[[Completion], Course],
+    idk: float = 0.5,
+    malformed: float = -1.0,
+    stage: str = "auto",
+    alpha: float = 0.05,
+    patience: int = 5,
+    diverse: float = 0.5,
+    bounded: bool = True,
+    answer: str = "tags",
+) -> Score:
+    """F1 of the answer, and the boundary reward for declining; the terms are `correct` and `boundary`.
+
+    Args:
+        idk: what declining is worth where no completion of the group is right.
+        malformed: what a completion that breaks the format is worth.
+        stage: `exploration` or `plateau`; `auto` is the one until held-out answers stop improving, then the
+            other.
+        alpha: in exploration the boundary reward is paid while a smaller share of the step declines.
+        patience: evaluations without a better one after which the plateau begins.
+        diverse: share of different answers in a group from which on it still explores, at the plateau; with
+            1 it never does.
+        bounded: without it, declining is worth `idk` always, and nothing else is looked at.
+        answer: `tags`, the answer stands in `<answer>` after a `<think>`; `text`, it is the whole text.
+
+    Raises:
+        ConfigError: the completion is alone, or nobody says how the run goes.
+    """
+
+    def read(text: str) -> _Read:
+        return _read(completion.prefill + text, example.question, example.answers, answer)
+
+    mine = read(completion)
+    facts: dict[str, Any] = {"answer": mine.answer, "f1": mine.f1}
+    if mine.malformed:
+        return Score({"correct": malformed, "boundary": 0.0}, floored=mine.malformed, facts=facts)
+    facts["label"] = (
+        "abstained" if mine.declines else "correct" if equals(mine.answer, example.answers) else "incorrect"
+    )
+    pays = mine.declines
+    if pays and bounded:
+        others = [read(text) for text in group(completion)]
+        pays = not any(other.f1 > 0 for other in others)
+        now = course(completion) if stage != "plateau" else None
+        exploring = now is not None and (stage == "exploration" or now.stalled < patience)
+        facts["stage"] = "exploration" if exploring else "plateau"
+        if exploring and now is not None:
+            pays = pays and _declining(now.texts, completion.prefill, answer) < alpha
+        else:
+            said = {normalize_answer(other.answer) for other in others if not other.declines}
+            pays = pays and len(said) < diverse * len(others)
+    return Score({"correct": mine.f1, "boundary": idk * pays}, facts=facts)
+
+
+@lru_cache(maxsize=8_192)  # each is read for every other of its group
+def _read(text: str, question: str, answers: tuple[str, ...], form: str) -> _Read:
+    said, problem = _said(text, form)
+    if problem:
+        return _Read(said, 0.0, declines=False, malformed=problem)
+    declines = abstains(said, question)
+    return _Read(said, 0.0 if declines else max(_f1(said, one) for one in answers), declines)
+
+
+def _said(text: str, form: str) -> tuple[str, str]:
+    """The answer of a completion behind its prefill, and how the format is broken; a turn may think anew."""
+    said, problem = text, ""
+    if form == "tags":
+        found = tag(text, "answer")
+        if text.count("<think>") != text.count("</think>") or not text.count("<think>"):
+            problem = "think_unclosed"
+        elif text.count("<answer>") != 1 or text.count("</answer>") != 1 or found is None:
+            problem = "no_answer"
+        said = found.text.strip() if found else ""
+        box = boxed(said)
+        said = unwrap_latex(box.text) if box else said
+    return said, problem or ("contentless" if is_contentless(said) else "")
+
+
+def _f1(said: str, accepted: str) -> float:
+    """Word-level F1 after SQuAD's normalisation; a yes or no is right or wrong as a whole."""
+    one, other = (normalize_answer(text) for text in (said, accepted))
+    if {one, other} & {"yes", "no", "noanswer"}:
+        return float(one == other)
+    shared = (Counter(one.split()) & Counter(other.split())).total()
+    return 2 * shared / (len(one.split()) + len(other.split())) if shared else 0.0
+
+
+@lru_cache(maxsize=4)
+def _declining(texts: tuple[str, ...], prefill: str, form: str) -> float:
+    """The share of a step's completions that decline."""
+    return sum(abstains(_said(prefill + text, form)[0]) for text in texts) / max(len(texts), 1)
+
+
+# In our own words; they ask for what the paper's ask for, but for the search.
+SETTINGS = {
+    "data": {
+        "prompt": (
+            "Answer the question below. First think it through between <think> and </think>. Then write the "
+            "final answer, as short as you can, between <answer> and </answer>.\n\n"
+            "If you cannot find out, the answer is: I don't know.\n\n"
+            "Question: {question}"
+        )
+    },
+    "train": {
+        "epochs": 2.0,
+        "prompts_per_step": 64,
+        "num_generations": 8,
+        "max_prompt_length": 1536,
+        "max_completion_length": 8192,
+        "learning_rate": 1e-6,
+        "lr_scheduler_type": "constant",
+        "loss_type": "grpo",
+        "scale_rewards": "group",
+        "advantage_epsilon": 1e-6,
+        "beta": 0.001,
+        "use_bias_correction_kl": False,
+        "epsilon": 0.1,
+        "temperature": 1.0,
+    },
+}
+_EVALUATED = "the stages end by the evaluations of held-out answers; bapo:plateau does without"
+ASKS = {
+    "": {"data.eval": _EVALUATED, "train.eval_steps": f"{_EVALUATED}; the script has 1"},
+    "plateau": {},
+    "no-modulator": {},
+    "fixed": {},
+}
+
+VARIANTS = {
+    "bapo": bapo,
+    "plateau": bapo.with_(stage="plateau"),
+    "no-sample": bapo.with_(diverse=1.0),
+    "no-modulator": bapo.with_(stage="plateau", diverse=1.0),
+    "fixed": bapo.with_(bounded=False),
+}
+FORM = "tags"
+
+_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
+_YES = Example("Was Marie Curie born in Warsaw?", ("yes",), id="yes")
+
+
+def _form(answer: str) -> str:
+    return f"<think>She was a physicist.</think><answer>{answer}</answer>"
+
+
+_IDK, _RIGHT, _WRONG = map(_form, ("I don't know", "Warsaw", "Lyon"))
+_SEVERAL = tuple(map(_form, ("Lyon", "Paris", "Berlin", "Vienna")))
+
+
+def _case(
+    why: str,
+    text: str,
+    correct: float,
+    boundary: float,
+    *beside: str,
+    to: str = "",
+    example: Example = _CURIE,
+    stalled: int = 5,
+    step: tuple[str, ...] = (),
+    state: Any = "scored",
+) -> Gold:
+    """A case whose group is the text and those beside it, at an evaluation with so many since the best."""
+    given = {
+        "group": lambda completion: (str(completion), *beside),
+        "course": lambda completion: Course((str(completion), *beside, *step), stalled),
+    }
+    return Gold(why, example, text, {"correct": correct, "boundary": boundary}, to, state=state, given=given)
+
+
+GOLD = (
+    _case("a right answer earns its F1", _RIGHT, 1, 0, _IDK),
+    _case("half of the words, half and more", _form("Warsaw, Poland"), 2 / 3, 0, _IDK),
+    _case("any accepted answer counts, and a box is read", _form("\\boxed{Warszawa}"), 1, 0, _IDK),
+    _case("a wrong answer is 0", _WRONG, 0, 0, _IDK),
+    _case("yes and no are right or wrong as a whole", _form("yes, she was"), 0, 0, _IDK, example=_YES),
+    _case("without a right answer beside it, declining pays", _IDK, 0, 0.5, *[_WRONG] * 3),
+    _case("with one it does not", _IDK, 0, 0, _WRONG, _WRONG, _RIGHT),
+    _case("nor with one that shares a word", _IDK, 0, 0, _WRONG, _form("Warsaw, Poland")),
+    _case("a group in which all decline is paid", _IDK, 0, 0.5, _IDK, _IDK, _IDK),
+    _case("what breaks the format is no right answer", _IDK, 0, 0.5, "Warsaw", *[_WRONG] * 4),
+    _case("a guess beside it is a guess", _form("I don't know, maybe Lyon"), 0, 0, _WRONG),
+    _case("half of the group says something else: it explores", _IDK, 0, 0, *_SEVERAL, *[_IDK] * 3),
+    _case("fewer: it does not", _IDK, 0, 0.5, *_SEVERAL[:3], *[_WRONG] * 2, *[_IDK] * 2),
+    _case("no answer tag is the floor", "<think>Hm.</think> Warsaw", -1, 0, _IDK, state="floored"),
+    _case("two answers are the floor", _RIGHT + "<answer>Lyon</answer>", -1, 0, _IDK, state="floored"),
+    _case("several turns think several times", "<think>So.</think>" + _RIGHT, 1, 0, _IDK),
+    _case("an open think block is the floor", "<think>" + _RIGHT, -1, 0, _IDK, state="floored"),
+    _case("an empty answer is the floor", _form(" "), -1, 0, _IDK, state="floored"),
+    _case("an empty completion is the floor", "", -1, 0, _IDK, state="floored"),
+    _case(
+        "exploration: a step in which 1 of 20 declines pays nothing", _IDK, 0, 0, *[_WRONG] * 19, stalled=4
+    ),
+    _case("and one in which 1 of 21 does, pays", _IDK, 0, 0.5, *[_WRONG] * 20, stalled=0),
+    _case(
+        "the share is that of the step, not of the group",
+        _IDK,
+        0,
+        0.5,
+        _WRONG,
+        step=(_RIGHT,) * 19,
+        stalled=4,
+    ),
+    _case(
+        "exploration does not ask for different answers", _IDK, 0, 0.5, *_SEVERAL, *[_WRONG] * 16, stalled=0
+    ),
+    _case("plateau from the start", _IDK, 0, 0.5, *[_WRONG] * 3, to="plateau", stalled=0),
+    _case("one that explores is paid too", _IDK, 0, 0.5, *_SEVERAL, to="no-sample"),
+    _case("and from the start", _IDK, 0, 0.5, *_SEVERAL, to="no-modulator", stalled=0),
+    _case("a fixed reward is paid beside a right answer", _IDK, 0, 0.5, _RIGHT, to="fixed", stalled=0),
+)
+
+# Second-hand, from the note.  Reliability = (1 - abstention) precision + abstention accuracy, in points.
+PUBLISHED = {
+    **{
+        (where, f"Qwen2.5-7B {row}", "reliability"): value
+        for row, values in (
+            ("Search-R1", (49.0, 22.5, 39.0, 52.0, 40.6)),
+            ("ReSearch", (61.5, 31.0, 54.2, 54.4, 50.3)),
+            ("Reliable RFT", (40.2, 18.5, 23.9, 49.4, 33.0)),
+            ("prompting", (60.6, 27.2, 43.3, 50.5, 45.4)),
+            ("GRPO", (60.0, 29.5, 59.5, 57.6, 51.7)),
+            ("BAPO", (65.5, 36.6, 63.3, 61.2, 56.7)),
+        )
+        for where, value in zip(("HotpotQA", "MuSiQue", "2Wiki", "Bamboogle", "average"), values, strict=True)
+    },
+    **{
+        ("average", f"Qwen2.5-3B {row}", metric): value
+        for row, values in (
+            ("BAPO", (44.8, 52.8, 16.8, 51.3)),
+            ("fixed", (30.6, 62.4, 53.1, 44.8)),
+            ("no-sample", (43.3, 52.0, 20.4, 50.1)),
+            ("no-modulator", (37.8, 56.0, 35.2, 49.0)),
+        )
+        for metric, value in zip(("accuracy", "precision", "abstention", "reliability"), values, strict=True)
+    },
+}
+
+STUDY = Study(
+    "people",
+    "BAPO has no number against the model that it starts from; its ablation is that of docs/papers/bapo.md",
+    {"no-modulator": {}, "plateau": {}, "fixed": {}},
+    notes=("Nothing is evaluated while the lab trains, so its arms are of the plateau.",),
+)
+
+# `factrl reproduce bapo`: the ablation on the small model, which begins with a share of declining answers.
+PIPELINE = Pipeline(
+    steps=(
+        Stage(
+            "base",
+            "tune sft {warm} --config {recipe} --model {start}",
+            row="base",
+            small=f"{SMALL_SFT} train.steps=30",
+            full=None,
+        ),
+        rewarded("bapo", "bapo", more="data.eval={held_out}", small=None),
+        *(rewarded("bapo", arm) for arm in ("plateau", "no-modulator", "fixed")),
+    ),
+    small={
+        "reward": {"answer": "text"},
+        "train": {"steps": 16, "prompts_per_step": 8, "micro_batch_size": 64},
+    },
+    model="Qwen/Qwen2.5-7B-Instruct",
+    asks={
+        "train": "the 5,000 questions of HotpotQA and 2WikiMultiHopQA in the release's train_qa.parquet",
+        "held_out": "held-out questions of HotpotQA, MuSiQue, 2WikiMultiHopQA or Bamboogle",
+    },
+    notes=("The paper's policies search; here they answer from memory, or from passages in the prompt.",),
+)
+
+# What pays where it should not, found by `factrl stress`, for a group that all answers alike.
+_SHARED = "one word shared with an accepted answer earns a part, whatever else is said"
+_DENIED = "F1 counts words, and a denial or a limit is one word among others"
+_SIDE = "what is said beside an abstention is not looked at, or counts as a wrong answer, which is 0"
+WEAKNESSES = {
+    "": {
+        "partial > abstain": _SIDE,
+        "abstain > wrong": _SHARED,
+        **dict.fromkeys(("D05", "D06", "D21", "F02", "F15"), _SHARED),
+        **dict.fromkeys(("D22", "F14", "F16", "F17"), _DENIED),
+        **dict.fromkeys(("D07", "D09", "D10", "D11", "D14"), _SIDE),
+        "D30": "the reasoning is not read",
+    },
+}
