@@ -194,6 +194,10 @@ READERS: dict[str, Reader] = {
     "verifier.small_judge.ask_briefly": lambda raw: small_judge.ask_briefly(
         FakeLLM(lambda _: raw), raw, raw, ["Paris"]
     ),
+    "text.answers.contains": lambda raw: (
+        answers.contains(raw, ["Paris"]),
+        answers.contains("In Rome", [raw]),
+    ),
     "text.think_answer": text.think_answer,
     "text.opened": text.opened,
     "text.implied": text.implied,
