@@ -63,7 +63,7 @@ class Confidence(People):
             Row(e, Completion(f"{said}\nConfidence: {sure or '?'}"), self._grade(e.question, said, e.answers))
             for e, said, sure in told
         ]
-        return measured | {name: number.value for name, number in confidence_numbers(rows)[0].items()}
+        return measured | {name: number.value for name, number in confidence_numbers(rows).items()}
 
     def _asked(self, examples: Sequence[Example]) -> list[Example]:
         at = [self._draw.choice(LEVELS) for _ in examples]
