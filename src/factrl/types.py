@@ -73,6 +73,9 @@ class Completion(str):
             was not asked for it.
         group: all completions of its question in this step, itself among them; None where it is alone.
         course: how the run goes; None outside of one.
+        shown: passages that the policy was shown while it wrote, by their numbers from 1; None where those of
+            the example are all there are.
+        failed: what failed on our side while it was written, such as a search; rewards raise it.
     """
 
     prefill: str
@@ -81,6 +84,8 @@ class Completion(str):
     certainty: float | None
     group: tuple[str, ...] | None
     course: Course | None
+    shown: tuple[Passage, ...] | None
+    failed: Exception | None
 
     def __new__(
         cls,
@@ -97,6 +102,7 @@ class Completion(str):
         self.tokens = tokens
         self.certainty = certainty
         self.group = self.course = None  # known once all of a step are there
+        self.shown = self.failed = None  # known where an environment was asked
         return self
 
 

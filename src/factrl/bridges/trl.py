@@ -9,6 +9,9 @@ letter, a digit or `_` written as `_`.  Its judge is FACTRL_JUDGE_BASE_URL with 
 FACTRL_JUDGE_API_KEY; everything else that a recipe can say about a reward, such as
 `verifier.index=wiki.index reward.wrong=-2`, stands in FACTRL_SETTINGS.
 
+With `environment_factory=partial(SearchEnvironment, index)` (`factrl.train.search`) the policy searches
+first, and a reward reads its last message.
+
 A completion that could not be graded is None, which TRL leaves out of its group's mean and gives the
 advantage 0.  What plain TRL cannot do is step-wise credit (FSPO's spans are dropped, its sum is kept), and
 keeping masked completions out of the KL penalty and of the token count: `factrl train` does both.
@@ -32,6 +35,7 @@ from factrl.runs.settings import RunSettings
 from factrl.text import opened
 from factrl.train.metrics import reward_metrics
 from factrl.train.plan import REWARD_ALONE, run_settings, supplied_reward
+from factrl.train.search import SearchEnvironment, last_said
 from factrl.types import Completion, Example, Result
 
 Column = Sequence[Any]
@@ -54,6 +58,7 @@ class TRLReward:
         completions: Column,
         completion_ids: Column | None = None,
         *,
+        environments: Column | None = None,
         log_metric: Callable[[str, float], None] | None = None,
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **others: Any,
@@ -64,12 +69,17 @@ class TRLReward:
         rows = len(prompts)
         examples = [_example(n, prompt, others, self.columns, rows) for n, prompt in enumerate(prompts)]
         self.reward.check_examples(examples)
-        ids = completion_ids if completion_ids is not None else [None] * len(completions)
+        told = environments or [None] * rows  # their tokens are not all the policy's
+        ids = completion_ids if completion_ids is not None and not environments else [None] * rows
         written = [
             Completion(
                 _said(text, "assistant"), prefill=_opened(prompt) or self.prefill, tokens=_length(tokens)
             )
             for prompt, text, tokens in zip(prompts, completions, ids, strict=True)
+        ]
+        written = [
+            last_said(one, text) if isinstance(one, SearchEnvironment) else text
+            for one, text in zip(told, written, strict=True)
         ]
         results = self.reward.batch(examples, written)
         if log_metric is not None:

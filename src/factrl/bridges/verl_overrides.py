@@ -66,6 +66,7 @@ def refusals(settings: RunSettings) -> list[str]:
         "train.mask_truncated_completions": (told.mask_truncated_completions, "verl counts them"),
         "train.bf16": (told.bf16 is False, "verl computes in bfloat16"),
         "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
+        "search.index": (settings.search.index is not None, "only --engine trl has turns with a search"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
         "verifier.share": (
             graded_together(settings) and told.prompts_per_step * told.num_generations > _CALLS,

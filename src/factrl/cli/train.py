@@ -176,6 +176,12 @@ def _described(plan: Plan) -> str:
         "to grade": f"{plan.completions} completions",
         "judge": settings.judge.url or (rules if "grade" in plan.reward.missing else "none"),
     }
+    if plan.search is not None:
+        told = settings.search
+        lines["search"] = (
+            f"{plan.search!r}, at most {told.turns} times an answer with {told.k} passages each, which count "
+            f"towards the {settings.train.max_completion_length} tokens of train.max_completion_length"
+        )
     if "verify" in plan.reward.missing:
         lines["claims"] = f"verifier {verifier.preset}, evidence: {source}"
     return as_lines(lines | estimate(plan))

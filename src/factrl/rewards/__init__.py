@@ -135,6 +135,8 @@ class Reward:
             completion = Completion(completion)
         try:
             try:
+                if completion.failed is not None:
+                    raise completion.failed
                 returned = self.fn(example, completion, **self.resources, **self.knobs)
                 if inspect.iscoroutine(returned):
                     returned = wait_for(returned)

@@ -198,6 +198,24 @@ class VerifierSettings(Section):
         return (value,) if isinstance(value, str) else value
 
 
+class SearchSettings(Section):
+    """`[search]`: search as an action of the policy, which then answers in several turns."""
+
+    index: str | None = None
+    """Folder of an index (`factrl index`) that the policy may search; without one it answers at once."""
+    embedder: str = ""
+    """Model of sentence-transformers, a folder or hub id, that puts what is found in order."""
+    k: Positive = 3
+    """Passages that a search shows."""
+    turns: Positive = 4
+    """Searches of one answer; a further one finds nothing and says so."""
+
+    def _problems(self) -> Iterator[str]:
+        if self.index is None:
+            for name in self.model_dump(exclude_defaults=True):
+                yield f"search.{name} does nothing without search.index, the index that is searched"
+
+
 class TrainSettings(Section):
     """`[train]`: the optimisation."""
 
@@ -339,12 +357,15 @@ class RunSettings(Section):
     """The reward's knobs; `factrl show PAPER` lists them."""
     judge: JudgeSettings = JudgeSettings()
     verifier: VerifierSettings = VerifierSettings()
+    search: SearchSettings = SearchSettings()
     train: TrainSettings = TrainSettings()
     run: OutputSettings = OutputSettings()
 
     def _problems(self) -> Iterator[str]:
         if self.train.eval_steps and not self.data.eval:
             yield f"train.eval_steps = {self.train.eval_steps} needs data.eval, the questions to evaluate on"
+        if self.search.index is not None:
+            yield from self._of_search()
         cap = self.run.max_cost
         if cap is None:
             return
@@ -355,6 +376,17 @@ class RunSettings(Section):
                 f"run.max_cost = {cap:g} needs the judge's prices: judge.price_in and judge.price_out, "
                 "US dollars for a million tokens of prompts and of replies"
             )
+
+    def _of_search(self) -> Iterator[str]:
+        """What cannot be beside a search of the policy's own."""
+        if not self.data.chat:
+            yield "search.index needs data.chat = true: calls are a part of the chat template"
+        if self.data.prefill:
+            yield f"data.prefill = {self.data.prefill!r} cannot begin an answer that a search may come before"
+        if self.data.eval:
+            yield "search.index has no evaluation beside it yet: leave data.eval out"
+        if "evidence" in template_names(self.data.prompt):
+            yield "{evidence} in data.prompt and search.index number their passages both; take one of them"
 
 
 class AskSettings(RunSettings):

@@ -2,17 +2,19 @@
 
 What it adds: one composite reward with `None` for masked samples, which then take no part in the
 update; advantages from `factrl.train.advantages`, of shape (B,) or, for step-wise credit, (B, T);
-REINFORCE++; term, state and cause metrics and one row per completion in the run folder; and exact shortcuts
-(`shortcuts`).  Losses, clipping, KL, optimizer, PEFT, distributed training, vLLM, checkpoints and trackers
-stay TRL's.
+REINFORCE++; term, state and cause metrics and one row per completion in the run folder; answers in several
+turns (`search`); and exact shortcuts (`shortcuts`).  Losses, clipping, KL, optimizer, PEFT, distributed
+training, vLLM, checkpoints and trackers stay TRL's.
 
-Two private methods of TRL carry this, `_calculate_rewards` and `_generate_and_score_completions`, and four
-more the shortcuts; the dependency is pinned to the minor version they were tested with.
+Three private methods of TRL carry this, `_generate`, `_calculate_rewards` and
+`_generate_and_score_completions`, and four more the shortcuts; the dependency is pinned to the minor version
+they were tested with.
 """
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from transformers import PreTrainedModel
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.utils import RepeatSampler
 
+from factrl.llm import Message
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
 from factrl.types import Completion, Course, Example, Result
@@ -33,6 +36,7 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .credit import TokenOffsets
 from .metrics import Sample, reward_metrics, signals
 from .model import encode
+from .search import SearchEnvironment, last_said, transcript
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
@@ -58,7 +62,9 @@ class FactualGRPOTrainer(ShortcutTrainer):
 
     Args:
         reward: its resources supplied.
-        prompts: the full text before the completion, one per example (`render_prompts`).
+        prompts: the full text before the completion, one per example (`render_prompts`); with an environment
+            the conversation before it (`conversation`).
+        environment: makes the environment of one episode, in which the policy searches before it answers.
         run: where rollouts are written, and signals logged; None does neither.
         kwargs: passed to TRL (`processing_class`, `peft_config`, `callbacks`, …).
     """
@@ -75,9 +81,10 @@ class FactualGRPOTrainer(ShortcutTrainer):
         model: str | PreTrainedModel,
         reward: Reward,
         examples: Sequence[Example],
-        prompts: Sequence[str],
+        prompts: Sequence[str] | Sequence[Sequence[Message]],
         args: FactualGRPOConfig,
         *,
+        environment: Callable[[], SearchEnvironment] | None = None,
         run: Run | None = None,
         **kwargs: Any,
     ) -> None:
@@ -89,11 +96,17 @@ class FactualGRPOTrainer(ShortcutTrainer):
         self.steps_over_limit = 0
         self._results: list[Result] = []
         self._texts: list[tuple[int, str]] = []
+        self._read: list[str] = []  # the same with the turns before, for people
         self._token_ids: list[list[int]] = []
+        self._own: list[list[int]] | None = None  # 1 for tokens of the policy's own, 0 for those it was shown
         self._rewards = torch.empty(0)
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_no_dump)
         rows = Dataset.from_dict({"prompt": list(prompts), "example": list(range(len(prompts)))})
-        super().__init__(model, reward_funcs=self._composite, args=args, train_dataset=rows, **kwargs)
+        if environment is not None:
+            kwargs["environment_factory"] = environment
+        with warnings.catch_warnings():  # that TRL's environments may change: its version is pinned
+            warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
+            super().__init__(model, reward_funcs=self._composite, args=args, train_dataset=rows, **kwargs)
         self.reward_func_names = [SUM]  # in metrics, as a bound method's own name cannot be set
         self._shortcuts = args.shortcuts and not self.use_vllm and self._take_shortcuts()
 
@@ -113,13 +126,17 @@ class FactualGRPOTrainer(ShortcutTrainer):
         completion_ids: list[list[int]],
         example: list[int],
         log_metric: Callable[[str, float], None],
+        environments: Sequence[SearchEnvironment] | None = None,
         **_: Any,
     ) -> list[float | None]:
         """The one reward function TRL sees: None where the sample is masked."""
         certain: Sequence[float | None] = [None] * len(completions)
         if "certainty" in self.reward.resources:
             certain = self._certainties(prompts, completion_ids)
-        written = list(map(self._completion, completions, completion_ids, certain))
+        if environments is None:
+            written = list(map(self._completion, completions, completion_ids, certain))
+        else:
+            written = list(map(self._episode, range(len(completions)), completion_ids, environments))
         if {"group", "course"} & self.reward.resources.keys():
             self._show_the_step(example, written)
         self._results = self.reward.batch([self.examples[i] for i in example], written)
@@ -145,17 +162,39 @@ class FactualGRPOTrainer(ShortcutTrainer):
         for number, completion in zip(example, written, strict=True):
             completion.group, completion.course = tuple(groups[number]), course
 
+    def _episode(self, row: int, ids: list[int], environment: SearchEnvironment) -> Completion:
+        last = self._completion(self._texts[row][1], ids)
+        last.tokens = (last.tokens or 0) - (self._own[row].count(0) if self._own else 0)
+        return last_said(environment, last)
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        made = super()._generate(prompts)
+        self._own = made[2]
+        return made
+
     def _certainties(self, prompts: list[Any], written: list[list[int]]) -> Sequence[float]:
         """The policy's certainty about each completion."""
         model: Any = self.accelerator.unwrap_model(self.model)
         with evaluating(model), self.accelerator.autocast():
             return self_certainty(model, encode(prompts, self._tokenizer, chat=self.args.chat), written)
 
+    def _starts(self) -> list[int]:
+        """Where the last stretch of the policy's own tokens starts in each completion."""
+        if self._own is None:
+            return [0] * len(self._token_ids)
+        return [len(own) - own[::-1].index(0) if 0 in own else 0 for own in self._own]
+
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: list[str], completion_ids_list: list[list[int]]
     ) -> torch.Tensor:
-        self._texts = [(row["example"], text) for row, text in zip(inputs, completions, strict=True)]
-        self._token_ids = completion_ids_list
+        self._token_ids, texts = completion_ids_list, completions
+        self._read = [text if isinstance(text, str) else transcript(text) for text in completions]
+        if self.environments is not None:  # the answer is what was written after the last thing shown
+            self._token_ids = [
+                ids[start:] for ids, start in zip(completion_ids_list, self._starts(), strict=True)
+            ]
+            texts = self._tokenizer.batch_decode(self._token_ids, skip_special_tokens=True)
+        self._texts = [(row["example"], text) for row, text in zip(inputs, texts, strict=True)]
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards = rewards[:, 0]  # of all processes
         return rewards
@@ -165,7 +204,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)
         batch["row"] = torch.arange(len(inputs), device=batch["completion_ids"].device)
-        lengths = self.accelerator.gather(batch["completion_mask"].sum(dim=1))
+        lengths = self.accelerator.gather(_own_tokens(batch).sum(dim=1))
         if self.args.advantage_estimator == "reinforce++":
             everyone = reinforce_pp_advantages(self._rewards, lengths)
         else:
@@ -193,10 +232,10 @@ class FactualGRPOTrainer(ShortcutTrainer):
         signs, offsets = advantages.new_zeros(batch["completion_ids"].shape), TokenOffsets(self._tokenizer)
         for row, result in enumerate(results):
             if result.spans:
-                ids = self._token_ids[row]
+                ids, start = self._token_ids[row], self._starts()[row]
                 found = offsets.signs(ids, self._texts[row][1], result.spans)
-                signs[row, : len(ids)] = torch.from_numpy(found).to(signs)
-        kept = batch["completion_mask"].bool()
+                signs[row, start : start + len(ids)] = torch.from_numpy(found).to(signs)
+        kept = _own_tokens(batch).bool()
         flipped = signs * advantages.unsqueeze(1) < 0
         counts = [(part & kept).sum() for part in (signs > 0, signs < 0, flipped, kept)]
         spans = torch.tensor(sum(len(result.spans) for result in results), device=kept.device)
@@ -223,21 +262,22 @@ class FactualGRPOTrainer(ShortcutTrainer):
         """Count what was masked; write the rollouts and log the step's signals where there is a run."""
         everyone = gather_object(
             [
-                (index, str(text), result, None if result.state == "masked" else advantage)
-                for (index, text), result, advantage in zip(
-                    self._texts, self._results, advantages.tolist(), strict=True
+                (index, str(text), read, result, None if result.state == "masked" else advantage)
+                for (index, text), read, result, advantage in zip(
+                    self._texts, self._read, self._results, advantages.tolist(), strict=True
                 )
             ]
         )
-        self.masked_causes.update(r.cause or "" for _, _, r, _ in everyone if r.state == "masked")
+        self.masked_causes.update(r.cause or "" for *_, r, _ in everyone if r.state == "masked")
         over = self._rewards.isnan().float().mean().item() > self.args.max_masked_share
         self.steps_over_limit = self.steps_over_limit + 1 if over else 0
         if self.run is None or not self.accelerator.is_main_process:
             return
         rows, samples = [], []
-        for n, text, result, advantage in everyone:
+        for n, text, read, result, advantage in everyone:
             example, prompt = self.examples[n], self.train_dataset[n]["prompt"]
-            rows.append(Rollout(example.id, prompt, text, result, advantage))
+            prompt = prompt if isinstance(prompt, str) else transcript(prompt)
+            rows.append(Rollout(example.id, prompt, read, result, advantage))
             samples.append(Sample(example, text, result, self.args.prefill))
         self.run.write_rollouts(self.state.global_step + 1, rows)
         for name, value in signals(samples).items():
@@ -275,6 +315,11 @@ class _EpochOrder(RepeatSampler):
         if self.shuffle:
             self.generator.manual_seed((self.seed or 0) + self.epoch)
         yield from super().__iter__()
+
+
+def _own_tokens(batch: Batch) -> torch.Tensor:
+    """(B, T), 1 for tokens that the policy wrote, 0 for padding and for what a search showed it."""
+    return batch["completion_mask"] * batch.get("tool_mask", 1)
 
 
 def _is_no_dump(record: logging.LogRecord) -> bool:

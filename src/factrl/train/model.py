@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from factrl.errors import ConfigError, MissingExtra, ModelError, first_line, nearest
-from factrl.llm import models
+from factrl.llm import Message, models
 from factrl.runs.data import render_prompt
 from factrl.runs.settings import DataSettings, ModelSettings, TrainSettings
 from factrl.text import opened
@@ -150,8 +150,14 @@ def _convert(weights: Path, target: Path) -> None:
 # -- Prompts ------------------------------------------------------------------------------------------
 
 
-def render_prompts(examples: Sequence[Example], tokenizer: Any, data: DataSettings) -> list[str]:
-    """The full text before the completion, one per example: template, chat markup and prefill."""
+def render_prompts(
+    examples: Sequence[Example], tokenizer: Any, data: DataSettings, tools: Sequence[Any] = ()
+) -> list[str]:
+    """The full text before the completion, one per example: template, chat markup and prefill.
+
+    Args:
+        tools: functions that the chat template tells the policy of.
+    """
     if data.chat and not tokenizer.chat_template:
         raise ConfigError(
             "the model has no chat template; set data.chat=false and write the whole prompt in data.prompt"
@@ -159,15 +165,19 @@ def render_prompts(examples: Sequence[Example], tokenizer: Any, data: DataSettin
     beginning(tokenizer, data.prefill, chat=data.chat)  # refuses a reasoning that is opened twice
     prompts = []
     for example in examples:
-        text = render_prompt(example, data.prompt)
+        messages = conversation(example, data)
+        text = "\n\n".join(message["content"] for message in messages)
         if data.chat:
-            system = [{"role": "system", "content": data.system}] if data.system else []
-            messages = [*system, {"role": "user", "content": text}]
-            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        elif data.system:
-            text = data.system + "\n\n" + text
+            told: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
+            text = tokenizer.apply_chat_template(messages, tools=list(tools) or None, **told)
         prompts.append(text + data.prefill)
     return prompts
+
+
+def conversation(example: Example, data: DataSettings) -> list[Message]:
+    """The messages before the completion: the system's, where there is one, and the user's."""
+    system: list[Message] = [{"role": "system", "content": data.system}] if data.system else []
+    return [*system, {"role": "user", "content": render_prompt(example, data.prompt)}]
 
 
 def beginning(tokenizer: Any, prefill: str, *, chat: bool = True) -> str:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from trl.chat_template_utils import supports_tool_calling
 
-from factrl.errors import ConfigError, TooManyMasked
+from factrl.errors import ConfigError, ModelError, TooManyMasked
 from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.rewards import Reward
@@ -27,10 +29,12 @@ from factrl.train.held_out import Evaluate, TrueGap, evaluator
 from factrl.train.page import write_run_page, write_training_card
 from factrl.train.plan import Plan, check_enough, extract_of
 from factrl.types import Example
+from factrl.verifier.search import Given, Search
 
 from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
-from .model import beginning, check_model, encode, load_policy, lora_config, render_prompts
+from .model import beginning, check_model, conversation, encode, load_policy, lora_config, render_prompts
+from .search import SearchEnvironment
 from .shortcuts import restore_forward
 
 _SAME = {  # settings of `[train]` that TRL, or our own configuration, calls by the same name
@@ -55,6 +59,8 @@ def train(plan: Plan) -> Path:
     if plan.judge is not None:
         preflight(plan.judge)
     model, tokenizer = load_policy(settings.model)
+    if plan.search is not None:
+        check_calls(settings.model.name, tokenizer)
     examples, prompts = fitting_prompts(plan.examples, tokenizer, settings)
     with _run_folder(settings) as run:
         trainer = optimise(
@@ -67,6 +73,7 @@ def train(plan: Plan) -> Path:
             run,
             _evaluation(plan, tokenizer, run),
             _spending(plan, run),
+            plan.search,
         )
         trainer.save_model(str(run.path / "model"))
         if trainer.accelerator.is_main_process:
@@ -74,6 +81,21 @@ def train(plan: Plan) -> Path:
             write_run_page(run.path)
             write_training_card(plan, run.path)  # over what a library wrote there
     return run.path
+
+
+def check_calls(name: str, tokenizer: Any) -> None:
+    """Refuse a policy whose chat template has no place for a search, or for what it finds.
+
+    Raises:
+        ModelError: what else can be done.
+    """
+    if supports_tool_calling(tokenizer):
+        return
+    raise ModelError(
+        f"model.name = {name!r} cannot call a search: its chat template has no place for tools, as SmolLM2's "
+        "and Llama 3's have none; take a model that has (Qwen2.5, Qwen3, Llama 3.1), or show passages in the "
+        "prompt: factrl prepare retrieve and truthrl:retrieval"
+    )
 
 
 def _evaluation(plan: Plan, tokenizer: Any, run: Run) -> Evaluate | None:
@@ -100,8 +122,14 @@ def optimise(
     run: Run,
     evaluate: Evaluate | None,
     spending: Spending | None = None,
+    search: Search | None = None,
 ) -> FactualGRPOTrainer:
     """The GRPO run itself, from step 0 or from the run's last complete checkpoint."""
+    told, environment = settings.search, None
+    asked: Sequence[Any] = prompts
+    if search is not None:
+        environment = partial(SearchEnvironment, search, k=told.k, turns=told.turns)
+        asked = [conversation(example, settings.data) for example in examples]
     config = grpo_config(settings, run.checkpoints)
     config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
     model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
@@ -109,8 +137,9 @@ def optimise(
         model,
         reward,
         examples,
-        prompts,
+        asked,
         config,
+        environment=environment,
         run=run,
         processing_class=tokenizer,
         peft_config=lora_config(settings.model),
@@ -180,6 +209,8 @@ def grpo_config(settings: RunSettings, output_dir: Path) -> FactualGRPOConfig:
         loss_type="dapo" if reinforce else told.loss_type,
         advantage_estimator="reinforce++" if reinforce else "group",
         top_k=0,
+        # One round more than searches, in which the policy hears that there are no more.
+        max_tool_calling_iterations=settings.search.turns + 1,
         chat=settings.data.chat,
         prefill=settings.data.prefill,
     )
@@ -189,7 +220,8 @@ def fitting_prompts(
     examples: Sequence[Example], tokenizer: Any, settings: RunSettings
 ) -> tuple[list[Example], list[str]]:
     """Rendered prompts, without those longer than `train.max_prompt_length`."""
-    prompts = render_prompts(examples, tokenizer, settings.data)
+    tools = [SearchEnvironment(Given(())).search] if settings.search.index else []
+    prompts = render_prompts(examples, tokenizer, settings.data, tools)
     kept = list(range(len(prompts)))
     limit = settings.train.max_prompt_length
     if limit is not None:

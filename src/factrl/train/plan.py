@@ -31,6 +31,7 @@ from factrl.types import Example
 if TYPE_CHECKING:
     from factrl.llm.local.llama import LlamaModel
     from factrl.llm.openai_compatible import OpenAICompatible
+    from factrl.verifier.search import Search
 
 S = TypeVar("S", bound=RunSettings)
 REWARD_ALONE = ("model.name=none", "data.train=none")
@@ -57,6 +58,7 @@ class Plan:
         reward: with its knobs set; its resources are supplied unless the plan is only shown.
         judge: None when answers are compared by rules alone.
         prompt: what the user says in the first example.
+        search: what the policy may search before it answers; None where it answers at once.
     """
 
     settings: RunSettings
@@ -65,6 +67,7 @@ class Plan:
     examples: Sequence[Example]
     held_out: Sequence[Example]
     prompt: str
+    search: Search | None = None
 
     @property
     def steps(self) -> int:
@@ -121,9 +124,17 @@ def make_plan(settings: RunSettings, *, only_show: bool = False) -> Plan:
     for example in (*examples, *held_out):  # each can lack a column, or hold what is no text
         render_prompt(example, data.prompt)
     prompt = render_prompt(examples[0], data.prompt)
+    told = settings.search
+    search = None
+    if told.index is not None:
+        if "certainty" in reward.resources:
+            raise ConfigError(f"{settings.paper} pays for the certainty of one text; leave search.index out")
+        from factrl.verifier import open_search
+
+        search = open_search(index=told.index, embedder="" if only_show else told.embedder)
     if not only_show:
         reward, judge = supplied_reward(settings)
-    return Plan(settings, reward, judge, examples, held_out, prompt)
+    return Plan(settings, reward, judge, examples, held_out, prompt, search)
 
 
 def bare_reward(settings: RunSettings) -> Reward:

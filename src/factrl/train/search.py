@@ -1,0 +1,129 @@
+"""Search as an action: an episode in which the policy looks things up before it answers.
+
+`SearchEnvironment` is an environment as TRL's `GRPOTrainer(environment_factory=...)` takes one, and nothing
+of TRL's: one tool, `search(query)`, over an index or any other `Search`.  The answer is the policy's last
+message, a text like every other completion, which cites passages by their numbers, `[1]`, or declines.  There
+is no tool to answer with: TRL asks for one more message after each call, chat models end with a message by
+themselves, and so every reward reads an answer where it always does.
+
+What others wrote enters a conversation only as one line of JSON for each passage, with every role token and
+tag in it taken apart (`factrl.llm.quoting`), so that it can neither end the quotation nor pass for a message
+or for another passage's number.  A search that fails is our side's doing: the episode is masked.  A call that
+cannot be understood, or a query that a server refuses while it answers one of ours, is the policy's own: it
+is told so, it counts as a search, and nothing is masked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from factrl.errors import OwnDoing, SetupError, Unscored
+from factrl.llm.background import wait_for
+from factrl.llm.quoting import broken
+from factrl.text import clean
+from factrl.types import Completion, Passage
+from factrl.verifier.blame import judged_here
+from factrl.verifier.search import Search
+
+LONGEST = 2_000  # characters of a passage, and of a query
+SPENT = "You have no searches left. Answer from what you were shown, or say that you don't know."
+_DOWN = "The search does not answer. Answer from what you were shown, or say that you don't know."
+_UNREADABLE = "This cannot be searched for: query is a few words."
+_NOTHING = "Nothing was found."
+
+
+class SearchEnvironment:
+    """One episode at a time: `reset` begins it, `search` is the policy's; every public method would be.
+
+    Args:
+        source: what is searched.
+        k: passages that a search shows.
+        turns: searches of an episode; those beyond find nothing and say so.
+
+    Attributes:
+        shown: the passages that the policy was shown; passage n is `shown[n - 1]`.
+        searches: calls so far.
+        failed: why the episode cannot be graded; None while nothing of our side has failed.
+    """
+
+    def __init__(self, source: Search, *, k: int = 3, turns: int = 4) -> None:
+        self._source, self.k, self.turns = source, k, turns
+        self.reset()
+
+    def reset(self, **_: Any) -> None:
+        """Begin an episode; TRL hands over the row of the question, which changes nothing."""
+        self.shown: list[Passage] = []
+        self.searches = 0
+        self.failed: Exception | None = None
+
+    def search(self, query: str) -> str:
+        """Search the documents for passages about something. Cite a passage by its number, like [1].
+
+        Args:
+            query: What to look for, in a few words.
+        """
+        self.searches += 1
+        if self.failed is not None:
+            return _DOWN
+        if self.searches > self.turns:
+            return SPENT
+        left = f"{self.turns - self.searches} of {self.turns} searches are left."
+        words = clean(query)[:LONGEST] if isinstance(query, str) else ""
+        try:
+            passages = judged_here(self._found, words) if words else None
+        except OwnDoing:
+            passages = None
+        except (Unscored, SetupError, OSError) as error:
+            facts = error.facts if isinstance(error, Unscored) else {}
+            self.failed = Unscored("search_failed", str(error), **{"stage": "search", **facts})
+            return _DOWN
+        except Exception as error:  # a trainer goes on with what a tool raises; the reward ends the run
+            self.failed = error
+            raise
+        lines = [_UNREADABLE] if passages is None else [*map(self._line, passages)] or [_NOTHING]
+        return "\n".join([*lines, left])
+
+    def _found(self, words: str) -> Sequence[Passage]:
+        """What is found; an error goes by the client's word for it, by which `blame` tells whose it is."""
+        try:
+            found: Any = self._source.search(words, self.k)
+            return found if isinstance(found, list) else wait_for(found)
+        except Unscored as error:
+            cause = str(error.facts.get("reason", error.cause))
+            raise Unscored(cause, error.detail, **error.facts) from error
+
+    def _line(self, passage: Passage) -> str:
+        """A passage with its number, which it keeps when it is found again."""
+        same = [(one.title, one.text) for one in self.shown]
+        if (passage.title, passage.text) not in same:
+            self.shown.append(passage)
+            same.append((passage.title, passage.text))
+        data = {"title": broken(passage.title), "text": broken(passage.text[:LONGEST])}
+        line = json.dumps({name: text for name, text in data.items() if text}, ensure_ascii=False)
+        return f"[{1 + same.index((passage.title, passage.text))}] {line}"
+
+
+def last_said(environment: SearchEnvironment, text: Completion) -> Completion:
+    """The policy's last message as rewards read it: it knows what it was shown and what failed before it."""
+    text.shown, text.failed = tuple(environment.shown), environment.failed
+    return text
+
+
+def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A conversation as a person reads it: who speaks, what is said, and each call on a line of its own."""
+    lines = []
+    for message in messages:
+        said = [message["content"]] if message.get("content") else []
+        for call in message.get("tool_calls") or ():
+            function = call.get("function", call)
+            named = function.get("arguments")
+            told = (
+                ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in named.items())
+                if isinstance(named, Mapping)
+                else str(named)
+            )
+            said.append(f"{function.get('name')}({told})")
+        lines.append(f"{message['role']}: " + "\n".join(said))
+    return "\n\n".join(lines)
