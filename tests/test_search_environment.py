@@ -67,7 +67,7 @@ def test_a_policy_cannot_mask_itself_by_what_it_searches_for(ours: bool, cause: 
     told = episode.search("a wormhole")
     assert told.startswith("The search does not answer" if ours else "This cannot be searched for")
     result = load_reward("truthrl").with_(grade=Grader())(
-        CURIE, last_said(episode, Completion(r"\boxed{Rome}"))
+        ADA, last_said(episode, Completion(r"\boxed{Rome}"))
     )
     assert (result.cause, result.value) == (cause, None if ours else 1.0)
     if ours:
