@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from factrl.cli import lab as verb
 from factrl.cli import main
 from factrl.lab import make_world
+from factrl.lab.rewards import judge_calls, rewards_table
 from factrl.lab.tables import (
     BASE,
     METHODS,
@@ -23,14 +25,16 @@ from factrl.lab.tables import (
     Outcome,
     Row,
     Table,
+    document,
     find_table,
     headline,
+    results_table,
     sign_cell,
     table_names,
     table_of,
     value_cell,
 )
-from factrl.papers import load_reward
+from factrl.papers import load_reward, paper_names
 
 OWN = """
 from factrl import reward
@@ -113,8 +117,30 @@ def test_the_arms_choose_the_world_and_bring_their_papers_signs() -> None:
     assert [row.paper for row in rows] == papers
 
 
+def test_a_paper_on_the_shelf_is_a_row_among_the_rewards_or_a_reason_why_not() -> None:
+    table = rewards_table(["own.py:mine"])
+    rows = {row.arm.partition(":")[0]: row.arm for row in table.rows}
+    left_out = {note.split()[1].rstrip(":") for note in table.notes if note.startswith("no ")}
+    assert {*rows, *left_out} == {*paper_names(), "own.py"}
+    assert not {*rows} & left_out
+    assert (rows["truthrl"], rows["knowrl"]) == ("truthrl:ternary", "knowrl:paper")
+    assert "klcf" in left_out
+    world = make_world(table.world, 0)
+    one = [(world.train[0], f"{text} 50") for text in (world.train[0].answers[0], "I don't know")]
+    assert judge_calls(world, rows["truthrl"], one) == 1.0
+    assert judge_calls(world, rows["knowrl"], one) == 1.5, "a grade, and a claim unless it declines"
+
+
+def test_what_is_told_of_a_reward_stands_behind_its_metrics() -> None:
+    found = outcome(find_table("truthrl"), {"truthrl:ternary": [{}]})
+    arm = replace(found.arms[0], facts={"hacks held": "45 of 53"})
+    grid = results_table(replace(found, arms=(arm,)))
+    assert [*grid.columns[-1].cells] == ["–", "45 of 53"]
+    assert document(replace(found, arms=(arm,)))["arms"]["truthrl:ternary"]["facts"] == arm.facts
+
+
 MISTAKES = [
-    ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, factreason, "),
+    ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, "),
     ("r-tunning", "unknown paper 'r-tunning'"),
     ("sft truthrl sft", "sft truthrl sft: name each arm once, and not 'base', which is in every table"),
     ("truthrl fspo", "truthrl and fspo are shown in different worlds; choose one with --table default or"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from factrl.lab import tables
 from factrl.lab.demo import demo_settings
+from factrl.lab.rewards import REWARDS, rewards_table
 from factrl.lab.tables import find_table, table_names, table_of
 
 from .options import Verbs, add_options, add_settings, add_verb, as_overrides, at_least_one, needs_extra
@@ -43,7 +44,9 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl lab --table truthrl --seeds 3\n"
             "  factrl lab truthrl:ternary knowrl knowrl:no-refusal r-tuning --seeds 3\n"
             "  factrl lab my_reward.py:mine\n"
-            f"tables: {', '.join(table_names())}; docs/lab.md says how to read them, and what carries over"
+            "  factrl lab --table rewards --seeds 3          # every paper's reward, from one start\n"
+            f"tables: {', '.join([*table_names(), REWARDS])}; docs/lab.md says how to "
+            "read them, and what carries over"
         ),
     )
     parser.add_argument(
@@ -74,7 +77,10 @@ def _demo(args: argparse.Namespace) -> int:
 
 def _lab(args: argparse.Namespace) -> int:
     name = args.table
-    table = table_of(args.arms, name) if args.arms else find_table(name or "default")
+    if name == REWARDS:
+        table = rewards_table(args.arms)
+    else:
+        table = table_of(args.arms, name) if args.arms else find_table(name or "default")
     folder = Path(args.output) / f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True, exist_ok=True)
     needs_extra("train.model", "train").quiet_libraries()

@@ -29,6 +29,7 @@ from factrl.runs.progress import Progress
 from . import ABSTENTION, World, make_world, supplied
 from .loop import LoopSettings, Optimizer, answers, optimise, parts
 from .model import Base, Decoder, answer_loss, log_probs, pretrained
+from .rewards import ASKED, SAMPLES, facts_of
 from .tables import BASE, METHODS, ArmRuns, Curve, Outcome, Row, Table
 
 PROBES = 8  # samples of the pretrained model that tell what it knows
@@ -105,7 +106,14 @@ def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> O
                 curves.append(run_arm(world, base, row.arm, seed, steps, lambda _: progress.advance()))
                 if row.arm == BASE:
                     progress.advance()
-        return ArmRuns(row, curves)
+        return ArmRuns(row, curves, facts(row.arm) if table.facts and row.arm != BASE else {})
+
+    def facts(arm: str) -> dict[str, str]:
+        seed, world, base = starts[0]
+        asked, draw = world.train[:ASKED], torch.Generator().manual_seed(seed)
+        texts = answers(base.model, base.tokenizer, world, asked, SAMPLES, 1.0, draw)
+        rows = [(example, text) for example, group in zip(asked, texts, strict=True) for text in group]
+        return facts_of(world, arm, rows)
 
     base, arms = runs(Row(BASE)), tuple(map(runs, table.rows))
     return Outcome(table, tuple(seeds), steps, base, arms, time.monotonic() - started)

@@ -85,6 +85,7 @@ class Table:
     steps: int = 48
     notes: tuple[str, ...] = ()
     seeds: int = 1
+    facts: bool = False  # arms say more than their metrics (`factrl.lab.rewards`)
 
 
 def direction_of(change: float, least: float) -> Direction:
@@ -267,10 +268,11 @@ Curve = Sequence[tuple[int, Mapping[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class ArmRuns:
-    """One arm's curves, one for each seed."""
+    """One arm's curves, one for each seed, and what else is told of it."""
 
     row: Row
     curves: Sequence[Curve]
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     def values(self, column: Column) -> list[float]:
         """The metric after training, by seed, in the column's units; NaN where it is undefined."""
@@ -309,10 +311,12 @@ def headline(outcome: Outcome) -> tuple[str, str]:
 
 
 def results_table(outcome: Outcome) -> Grid:
-    """One line per arm: every metric after training."""
-    grid = _grid("arm", *(column.name for column in outcome.table.columns))
+    """One line per arm: every metric after training, and what else is told."""
+    facts = [*dict.fromkeys(name for arm in outcome.arms for name in arm.facts)]
+    grid = _grid("arm", *(column.name for column in outcome.table.columns), *facts)
     for arm in (outcome.base, *outcome.arms):
-        grid.add_row(arm.row.arm, *(value_cell(arm, column) for column in outcome.table.columns))
+        cells = [value_cell(arm, column) for column in outcome.table.columns]
+        grid.add_row(arm.row.arm, *cells, *(arm.facts.get(name, "–") for name in facts))
     return grid
 
 
@@ -365,6 +369,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         judged = () if arm is outcome.base else outcome.table.judged
         arms[arm.row.arm] = {
             "seeds": [dict(curve[-1][1]) for curve in arm.curves],
+            "facts": dict(arm.facts),
             "curves": [[{"step": step, **metrics} for step, metrics in curve] for curve in arm.curves],
             "effects": {
                 column.metric: {"paper": arm.row.reported(column), "here": outcome.effect(arm, column)}
