@@ -83,7 +83,7 @@ def add_verbs(verbs: Verbs) -> None:
         metavar="P",
         type=_probability,
         default=SURE,
-        help="a claim is unsure where the judge's probability lies between this and its complement "
+        help="the judge's probability from which on a claim is shown as supported, and not as unsure "
         "(default: %(default)s)",
     )
     parser.add_argument(

@@ -22,8 +22,9 @@ from factrl.text.escape import one_line
 from factrl.types import Claim, Finding, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number
-SURE = 0.85
-"""A probability nearer to one half than this, or than its complement, is shown as unsure."""
+SURE, UNLIKELY = 0.85, 0.25
+"""From the one on a claim is shown as supported, below the other as not, between them as unsure: nine of ten
+that are shown for sure are right on labelled sets, with the judge in this process (docs/verify.md)."""
 # What is shown of a claim -> the letter and the words for it, the gravest first.
 KINDS: Mapping[str, tuple[str, str]] = {
     "refuted": ("R", "refuted"),
@@ -72,8 +73,8 @@ class Report:
         floored: why the text itself could not be checked (`oversize`, `unjudgeable`), else None.
         failure: why there are no claims although the text was fine: our side failed; else None.
         seconds: wall-clock time of the whole batch that this text was checked in.
-        sure: a claim whose probability lies between this and its complement is shown as unsure; scores and
-            rewards count the likelier verdict all the same.
+        sure: from which probability on a claim is shown as supported; between this and `UNLIKELY` it is shown
+            as unsure, and scores and rewards count the likelier verdict all the same.
         counts: claims by verdict; skipped ones do not count.
     """
 
@@ -101,13 +102,13 @@ class Report:
     def kind(self, check: Check) -> str:
         """What is shown of a claim: its verdict, `skipped`, or `unsure`.
 
-        Unsure is a verdict whose probability lies between `sure` and its complement, and whatever a mere
-        comparison of words does not refute.
+        Unsure is a verdict whose probability lies between `UNLIKELY` and `sure`, and what a mere comparison
+        of words takes for supported.
         """
         verdict = check.verdict
         if verdict is None:
             return "skipped"
-        between = verdict.p is not None and 1 - self.sure < verdict.p < self.sure and not verdict.cause
+        between = verdict.p is not None and UNLIKELY <= verdict.p < self.sure and not verdict.cause
         words_alone = self.weak and verdict.label == "supported"
         return "unsure" if between or words_alone else verdict.label
 
