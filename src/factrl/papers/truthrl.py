@@ -19,7 +19,7 @@ of over 200 characters, or without content, is the floor.  Of a reasoning that i
 rates the first 4,000 characters, and one about which it says nothing readable is vague.
 
 The policy is prompted without retrieved documents, or with them (`retrieval`, `retrieval-binary`, the paper's
-main setting); the reward is the same.
+main setting); the reward is the same.  `search` is ours: the policy searches, and may be paid for citations.
 
 One answer, "I don't know", pays more than answering whenever the model is right less than half the time:
 (abstain - wrong) / (correct - wrong) = 0.5 for +1/0/-1.
@@ -33,6 +33,7 @@ from typing import Any
 
 from factrl.errors import ConfigError, OwnDoing
 from factrl.rewards import reward
+from factrl.rewards.citations import cited
 from factrl.rewards.grading import Grader
 from factrl.text import boxed, boxed_released, tag, unwrap_latex
 from factrl.text.abstention import abstains_released
@@ -222,6 +223,11 @@ _HOW = (
 )
 PROMPTS = {
     "no-retrieval": f"Answer the question below. {_HOW}{{asked_at}}Question: {{question}}",
+    "search": (
+        "Answer the question below. First search for documents; some of them may be off the point or wrong. "
+        f"In your last message, cite those that support your answer by their numbers, like [1]. {_HOW}"
+        "{asked_at}Question: {question}"
+    ),
     "retrieval": (
         "Answer the question at the end. The documents before it may help; some of them may be off the "
         f"point or wrong. {_HOW}{{evidence}}\n\n{{asked_at}}Question: {{question}}"
@@ -250,6 +256,8 @@ SETTINGS = {
     },
 }
 
+truthrl_search = cited(truthrl, "truthrl_search")
+
 VARIANTS = {
     "ternary": truthrl,
     "binary": truthrl.with_(abstain=-1.0),
@@ -262,11 +270,15 @@ VARIANTS = {
     "code": truthrl.with_(released=True),
     "retrieval": truthrl,
     "retrieval-binary": truthrl.with_(abstain=-1.0),
+    "search": truthrl_search,
 }
 # With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
 # the released files of CRAG have them (`retrieved_chunks`).
 _RETRIEVED = {"data": {"prompt": PROMPTS["retrieval"]}}
-VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED}
+# Ours: the policy finds them itself, and cites them.
+_SEARCH = {"data": {"prompt": PROMPTS["search"]}}
+VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED, "search": _SEARCH}
+ASKS = {"search": {"search.index": "the folder of `factrl index` that the policy searches"}}
 FORM = "boxed"
 
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
@@ -318,6 +330,7 @@ GOLD = (
     _case("braces balance", _YORK, _NESTED, 1),
     _case("with documents in the prompt", _CURIE, _IDK, 0, to="retrieval"),
     _case("binary, with documents", _CURIE, _IDK, -1, to="retrieval-binary"),
+    _case("citations are worth nothing by default", _CURIE, f"[1] {_RIGHT}", 1, to="search"),
     _case("the last box is the answer", _CURIE, _TWO, 1),
     _case("the judge decides what rules cannot", _CURIE, _POLISH, 1, by=[_YES]),
     _case(
