@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from factrl.evals.confidence import answers_of
+from factrl.evals.samples import Row
+from factrl.evals.suite import with_likelihood
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
 from factrl.train.writing import PolicyWriter
-from factrl.types import Example
+from factrl.types import Completion, Example, Grade
 
 
 class Letters:
@@ -62,6 +66,22 @@ def test_every_row_is_what_it_is_alone(writer: PolicyWriter) -> None:
         for example, options, sums in zip(examples, texts, found, strict=True):
             wanted = [alone(writer.model, f"Q: {example.question}", f" {text}") for text in options]
             assert sums == pytest.approx(wanted, abs=1e-4)
+
+
+def test_the_likelihood_of_an_answer_is_the_mean_of_its_tokens(writer: PolicyWriter) -> None:
+    told = [Completion("yes", tokens=3), Completion("", tokens=0), Completion("no", tokens=2)]
+    rows = [
+        Row(Example("Is it?", id=str(number)), text, Grade(label, "", ""))
+        for number, (text, label) in enumerate(zip(told, ("correct", "incorrect", "incorrect"), strict=True))
+    ]
+    found = with_likelihood(rows, writer.asked(settings("Q: {question}\n")))
+    with torch.no_grad():
+        sure = math.exp(alone(writer.model, "Q: Is it?\n", "yes") / 3)
+    assert found[0].values["likelihood"] == pytest.approx(sure, rel=1e-4)
+    assert "likelihood" not in found[1].values  # nothing was written, so nothing is known
+    ((first, _),), ((second, _),), ((third, _),) = answers_of(found, "likelihood")
+    assert (first, second) == (found[0].values["likelihood"], None)
+    assert 0 < (third or 0) < 1
 
 
 def test_a_head_that_scales_its_logits() -> None:

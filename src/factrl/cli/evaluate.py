@@ -17,7 +17,7 @@ from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
 from factrl.evals.samples import Output, Row
 from factrl.evals.shortqa import Extract, Texts, Tools
-from factrl.evals.suite import How, NamedModel, evaluate, own_texts, stored_texts
+from factrl.evals.suite import How, NamedModel, evaluate, gives_likelihoods, own_texts, stored_texts
 from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, Grader, graded_by
 from factrl.rewards.mathematics import Mathematician
@@ -109,6 +109,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     for option, source, about in (
         ("--confidence", "stated", "ask how sure the model is of its answer"),
         ("--agreement", "agreement", "how sure it is, by the share of K samples that give its usual answer"),
+        ("--likelihood", "likelihood", "how sure it is, by the probabilities of the tokens that it writes"),
     ):
         sure.add_argument(option, dest="confidence", action="store_const", const=source, help=about)
 
@@ -226,6 +227,8 @@ def _how(args: argparse.Namespace, *, asks: bool) -> How:
     settings = run_settings(args.config, [*first, *as_overrides(args)], AskSettings)
     if asks and args.confidence == "agreement" and settings.sampling.num_samples < 2:
         raise ConfigError("--agreement compares a question's samples; add --samples K, e.g. 8")
+    if args.confidence == "likelihood" and not (asks and gives_likelihoods(settings)):
+        raise ConfigError("--likelihood needs a --model in this process: a folder, a hub id or a policy")
     return How(
         settings,
         own_prompt=args.config is not None or "prompt" in given,

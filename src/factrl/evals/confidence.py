@@ -1,7 +1,8 @@
 """How often answers are right, by how sure of them a model is, and what a threshold on that would keep.
 
-A confidence is what the text states (`factrl.text.confidence`), or the agreement of a question's samples: the
-share that gives the most frequent answer, which is then the question's one answer.  What states none is
+A confidence is what the text states (`factrl.text.confidence`); or the agreement of a question's samples, the
+share that gives the most frequent answer, which is then the question's one answer; or the likelihood of the
+text, the geometric mean of its tokens' probabilities, without a temperature.  What states none is
 counted and in no mean, and no threshold keeps it.
 
 Each question weighs the same, whatever its samples.  At a threshold, *coverage* is the share of all graded
@@ -26,8 +27,8 @@ from factrl.text.confidence import agreement, stated_confidence
 from factrl.types import Label
 
 BINS = 10
-Source = Literal["stated", "agreement"]
-"""Where a confidence is from: the text, or the samples of a question."""
+Source = Literal["stated", "agreement", "likelihood"]
+"""Where a confidence is from: the text, the samples of a question, or the probabilities of its tokens."""
 Answers = Sequence[Sequence[tuple[float | None, Label]]]
 """By question, how sure each of its graded answers is, from 0 to 1 or None, and what became of it."""
 
@@ -47,7 +48,8 @@ def answers_of(samples: Sequence[Row], source: Source) -> Answers:
                 ]
             )
         else:
-            groups.append([(_sure(one), label) for one, (label, _) in zip(group, told, strict=True)])
+            read = _stated if source == "stated" else _likelihood
+            groups.append([(read(one), label) for one, (label, _) in zip(group, told, strict=True)])
     return groups
 
 
@@ -84,7 +86,7 @@ def confidence_numbers(samples: Sequence[Row], source: Source = "stated") -> Num
     given = [one for one in samples if one.label in ("correct", "incorrect")]
     numbers: Numbers = {}
     if source == "stated":
-        numbers |= share("confidence_stated", given, lambda one: _sure(one) is not None)
+        numbers |= share("confidence_stated", given, lambda one: _stated(one) is not None)
     absent = absent_numbers(samples, source)
     if "aurc" not in absent:
         levels, rows = _shares(answers_of(samples, source))
@@ -176,8 +178,12 @@ def _statistics(levels: Floats) -> Mapping[str, Statistic]:
     return {"brier": brier, "ece": ece, "auroc": auroc, "aurc": aurc, "coverage@90": coverage}
 
 
-def _sure(one: Row) -> float | None:
+def _stated(one: Row) -> float | None:
     return None if one.completion is None else stated_confidence(one.completion)[1]
+
+
+def _likelihood(one: Row) -> float | None:
+    return one.values.get("likelihood")
 
 
 def _bin(sure: float) -> int:

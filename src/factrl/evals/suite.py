@@ -7,10 +7,11 @@ the store of replies.  `results.json`, `samples.jsonl` and `report.html` are the
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ class How:
         own_length: the length limit is that in `settings`; of a file of the user's own both always are.
         limit: questions of each benchmark; all by default.
         evidence: show the documents that come with a question.
-        confidence: how sure the model is: `stated`, for which it is asked, or by the `agreement` of samples.
+        confidence: how sure the model is: `stated`, which is asked for, by the `agreement` of samples, or by
+            the `likelihood` of what it wrote, which a policy in this process can tell.
         by: a column, whose values' rows have numbers of their own too.
     """
 
@@ -124,6 +126,8 @@ def evaluate(
                 samples = check_texts(*given, checker, progress.advance, chat=tools.chat)
             else:
                 samples = grade_texts(*given, tools, progress.advance)
+        if how.confidence == "likelihood" and model is not None:
+            samples = with_likelihood(samples, model.writer(settings))
     about = {"source": source, "model": writer, "judge": graded_by, "asked_for": asked_for}
     return _summary(benchmark, {**about, "prompt": settings.data.prompt}, samples, how), samples
 
@@ -210,17 +214,17 @@ class NamedModel:
         Raises:
             SetupError: what the user must change.
         """
-        if not _gives_likelihoods(settings):
+        if not gives_likelihoods(settings):
             return open_writer(settings)
         self._policy = open_writer(settings) if self._policy is None else self._policy.asked(settings)
         return self._policy
 
     def scorer(self, settings: AskSettings) -> Any:
         """The same, whose `score` weighs continuations; None where there are no likelihoods."""
-        return self.writer(settings) if _gives_likelihoods(settings) else None
+        return self.writer(settings) if gives_likelihoods(settings) else None
 
 
-def _gives_likelihoods(settings: AskSettings) -> bool:
+def gives_likelihoods(settings: AskSettings) -> bool:
     """A policy in this process does, unless a method around it writes in steps."""
     return settings.sampling.method != "cove" and settings.model.is_policy
 
@@ -285,6 +289,24 @@ def ask(
                 texts[key] = Completion(row["text"], **given)
         on_done(len(block))
     return texts
+
+
+def with_likelihood(samples: Sequence[Row], scorer: Any) -> list[Row]:
+    """The answers with the geometric mean of their tokens' probabilities among their `values`."""
+    told = [one for one in samples if getattr(one.completion, "tokens", None)]
+    with Progress("likelihood", len(told)) as progress:
+        texts = [[str(one.completion).lstrip()] for one in told]
+        sums = scorer.score([one.example for one in told], texts, lambda: progress.advance(1))
+    means = {
+        (one.example.id, one.number): math.exp(total / getattr(one.completion, "tokens", 1))
+        for one, (total,) in zip(told, sums, strict=True)
+    }
+    return [
+        replace(one, values={**one.values, "likelihood": means[one.example.id, one.number]})
+        if (one.example.id, one.number) in means
+        else one
+        for one in samples
+    ]
 
 
 def weigh(
