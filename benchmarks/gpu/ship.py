@@ -18,12 +18,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
-CHUNK = MIB
 MANIFEST, JOINED = "manifest.json", "joined"
 
 
@@ -34,10 +33,38 @@ def say(line: str) -> None:
 
 def sha256_of(path: Path) -> str:
     """The file's SHA-256, in hexadecimal digits."""
+    return _write(Path(os.devnull), _chunks([path]))
+
+
+def _write(path: Path, chunks: Iterable[bytes]) -> str:
+    """Write a file; its SHA-256."""
     digest = hashlib.sha256()
-    for chunk in _chunks([path]):
-        digest.update(chunk)
+    with path.open("wb") as out:
+        for chunk in chunks:
+            digest.update(chunk)
+            out.write(chunk)
     return digest.hexdigest()
+
+
+def _chunks(paths: Sequence[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as stream:
+            while chunk := stream.read(MIB):
+                yield chunk
+
+
+def _cut(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[Iterator[bytes]]:
+    """The bytes of all files, cut to these sizes; each part is read before the next is asked for."""
+    chunks, rest = _chunks(paths), b""
+
+    def part(left: int) -> Iterator[bytes]:
+        nonlocal rest
+        while left:
+            rest = rest or next(chunks)
+            yield rest[:left]
+            rest, left = rest[left:], left - len(rest[:left])
+
+    return map(part, sizes)
 
 
 def tree_size() -> int:
@@ -71,56 +98,25 @@ def pack(target: Path, files: Sequence[tuple[str, Path]], size: int) -> list[int
     """Write `001`, `002` and so on, each with a part of at most `size` bytes; returns the bytes of each."""
     if not files:
         raise SystemExit("nothing to pack: give --folder with files in it, or --model")
+    paths = [path for _, path in sorted(files)]
+    lengths = [path.stat().st_size for path in paths]
     about = [
-        {"path": name, "size": path.stat().st_size, "sha256": sha256_of(path)} for name, path in sorted(files)
+        {"path": name, "size": length, "sha256": sha256_of(path)}
+        for (name, path), length in zip(sorted(files), lengths, strict=True)
     ]
-    target.mkdir(parents=True, exist_ok=True)
+    total = sum(lengths)
+    sizes = [min(size, total - start) for start in range(0, total, size)]
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
     (target / ".gitignore").write_text("*\n")  # git, and what copies a tree by its rules, leaves it out
-    hashes, sizes = [], []
-    for number, chunks in enumerate(_cut([path for _, path in sorted(files)], size), start=1):
-        folder = target / f"{number:03}"
-        folder.mkdir(exist_ok=True)
-        part = folder / f"{number:03}.part"
-        with part.open("wb") as out:
-            digest = hashlib.sha256()
-            for chunk in chunks:
-                digest.update(chunk)
-                out.write(chunk)
-            sizes.append(out.tell())
-        hashes.append(digest.hexdigest())
-    for old in target.glob("[0-9]*"):
-        if int(old.name) > len(hashes):
-            shutil.rmtree(old)
-    manifest = json.dumps({"part": size, "parts": hashes, "files": about})
-    for number in range(1, len(hashes) + 1):
-        (target / f"{number:03}" / MANIFEST).write_text(manifest)
+    folders = [target / f"{number:03}" for number in range(1, len(sizes) + 1)]
+    hashes = []
+    for folder, chunks in zip(folders, _cut(paths, sizes), strict=True):
+        folder.mkdir()
+        hashes.append(_write(folder / f"{folder.name}.part", chunks))
+    for folder in folders:
+        (folder / MANIFEST).write_text(json.dumps({"parts": hashes, "files": about}))
     return sizes
-
-
-def _cut(paths: Sequence[Path], size: int) -> Iterator[Iterator[bytes]]:
-    """The bytes of all files, `size` of them at a time; each part is read before the next is asked for."""
-    chunks = _chunks(paths)
-    rest = b""
-
-    def part() -> Iterator[bytes]:
-        nonlocal rest
-        left = size
-        while left:
-            rest = rest or next(chunks, b"")
-            if not rest:
-                return
-            yield rest[:left]
-            rest, left = rest[left:], left - len(rest[:left])
-
-    while rest := rest or next(chunks, b""):
-        yield part()
-
-
-def _chunks(paths: Sequence[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with path.open("rb") as stream:
-            while chunk := stream.read(CHUNK):
-                yield chunk
 
 
 # -- There -------------------------------------------------------------------------------------------
@@ -144,7 +140,9 @@ def take(place: Path, folder: Path) -> bool:
         if not (here.exists() and sha256_of(here) == expected):
             if sha256_of(part := folder / f"{number:03}.part") != expected:
                 raise SystemExit(f"{part} is not the part that was packed; bring {folder.name} again")
-            _whole(part, here)
+            unfinished = here.with_suffix(".partial")  # a kill leaves no half of it under its name
+            _write(unfinished, _chunks([part]))
+            unfinished.replace(here)
         missing = [one for one in range(1, total + 1) if not (shelf / f"{one:03}").exists()]
         say(f"part {number} of {total} is here; missing: {_ranges(missing) or 'none'}")
         if missing:
@@ -164,20 +162,14 @@ def _are_there(place: Path, shelf: Path, manifest: Any) -> bool:
 
 def _join(place: Path, shelf: Path, manifest: Any) -> None:
     parts = [shelf / f"{number:03}" for number in range(1, len(manifest["parts"]) + 1)]
-    chunks, rest = _chunks(parts), b""
-    for one in manifest["files"]:
+    files = manifest["files"]
+    for one, chunks in zip(files, _cut(parts, [one["size"] for one in files]), strict=True):
         path = place / one["path"]
         if not path.resolve().is_relative_to(place.resolve()):
             raise SystemExit(f"{one['path']} would be outside {place}; nothing is put there")
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished, left, digest = path.with_name(f"{path.name}.partial"), one["size"], hashlib.sha256()
-        with unfinished.open("wb") as out:
-            while left:
-                rest = rest or next(chunks)
-                out.write(rest[:left])
-                digest.update(rest[:left])
-                rest, left = rest[left:], left - len(rest[:left])
-        if digest.hexdigest() != one["sha256"]:
+        unfinished = path.with_name(f"{path.name}.partial")
+        if _write(unfinished, chunks) != one["sha256"]:
             unfinished.unlink()
             _refuse(parts, manifest, one["path"])
         unfinished.replace(path)
@@ -197,16 +189,6 @@ def _refuse(parts: Sequence[Path], manifest: Any, name: str) -> None:
         parts[number - 1].unlink()
     remedy = f"bring again: {_ranges(bad)}" if bad else "pack again: it changed while it was packed"
     raise SystemExit(f"{name} is not the file that was packed; {remedy}")
-
-
-def _whole(source: Path, target: Path) -> None:
-    """Copy so that a kill leaves no half of it under its name."""
-    unfinished = target.with_name(f"{target.name}.partial")
-    with source.open("rb") as stream, unfinished.open("wb") as out:
-        shutil.copyfileobj(stream, out, CHUNK)
-        out.flush()
-        os.fsync(out.fileno())
-    unfinished.replace(target)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

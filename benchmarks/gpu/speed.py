@@ -242,27 +242,14 @@ def main() -> None:
         folder = Path(place)
         make_model(options.shape, folder / "model")
         url = f"http://127.0.0.1:{port}/v1#judge"
-        told = run_settings(
-            None,
-            [
-                *(
-                    "paper=truthrl",
-                    f"model.name={folder / 'model'}",
-                    "data.train=none",
-                    "data.prompt={question}",
-                ),
-                *(f"train.steps={options.steps}", f"train.prompts_per_step={options.completions // 8}"),
-                *(
-                    "train.num_generations=8",
-                    "train.micro_batch_size=8",
-                ),
-                *(
-                    f"train.max_completion_length={options.tokens}",
-                    f"train.use_vllm={str(options.vllm).lower()}",
-                ),
-                *(f"model.lora={str(options.lora).lower()}", f"judge.max_concurrency={options.completions}"),
-            ],
+        words = (
+            f"paper=truthrl model.name={folder / 'model'} model.lora={str(options.lora).lower()} "
+            f"data.train=none data.prompt={{question}} judge.max_concurrency={options.completions} "
+            f"train.steps={options.steps} train.prompts_per_step={options.completions // 8} "
+            "train.num_generations=8 train.micro_batch_size=8 "
+            f"train.max_completion_length={options.tokens} train.use_vllm={str(options.vllm).lower()}"
         )
+        told = run_settings(None, words.split())
         # Without a store every completion is asked about, also where another run had the same.
         judge = fx.connect(url, max_concurrency=options.completions)
         reward = judged.with_(grade=fx.Grader(judge))
@@ -289,16 +276,7 @@ def main() -> None:
                 fx.remote(f"http://127.0.0.1:{served}", f"{__file__}:judged"),
             )
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} CPU cores"
-    names = (
-        "step",
-        "generation",
-        "reward",
-        "update",
-        "tokens_per_s",
-        "reward_share",
-        "judge_calls",
-        "memory_gb",
-    )
+    names = [name for name in found[0] if name not in ("run", "seconds_of_steps")]
     sys.stdout.write(f"\n{options.shape} on {device}, {options.completions} x {options.tokens} tokens\n")
     sys.stdout.write(f"{'':34}{''.join(f'{name:>14}' for name in names)}\n")
     for one in found:
