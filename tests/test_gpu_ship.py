@@ -128,3 +128,6 @@ def test_pack_says_how_many_commands_it_takes(
     assert [line.split()[1:] for line in said[1:3]] == [["1.8", "MiB"], ["1.2", "MiB"]]
     with pytest.raises(SystemExit, match=r"the tree alone has 5\.0 MiB of the 5"):
         ship.main([*words, "--limit", "5"])
+    with pytest.raises(SystemExit, match="holds other files than parts"):
+        ship.main(["pack", str(tmp_path), *words[2:], "--limit", "7"])
+    assert (tmp_path / "wheels" / "one.whl").exists()

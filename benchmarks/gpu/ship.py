@@ -106,6 +106,10 @@ def pack(target: Path, files: Sequence[tuple[str, Path]], size: int) -> list[int
     ]
     total = sum(lengths)
     sizes = [min(size, total - start) for start in range(0, total, size)]
+    if any(not path.name.isdecimal() and path.name != ".gitignore" for path in target.glob("*")):
+        raise SystemExit(
+            f"{target} holds other files than parts, which pack would delete; name another folder"
+        )
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     (target / ".gitignore").write_text("*\n")  # git, and what copies a tree by its rules, leaves it out

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from factrl.errors import ConfigError, ModelError
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.runs.folder import read_metrics
-from factrl.runs.settings import DataSettings, ModelSettings
-from factrl.train.model import beginning, check_model, load_policy, render_prompts
+from factrl.runs.settings import DataSettings, ModelSettings, TrainSettings
+from factrl.train.model import beginning, check_model, load_policy, render_prompts, uses_bf16
 from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
 from factrl.train.writing import PolicyWriter
@@ -125,3 +127,15 @@ def test_full_training_loads_float32_whatever_the_checkpoint_holds(tiny_model: P
     assert {p.dtype for p in again.parameters()} == {torch.float32}
     base, _ = load_policy(ModelSettings(name=str(tmp_path), lora=True))
     assert {p.dtype for p in base.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(("generation", "used"), [(7, False), (8, True), (9, True)])
+def test_bfloat16_is_used_where_the_card_has_it(
+    monkeypatch: pytest.MonkeyPatch, generation: int, used: bool
+) -> None:
+    # Older cards emulate it: torch says yes, and a step takes far longer than in float32.
+    card = {"current_device": 0, "is_available": True, "_check_bf16_tensor_supported": True}
+    for name, says in {**card, "get_device_properties": SimpleNamespace(major=generation)}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, says=says: says)
+    assert uses_bf16(TrainSettings()) is used
+    assert uses_bf16(TrainSettings(bf16=True)) is True

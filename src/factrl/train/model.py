@@ -97,7 +97,7 @@ def uses_bf16(settings: TrainSettings) -> bool:
     if settings.bf16 != "auto":
         return settings.bf16
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)  # older cards emulate it, slowly
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
