@@ -279,16 +279,15 @@ def plain_trl() -> Any:
     class Plain(GRPOTrainer):
         steps_over_limit = 0
 
-        def __init__(
-            self, model: Any, reward: Any, examples: Any, prompts: Any, args: Any, *, run: Any, **more: Any
-        ):
+        def __init__(self, model: Any, reward: Any, examples: Any, prompts: Any, args: Any, **more: Any):
             columns = {
                 "prompt": list(prompts),
                 "question": [one.question for one in examples],
                 "answers": [list(one.answers) for one in examples],
             }
             function, self.masked_causes = to_trl(reward, prefill=args.prefill), Counter[str]()
-            super().__init__(model, function, args, train_dataset=Dataset.from_dict(columns), **more)
+            known = {name: more[name] for name in ("processing_class", "peft_config")}
+            super().__init__(model, function, args, train_dataset=Dataset.from_dict(columns), **known)
 
     return Plain
 
