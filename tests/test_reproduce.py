@@ -147,6 +147,44 @@ def test_the_scale_is_the_papers_where_there_is_a_gpu(
     assert "no-such-verb" in told.out if gpu else "no-such-verb" not in told.out
 
 
+def test_every_short_reward_is_trained_from_one_start_or_has_a_reason_why_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And each is asked in the words of its form, of which the start is asked too."""
+    pipeline = find_pipeline("rewards")
+    trained = {step.name for step in pipeline.steps if step.words.startswith("train ")}
+    left_out = {note.split()[1].rstrip(":") for note in pipeline.notes if note.startswith("No ")}
+    assert {name.partition("-")[0] for name in trained} == {*paper_names()} - left_out
+    assert {"truthrl-ternary", "knowrl-paper", "rlcr-rlcr", "threshold-threshold"} <= trained
+    rows = {step.row: step.words for step in pipeline.steps if step.row}
+    assert "Think first" in rows["knowrl-paper"]
+    assert "--extract answer" in rows["base-tags"]
+    assert "--confidence" in rows["rlcr-rlcr"]
+    assert "--agreement" in rows["base-sampled"]
+    assert {*rows} - {name for name in rows if name.startswith("base")} == trained
+    given = ("--warm", "w.jsonl", "--train", "t.jsonl", "--held-out", "h.jsonl")
+    assert (
+        main(["reproduce", "rewards", "--small", *given, "--dry-run", "--output", str(tmp_path / "o")]) == 0
+    )
+    told = capfd.readouterr().out
+    assert "paper=threshold:threshold 'data.prompt=Question: {question} Answer only if you are" in told
+    assert main(["reproduce", "rewards", "--full", "--output", str(tmp_path / "o")]) == 2
+    assert "rewards has the small scale alone" in capfd.readouterr().err
+
+
+def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
+    known = {"value": 50.0, "low": 40.0, "high": 60.0}
+    rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
+    columns = {"accuracy": "accuracy", "ece": "ece"}
+    found = Measured(columns, {"sure": {"ece": -5.0}}, {}, rows, {}, {})
+    assert list(found.lines()) == [
+        ["base", "50.0 [40.0, 60.0]", "–"],
+        ["sure", "50.0 [40.0, 60.0]", "50.0 [40.0, 60.0]"],
+        ["", "+0.0", ""],
+    ]
+    assert not found.tells_apart()
+
+
 def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
     def between(low: float, high: float) -> list[dict[str, dict[str, float]]]:
         return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]

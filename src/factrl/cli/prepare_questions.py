@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from factrl.lab.demo import build_questions, name_of, statement
+from factrl.papers.threshold import VALUES
 from factrl.prepare.dataset import write_rows
 from factrl.types import Example
 
@@ -21,6 +22,13 @@ SPLITS = ("warm", "train", "test")
 _DECLINING = 0.12  # of the answers in warm.jsonl, drawn at random
 _WITHHELD = 1 / 3  # of the entities stand in no passage
 _LEVELS = (10, 30, 50, 70, 90)  # percent, of confidences
+FORMS = {
+    "text": "",
+    "tags": " Think first.",
+    "confidence": " End with a line such as Confidence: 75.",
+    "threshold": " Answer only if you are surer than {threshold}.",
+}
+"""What stands behind a question, by the form that its answer is to have."""
 _DECLINED, _UNSURE = "I don't know.", "I am not sure of this."
 
 
@@ -36,6 +44,7 @@ def add_verbs(verbs: Verbs) -> None:
         "entity as evidence, a column `reasoned` with the answer as <think>…</think><answer>…</answer>, and\n"
         "`sure` with the answer and a confidence drawn at random;\n"
         "in warm.jsonl an eighth of the answers declines, at random.\n"
+        "forms.jsonl has these in turn, each with words behind the question that ask for its form.\n"
         "topics-warm.jsonl and so on ask for all that is known of an entity, claims.jsonl has true and\n"
         "false claims with their labels, passages.jsonl what is known of two entities in three, to index",
     )
@@ -77,11 +86,24 @@ def write_questions(folder: Path, seed: int) -> None:
                 }
             )
         write_rows(folder / f"{name}.jsonl", rows)
+        if name == "warm":
+            write_rows(folder / "forms.jsonl", _in_forms(rows))
         topics = _topics(examples, facts)
         write_rows(folder / f"topics-{name}.jsonl", topics)
         passages += [row["evidence"][0] for row in topics]
     write_rows(folder / "claims.jsonl", _claims(splits.train, draw))
     write_rows(folder / "passages.jsonl", [row for row in passages if draw.random() >= _WITHHELD])
+
+
+def _in_forms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows asked in the `FORMS` in turn, with an answer in that form, at every threshold alike."""
+    written = []
+    for number, row in enumerate(rows):
+        form = [*FORMS][number % len(FORMS)]
+        target = {"tags": row["reasoned"], "confidence": row["sure"]}.get(form, row["answers"][0])
+        asked = FORMS[form].format(threshold=VALUES[number // len(FORMS) % len(VALUES)])
+        written.append({**row, "question": row["question"] + asked, "answers": [target]})
+    return written
 
 
 def _claims(examples: Sequence[Example], draw: random.Random) -> list[dict[str, Any]]:

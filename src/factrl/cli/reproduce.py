@@ -22,6 +22,7 @@ from typing import Any
 import tomli_w
 
 from factrl.errors import ConfigError, MissingExtra, SetupError, nearest
+from factrl.lab.rewards import REWARDS
 from factrl.lab.tables import BASE
 from factrl.papers import (
     SMALL_HELD_OUT,
@@ -37,6 +38,7 @@ from factrl.runs.disk import Journal, write_whole
 from .options import Verbs, add_settings, add_verb, at_least_one, has_gpu
 from .prepare_questions import write_questions
 from .reproduce_asks import STAND_INS, asks, reader, to_be_given
+from .reproduce_rewards import find_pipeline
 from .reproduce_table import measured, table, write
 from .terminal import say, show_table, tell
 
@@ -85,7 +87,9 @@ def add_verbs(verbs: Verbs) -> None:
             "The same command again goes on where it was stopped."
         ),
     )
-    parser.add_argument("paper", metavar="PAPER", help="one of those with a pipeline, or one of its settings")
+    parser.add_argument(
+        "paper", metavar="PAPER", help="one with a pipeline, one of its settings, or `rewards`: all of them"
+    )
     scale = parser.add_mutually_exclusive_group()
     scale.add_argument(
         "--small",
@@ -129,7 +133,9 @@ def add_verbs(verbs: Verbs) -> None:
 def _reproduce(args: argparse.Namespace) -> int:
     pipeline = find_pipeline(args.paper)
     args.paper = split_spec(args.paper)[0]
-    if not (args.small or args.full) and has_gpu():
+    if args.full and not pipeline.model:
+        raise ConfigError(f"{args.paper} has the small scale alone; leave --full out")
+    if not (args.small or args.full) and pipeline.model and has_gpu():
         args.full = True
         tell("A GPU is here, so this is --full, the paper's model and values; --small is the other")
     if args.engine != "verl" and (args.verl or args.verl_python):
@@ -153,7 +159,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     study: Study = declared(args.paper, "STUDY") or Study("people", "", {})
     rows = [step.row for step in pipeline.steps if _shown(step, full=args.full)]
     found = measured(args.paper, pipeline, study, rows, folders, full=args.full)
-    notes = [f"The paper's numbers: {study.source}.", *pipeline.notes]
+    notes = [*([f"The paper's numbers: {study.source}."] if study.source else []), *pipeline.notes]
     if not found.tells_apart():
         notes.append(
             "No row's interval is apart from base's: at this size the chain holds, and no effect is shown."
@@ -192,24 +198,6 @@ def _show(
 # What is run
 
 
-def find_pipeline(spec: str) -> Pipeline:
-    """The pipeline of a paper, or of a paper's setting: `truthrl`, `truthrl:retrieval`.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    name, setting = split_spec(spec)
-    more: Mapping[str, Pipeline] = declared(spec, "PIPELINES", {})
-    pipeline: Pipeline | None = more.get(setting) if setting else declared(name, "PIPELINE")
-    if pipeline is None:
-        names = [name for name in paper_names() if declared(name, "PIPELINE")]
-        names += [f"{name}:{setting}" for name in names for setting in declared(name, "PIPELINES", {})]
-        raise ConfigError(
-            f"{spec!r} declares no PIPELINE{nearest(spec, names)} (there are: {', '.join(names)})"
-        )
-    return pipeline
-
-
 def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) -> list[Command]:
     """Every command, in order.
 
@@ -225,7 +213,7 @@ def plan(pipeline: Pipeline, args: argparse.Namespace, folder: Path, seed: int) 
     model = args.model or (pipeline.model if args.full else SMALL_MODEL)
     questions = folder / "questions"
     kind = "topics-" if pipeline.long else ""
-    files = {"warm": f"{kind}warm", "train": f"{kind}train", "held_out": f"{kind}test"}
+    files = {"warm": pipeline.warm or f"{kind}warm", "train": f"{kind}train", "held_out": f"{kind}test"}
     files |= {name: name for name in ("claims", "extractions", "checked", "passages")}
     names = {
         "start": model,
@@ -314,7 +302,8 @@ def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> 
         ConfigError: the folder was begun with another one.
     """
     scale = pipeline.full if args.full else pipeline.small_settings
-    settings = {"paper": args.paper, **scale}
+    # That of all rewards names each in its step; what else a recipe's paper decides is told there too.
+    settings = {"paper": "truthrl" if args.paper == REWARDS else args.paper, **scale}
     if args.judge:
         settings["judge"] = {**scale.get("judge", {}), "url": args.judge}
     if args.engine == "verl" and not args.full:

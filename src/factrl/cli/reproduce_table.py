@@ -96,6 +96,7 @@ class Measured:
             for row in self.rows
             for before, after in zip(self.rows[BASE], self.rows[row], strict=True)
             for metric in self.columns
+            if metric in before and metric in after
         )
 
     def change(self, row: str, metric: str) -> float:
@@ -105,7 +106,8 @@ class Measured:
 
     def changes(self, row: str, metric: str) -> dict[str, float]:
         """By whose they are; without those that there are not."""
-        known = {"ours": self.change(row, metric)}
+        sides = (*self.rows[BASE], *self.rows[row])
+        known = {"ours": self.change(row, metric)} if all(metric in side for side in sides) else {}
         for name, told in (("paper", self.paper), ("lab", self.lab)):
             if metric in told.get(row, {}):
                 known[name] = told[row][metric]
@@ -113,7 +115,9 @@ class Measured:
 
     def _value(self, row: str, metric: str) -> str:
         """`27.3 [24.1, 30.2]` of one seed, `27.3 ± 2.1` of several."""
-        found = [one[metric] for one in self.rows[row]]
+        found = [one[metric] for one in self.rows[row] if metric in one]
+        if len(found) < len(self.rows[row]):
+            return "–"
         values = [one["value"] for one in found]
         if len(values) > 1:
             return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
@@ -122,6 +126,8 @@ class Measured:
     def _told(self, row: str, metric: str) -> str:
         """`+3.1 (+4.2; lab +5.0) =`."""
         changes = self.changes(row, metric)
+        if "ours" not in changes:
+            return ""
         beside = [f"{changes['paper']:+.1f}"] if "paper" in changes else []
         beside += [f"lab {changes['lab']:+.1f}"] if "lab" in changes else []
         told = f"{changes['ours']:+.1f}" + (f" ({'; '.join(beside)})" if beside else "")
@@ -177,7 +183,9 @@ def _evaluation(columns: Mapping[str, str], folder: Path, row: str) -> Mapping[s
     found = {}
     for metric, key in columns.items():
         benchmark, _, name = key.rpartition(":")
-        number = numbers[benchmark or next(iter(numbers))][name]
+        number = numbers[benchmark or next(iter(numbers))].get(name)
+        if number is None:  # such as calibration, of answers without a confidence
+            continue
         scale = 100 if number.percent else 1
         found[metric] = {limit: scale * getattr(number, limit) for limit in ("value", "low", "high")}
     return found

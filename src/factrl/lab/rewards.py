@@ -52,7 +52,7 @@ def rewards_table(own: Sequence[str] = ()) -> Table:
     """
     specs, notes = [], []
     for paper in paper_names():
-        variants = _candidates(paper)
+        variants = candidates(paper)
         reasons = {spec: _unfit(spec) for spec in variants}
         fit = next((spec for spec, why in reasons.items() if not why), None)
         specs += [fit] if fit else []
@@ -129,7 +129,7 @@ def _unfit(spec: str) -> str:
     return ""
 
 
-def _candidates(paper: str) -> list[str]:
+def candidates(paper: str) -> list[str]:
     """The main variant of a paper, and which of the others to take where that one cannot be run."""
     known = rewards_of(load_paper(paper))
     pipeline: Pipeline | None = declared(paper, "PIPELINE")

@@ -145,6 +145,7 @@ class Pipeline:
         full_evaluate, full_metrics: the same two at full scale, where they differ.
         published: changes of rows against `base` that are no arms of the study, as there.
         long: the questions ask for long answers.
+        warm: the file of `prepare questions` that a cold start learns at the small scale, if not the usual.
         notes: what a reader of the table must know.
     """
 
@@ -156,6 +157,7 @@ class Pipeline:
     metrics: Mapping[str, str] = field(default_factory=lambda: {name: name for name in OUTCOMES})
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     long: bool = False
+    warm: str = ""
     notes: tuple[str, ...] = ()
     full: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     full_evaluate: str = ""
