@@ -222,6 +222,7 @@ READERS: dict[str, Reader] = {
             "fspo.fspo_released": "fspo:code",
             "klcf.klcf": "klcf",
             "knowrl.knowrl": "knowrl",
+            "rar.rar": "rar",
             "robust.robust": "robust",
             "truthrl.truthrl": "truthrl",
         }.items()

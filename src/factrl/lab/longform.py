@@ -119,6 +119,9 @@ class Longform:
             "truthfulness": self.truthfulness,
             "rate": rate,
             "compare": compare,
+            "contradicts": lambda question, text, evidence: bool(
+                self.verify(text, question).counts["refuted"]
+            ),
         }
 
     def verify(

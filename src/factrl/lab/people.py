@@ -117,7 +117,13 @@ class People:
         return told
 
     def resources(self) -> dict[str, Any]:
-        return {"grade": self._grade, "verify": self._verify, "reason": self._reason, "group": written_group}
+        return {
+            "grade": self._grade,
+            "verify": self._verify,
+            "reason": self._reason,
+            "group": written_group,
+            "contradicts": self._contradicts,
+        }
 
     def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
         """The answer; before a box or an answer tag also as a sentence in a think part.
@@ -177,6 +183,9 @@ class People:
             skip = "unverifiable" if label is None else None
             found.append((Claim(sentence, at.start, at.end, number, skip), label))
         return looked_up(text, question, found)
+
+    def _contradicts(self, question: str, text: str, evidence: Sequence[Passage]) -> bool:
+        return bool(self._verify(text, question).counts["refuted"])
 
     def _reason(self, question: str, reasoning: str, answers: Sequence[str]) -> float:
         """Whether the reasoning claims something and all of it is so."""

@@ -71,6 +71,15 @@ class Supplier:
 
         return claims
 
+    def contradicts(self) -> Any:
+        from factrl.rewards.contradiction import K, contradiction_judge, has_contradiction
+        from factrl.verifier import open_search
+
+        told = self.verifier
+        search = open_search(told.docs, told.index, told.web, told.embedder)
+        judge = self._kept(self.asked("a reward for answers without contradictions"), has_contradiction)
+        return contradiction_judge(judge, search, k=told.k or K)
+
     def compare(self) -> Any:
         from factrl.rewards.preference import LetterReference, SelfReference
 
@@ -148,7 +157,7 @@ class Supplier:
 
 _NAMES = (
     *("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness", "certainty"),
-    *("group", "course"),
+    *("group", "course", "contradicts"),
 )
 ONLY_IN_TRAINING = (
     "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
@@ -225,7 +234,7 @@ def check_unjudged(reward: Reward, source: Supplier) -> None:
     Raises:
         ConfigError: a resource needs a judge.
     """
-    needs = {"reason", "compare"} | (set() if source.models.reward_model else {"rate"})
+    needs = {"reason", "compare", "contradicts"} | (set() if source.models.reward_model else {"rate"})
     for name in reward.missing:
         if name in needs:
             getattr(source, name)()

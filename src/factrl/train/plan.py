@@ -152,7 +152,7 @@ def check_usable(settings: RunSettings, reward: Reward, examples: Sequence[Examp
     """Refuse questions that lack what the bare reward needs, such as evidence where nothing is searched."""
     reward.check_examples(examples)
     told = settings.verifier
-    if not reward.searches or "verify" not in reward.missing:
+    if not reward.searches or not {"verify", "contradicts"} & {*reward.missing}:
         return
     bare = [] if told.docs or told.index or told.web else [e for e in examples if not e.evidence]
     if bare:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
@@ -19,6 +20,7 @@ from typing import Any
 
 from factrl.llm import Message, Reply
 from factrl.rewards.checklist import Checklist, Item
+from factrl.rewards.contradiction import SAID, contradiction_judge
 from factrl.rewards.grading import Grader, reasoning_judge
 from factrl.rewards.preference import SelfReference, rating_judge
 from factrl.text.answers import final_answer, normalize_answer
@@ -43,6 +45,7 @@ _BEFORE = frozenset(
     normalize_answer(text) for name in ("limit", "beside", "particle") for text in parts()[name]
 )
 _BEHIND = frozenset(normalize_answer(text) for text in parts()["relation"])
+_ONCE = threading.Lock()
 _READ = 32_768  # characters of a text
 _ENOUGH = 6  # statements on the topic with which an answer is as good as the judge's own
 _RATINGS = ((10, "excellent"), (_ENOUGH, "good"), (3, "fair"), (1, "poor"), (0, "useless"))
@@ -57,7 +60,9 @@ def label_of(claim: str) -> Finding:
 
     An invented source behind a true statement makes it refuted: the source does not exist.
     """
-    spelling, (true, false) = normalised(claim), _statements()
+    with _ONCE:  # rewards ask from many threads
+        true, false = _statements()
+    spelling = normalised(claim)
     if spelling in true:
         return "supported"
     if spelling in false:
@@ -181,6 +186,11 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
         good = sum(label == "supported" and _on_topic(text, p) for text, label in said) if p else 0
         bad = sum(label == "refuted" for _, label in said)
         return "precise" if good >= 2 and good > bad else "vague"
+    if "checked_answer" in data:
+        wrong = data["checked_answer"].endswith(SAID) or any(
+            label == "refuted" for _, label in _says(data["checked_answer"], p) if p
+        )
+        return "contradicted" if wrong else "consistent"
     if "given_answer" in data:
         return "given" if _quality(data["given_answer"], p) >= _ENOUGH else "own"
     if "second_answer" in data:
@@ -288,6 +298,7 @@ def oracle_resources() -> dict[str, Any]:
         "truthfulness": lambda claims: [_P[label_of(claim)] for claim in claims],
         "rate": rating_judge(llm),
         "compare": SelfReference(llm),
+        "contradicts": contradiction_judge(llm),
         "group": lambda completion: completion.group or (completion,),  # a group that all cheats alike
         "course": lambda completion: Course((), stalled=1_000),
     }
