@@ -115,9 +115,8 @@ def bapo(
     facts: dict[str, Any] = {"answer": mine.answer, "f1": mine.f1}
     if mine.malformed:
         return Score({"correct": malformed, "boundary": 0.0}, floored=mine.malformed, facts=facts)
-    facts["label"] = (
-        "abstained" if mine.declines else "correct" if equals(mine.answer, example.answers) else "incorrect"
-    )
+    right = equals(mine.answer, example.answers) is not None
+    facts["label"] = "abstained" if mine.declines else "correct" if right else "incorrect"
     pays = mine.declines
     if pays and bounded:
         others = [read(text) for text in group(completion)]
@@ -200,12 +199,8 @@ SETTINGS = {
     },
 }
 _EVALUATED = "the stages end by the evaluations of held-out answers; bapo:plateau does without"
-ASKS = {
-    "": {"data.eval": _EVALUATED, "train.eval_steps": f"{_EVALUATED}; the script has 1"},
-    "plateau": {},
-    "no-modulator": {},
-    "fixed": {},
-}
+_ASKED = {"data.eval": _EVALUATED, "train.eval_steps": f"{_EVALUATED}; the script has 1"}
+ASKS = {"": _ASKED, "plateau": {}, "no-modulator": {}, "fixed": {}}
 
 VARIANTS = {
     "bapo": bapo,
@@ -272,18 +267,8 @@ GOLD = (
         "exploration: a step in which 1 of 20 declines pays nothing", _IDK, 0, 0, *[_WRONG] * 19, stalled=4
     ),
     _case("and one in which 1 of 21 does, pays", _IDK, 0, 0.5, *[_WRONG] * 20, stalled=0),
-    _case(
-        "the share is that of the step, not of the group",
-        _IDK,
-        0,
-        0.5,
-        _WRONG,
-        step=(_RIGHT,) * 19,
-        stalled=4,
-    ),
-    _case(
-        "exploration does not ask for different answers", _IDK, 0, 0.5, *_SEVERAL, *[_WRONG] * 16, stalled=0
-    ),
+    _case("the share is that of the step", _IDK, 0, 0.5, _WRONG, step=(_RIGHT,) * 19, stalled=4),
+    _case("exploration asks for no agreement", _IDK, 0, 0.5, *_SEVERAL, *[_WRONG] * 16, stalled=0),
     _case("plateau from the start", _IDK, 0, 0.5, *[_WRONG] * 3, to="plateau", stalled=0),
     _case("one that explores is paid too", _IDK, 0, 0.5, *_SEVERAL, to="no-sample"),
     _case("and from the start", _IDK, 0, 0.5, *_SEVERAL, to="no-modulator", stalled=0),

@@ -99,23 +99,17 @@ _BORN, _WRONG = "Marie Curie was born in Warsaw.", "Marie Curie was born in Pari
 _YES, _NO = (f"I looked.\nVERDICT: {word}" for word in ("consistent", "contradicted"))
 
 
-def _case(
-    why: str,
-    text: str,
-    consistent: float | None,
-    *by: str,
-    to: str = "",
-    state: Any = "scored",
-    example: Example = _CURIE,
-) -> Gold:
-    terms = {} if consistent is None else {"consistent": consistent}
-    return Gold(why, example, text, terms, to, by, "masked" if consistent is None else state)
+def _case(why: str, text: str, consistent: float | None, *by: str, **more: Any) -> Gold:
+    """A case whose only term is as given, None where the sample is masked."""
+    if consistent is None:
+        return Gold(why, more.get("example", _CURIE), text, replies=by, state="masked")
+    return Gold(why, _CURIE, text, {"consistent": consistent}, replies=by, **more)
 
 
 GOLD = (
     _case("no contradiction is 1", _BORN, 1, _YES),
     _case("a contradiction is 0, whatever else is right", f"{_BORN} She died in 1950.", 0, _NO),
-    _case("the same bit for 4B models", _WRONG, 0, _NO, to="4b"),
+    _case("the same bit for 4B models", _WRONG, 0, _NO, variant="4b"),
     _case("declining contradicts nothing", "I don't know.", 1, _YES),
     _case("the reasoning is not shown", f"<think>{_WRONG}</think>{_BORN}", 1, _YES),
     _case("an unclosed reasoning is the floor", f"<think>{_BORN}", 0, state="floored"),

@@ -187,10 +187,10 @@ def _verdict(data: Mapping[str, str], accepted: Sequence[str] | None, p: Prompt 
         bad = sum(label == "refuted" for _, label in said)
         return "precise" if good >= 2 and good > bad else "vague"
     if "checked_answer" in data:
-        wrong = data["checked_answer"].endswith(SAID) or any(
-            label == "refuted" for _, label in _says(data["checked_answer"], p) if p
+        labels = {label for _, label in _says(data["checked_answer"], p)} if p else set()
+        return (
+            "contradicted" if "refuted" in labels or data["checked_answer"].endswith(SAID) else "consistent"
         )
-        return "contradicted" if wrong else "consistent"
     if "given_answer" in data:
         return "given" if _quality(data["given_answer"], p) >= _ENOUGH else "own"
     if "second_answer" in data:
