@@ -229,6 +229,8 @@ def make_model(name: str) -> None:
 
     if name == RANDOM:
         return _random_model(cache_folder() / RANDOM)
+    for half in cache_folder().glob("tmp*"):  # of a command that was killed, as large as the model
+        shutil.rmtree(half)
     folder = embedded_policy(name)
     settings = json.loads((folder / "config.json").read_text())
     if settings["model_type"] == "qwen2" and not settings["tie_word_embeddings"]:
