@@ -46,7 +46,7 @@ PIPELINE = Pipeline(
 ROWS = (
     ("rome", "Rome", {}),
     ("oslo", "I don't know.", {"question_type": "comparison"}),
-    ("lima", "Paris", {}),
+    ("lima", "Paris", {"threshold": 0.0}),
 )
 
 
@@ -82,6 +82,7 @@ def test_every_step_runs_once_and_the_table_says_what_came_of_it(
     assert "| mine | 0.0 | 50.0 | 50.0 |" in table
     (kind,) = table.partition("The 1 questions with `question_type` comparison")[2].split("- ")[:1]
     assert "| mine | 0.0 | 100.0 | 0.0 |" in kind
+    assert "The 1 questions with `threshold` 0.0" in table
     assert "No row's interval is apart from base's" in table
     assert "nobody's numbers" in table
     assert "It is made up." in table

@@ -224,9 +224,17 @@ READERS: dict[str, Reader] = {
             "knowrl.knowrl": "knowrl",
             "rar.rar": "rar",
             "robust.robust": "robust",
+            "rlcr.rlcr": "rlcr",
+            "threshold.threshold": "threshold",
             "truthrl.truthrl": "truthrl",
         }.items()
     },
+    "papers.rlcr.rlcr (in form)": partial(
+        _rewarded,
+        "rlcr",
+        before="<think>Hm.</think><answer>",
+        after="</answer><analysis>Hm.</analysis><confidence>0.9</confidence>",
+    ),
     "papers.knowrl.knowrl (code)": partial(_rewarded, "knowrl:code"),
     **{
         f"papers.{spec}.{spec} (in tags)": partial(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import LABELS
-from factrl.evals.samples import Row, read_output
+from factrl.evals.samples import KINDS, Row, read_output
 from factrl.lab.tables import BASE, METHODS, direction_of, find_table
 from factrl.papers import Pipeline, Study
 from factrl.runs.disk import write_whole
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _DIFFICULT = "The {} difficult questions, which at most one row gets right"
-_OF_KIND = "The {} questions with `question_type` {}"
+_OF_KIND = "The {} questions with {}"
 Part = tuple[str, Sequence[Sequence[str]]]
 """Which questions they are, and for each row the share of each outcome, in percent."""
 _LEAST = 2.0  # points: a smaller change is none
@@ -50,7 +50,7 @@ class Measured:
         paper, lab: row -> metric -> the change against `base`, the paper's and the lab's.
         rows: row -> by seed, metric -> value with its limits.
         grades: row -> question of a seed -> its grade's label; empty for long answers.
-        kinds: question of a seed -> its `question_type`, where it has one.
+        kinds: question of a seed -> its `question_type` or `threshold`, where it has one.
     """
 
     columns: Mapping[str, str]
@@ -154,10 +154,11 @@ def measured(
     graded = {} if pipeline.long else {row: _graded(folders, row) for row in rows}
     grades = {row: {name: one.label for name, one in found.items()} for row, found in graded.items()}
     kinds = {
-        name: str(kind)
+        name: f"`{column}` {one.example.meta[column]}"
         for found in graded.values()
         for name, one in found.items()
-        if (kind := one.example.meta.get("question_type"))
+        for column in KINDS
+        if one.example.meta.get(column) not in (None, "")
     }
     told = {
         row: {**study.arms.get(row, {}), **pipeline.published.get(row, {})}

@@ -13,6 +13,9 @@ from factrl.evals.catalogue import is_hopeless
 from factrl.evals.metrics import Number
 from factrl.types import Completion, Example, Grade, Label
 
+KINDS = ("question_type", "threshold")
+"""Columns of a question by which tables part answers; they are kept with them."""
+
 RESULTS, SAMPLES, PAGE = "results.json", "samples.jsonl", "report.html"
 
 
@@ -96,7 +99,7 @@ class Row:
             "answerable": False if is_hopeless(example) else None,
             "false_premise": example.false_premise,
             "chance": self.chance,
-            "question_type": example.meta.get("question_type"),
+            **{column: example.meta.get(column) for column in KINDS},
             "prefill": getattr(text, "prefill", None) or None,
             "claims": self.claims and asdict(self.claims),
         }
@@ -127,7 +130,7 @@ class Row:
         if "claims" in marks:
             told = {one.name: marks["claims"][one.name] for one in fields(Claims)}
             claims = Claims(**{**told, "claims": tuple((text, verdict) for text, verdict in told["claims"])})
-        meta = {name: marks[name] for name in ("answerable", "chance", "question_type") if name in marks}
+        meta = {name: marks[name] for name in ("answerable", "chance", *KINDS) if name in marks}
         premise = marks.get("false_premise")
         written = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}
         told = (line.get("answer", ""), line.get("how", ""), line.get("floored"), line.get("why", ""))

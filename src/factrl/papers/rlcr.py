@@ -194,12 +194,8 @@ GOLD = (
     _case("so is text without tags", "Warsaw, I am sure.", *_OUT, state="floored"),
     _case("and nothing", "", *_OUT, state="floored"),
     _case("and a second answer", _sure(_RIGHT + "<answer>Rome</answer>", "0.8"), *_OUT, state="floored"),
-    _case(
-        "an answer without content is floored, and wrong", _sure(_EMPTY, "0.5"), 0, -0.25, 0, state="floored"
-    ),
-    _case(
-        "the judge decides what rules cannot", _sure(_POLISH, "0.5"), 1, -0.25, 0, by=("VERDICT: correct",)
-    ),
+    _case("no content is floored, and wrong", _sure(_EMPTY, "0.5"), 0, -0.25, 0, state="floored"),
+    _case("the judge has the last word", _sure(_POLISH, "0.5"), 1, -0.25, 0, by=("VERDICT: correct",)),
     _case("without a verdict the sample is masked", _sure(_POLISH, "0.5"), by=("Hm.", "Hm."), state="masked"),
     _case("'invalid question' is right where it is", _sure(_INVALID, "0.9"), 1, -0.01, 0, example=_KING),
     _case("rlvr: right is 1, and no confidence is asked", _RIGHT, 1, 0, 0, to="rlvr"),
@@ -238,12 +234,8 @@ PUBLISHED = {
 
 def _changes(row: str) -> dict[str, float]:
     """Against the base model, in points."""
-    points = {"accuracy": 1, "ece": 100}
-    of, base = (
-        {metric: scale * PUBLISHED["HotpotQA", one, metric] for metric, scale in points.items()}
-        for one in (row, "base")
-    )
-    return {metric: of[metric] - base[metric] for metric in points}
+    pairs = (("accuracy", 1), ("ece", 100))
+    return {m: by * (PUBLISHED["HotpotQA", row, m] - PUBLISHED["HotpotQA", "base", m]) for m, by in pairs}
 
 
 STUDY = Study(
@@ -258,6 +250,7 @@ STUDY = Study(
 
 # `factrl reproduce rlcr`.  The small scale is ours: a model that writes an answer and a line with its
 # confidence, which the cold start draws at random, so that there is something to choose from.
+_SHORT = "<|im_start|>user\n{question} End with: Confidence: 75<|im_end|>\n<|im_start|>assistant\n"
 PIPELINE = Pipeline(
     steps=(
         Stage(
@@ -272,18 +265,9 @@ PIPELINE = Pipeline(
         *(rewarded("rlcr", arm, small=None) for arm in ("rlcr-no-analysis", "rlvr-analysis")),
     ),
     small={
-        "data": {
-            "prompt": "<|im_start|>user\n{question} End with a line such as Confidence: 75<|im_end|>\n"
-            "<|im_start|>assistant\n"
-        },
+        "data": {"prompt": _SHORT},
         "reward": {"answer": "text"},
-        "train": {
-            "steps": 16,
-            "prompts_per_step": 8,
-            "micro_batch_size": 64,
-            "max_completion_length": 20,
-            "loss_type": "dapo",
-        },
+        "train": {"steps": 16, "max_completion_length": 20, "loss_type": "dapo"},
     },
     model="Qwen/Qwen2.5-7B",
     asks={"train": "HotpotQA as the paper changed it, mehuldamani/hotpot_qa", "held_out": "its test split"},
@@ -293,7 +277,5 @@ PIPELINE = Pipeline(
 )
 
 # By `factrl stress rlcr`, in which every text states 0.9.
-_NO_IDK = (
-    "an abstention is an answer that is not right, and pays what a wrong one pays at the same confidence"
-)
+_NO_IDK = "an abstention is an answer that is not right, and pays like a wrong one of the same confidence"
 WEAKNESSES = {"": {**truthrl.WEAKNESSES[""], "abstain > wrong": _NO_IDK}}

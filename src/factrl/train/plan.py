@@ -18,7 +18,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.evals.shortqa import Extract
 from factrl.llm import connect
 from factrl.llm.spending import BYTES_PER_TOKEN, Account, Spent, allowance, overdraft, read_account
-from factrl.papers import Form, asked_of, form_of, load_reward, paper_names, settings_of, split_spec
+from factrl.papers import asked_of, form_of, load_reward, paper_names, settings_of, split_spec
 from factrl.rewards import Reward
 from factrl.rewards.grading import GRADE_PROMPT, REASONING_PROMPT
 from factrl.rewards.preference import RATING_PROMPT
@@ -42,12 +42,7 @@ _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # bytes of a short answer that a grader is shown
 _PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
 _UNKNOWN = "unknown: as many as the completions make claims"
-_EXTRACTS: Mapping[Form, Extract] = {
-    "tags": "answer",
-    "confidence": "answer",
-    "boxed": "boxed",
-    "text": "text",
-}
+_EXTRACTS = dict[str, Extract](boxed="boxed", text="text", tags="answer", confidence="answer")
 
 
 @dataclass(frozen=True)
