@@ -74,13 +74,13 @@ def rlcr(
         analysis: the form `confidence` has an analysis, as in the paper.
     """
     _known(answer, calibration)
-    said, sure, why = _read(completion, answer, analysis)
-    if why is None and sure is None and calibration:
-        why = "no_confidence"
+    said, sure, cause = _read(completion, answer, analysis)
+    if cause is None and sure is None and calibration:
+        cause = "no_confidence"
     facts: dict[str, Any] = {"answer": said, "confidence": sure}
-    if why is not None:
+    if cause is not None:
         terms = {"correctness": 0.0, "calibration": 0.0, "format": malformed}
-        return Score(terms, floored=why, facts={**facts, "label": "incorrect"})
+        return Score(terms, floored=cause, facts={**facts, "label": "incorrect"})
     graded = grade(example.question, said, example.answers, false_premise=example.false_premise)
     right = float(graded.label == "correct")
     missed = 0.0 if sure is None else calibration * (sure - right) ** 2
@@ -94,9 +94,11 @@ def _read(completion: Completion, answer: str, analysis: bool) -> tuple[str, flo
     if answer == "text":
         return rest, sure, None
     if answer == "confidence" and (sure is None or not completion.rstrip().endswith(_END)):
-        return "", None, "no_confidence"
+        cause = "no_confidence"
+        return "", None, cause
     if answer == "confidence" and analysis and tag(completion, "analysis") is None:
-        return "", sure, "no_analysis"
+        cause = "no_analysis"
+        return "", sure, cause
     blocks = think_answer(rest, completion.prefill)
     return (blocks.answer.text, sure, None) if blocks.answer else ("", sure, blocks.malformed)
 
