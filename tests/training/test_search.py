@@ -16,16 +16,19 @@ from test_grpo import Recording
 
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
-from factrl.errors import ModelError, RewardBug, Unscored
+from factrl.errors import ConfigError, ModelError, RewardBug, Unscored
 from factrl.papers import load_reward
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
-from factrl.runs.settings import ModelSettings, RunSettings
+from factrl.runs.settings import AskSettings, ModelSettings, RunSettings
+from factrl.train.episodes import check_calls
+from factrl.train.held_out import evaluator
 from factrl.train.model import conversation, load_policy
-from factrl.train.online import check_calls, grpo_config
+from factrl.train.online import grpo_config
 from factrl.train.search import SearchEnvironment
+from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage, Score, Span
 from factrl.verifier.search import BrokenIndex, Given, Index
 
@@ -313,6 +316,54 @@ def wiki(tmp_path: Path) -> Path:
     return tmp_path / "wiki"
 
 
+def greedy(text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every message is `text` until a passage was shown; returns the prompts that were read."""
+    read: list[str] = []
+
+    def say(model: Any, prompts: Sequence[list[int]], **_: Any) -> list[list[list[int]]]:
+        tokenizer = load_policy(ModelSettings(name=model.name_or_path))[1]
+        told = tokenizer.batch_decode(prompts)
+        read.extend(told)
+        said = [RIGHT[1] if "tool_response>\n[1]" in one else text for one in told]
+        return [[[*tokenizer(one)["input_ids"], tokenizer.eos_token_id]] for one in said]
+
+    monkeypatch.setattr("factrl.train.episodes.sample", say)
+    return read
+
+
+def test_an_evaluation_searches_as_training_does(
+    speaker: Path, wiki: Path, trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a policy that learnt to search is measured without."""
+    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "search.turns=2", "search.k=1"]
+    settings = load_settings(AskSettings, None, [*told, "train.max_completion_length=1500"])
+    writer, read = PolicyWriter.load(settings), greedy(RIGHT[0], monkeypatch)
+    asked = [Example("Where is Ada from?", ("Rome",)), Example("Where is Bo from?", ("Oslo",))]
+    [[ada], [bo]] = writer.write(asked)
+    assert ada == bo == RIGHT[1]
+    assert [passage.text for passage in ada.shown] == [FACTS[0]]
+    assert (ada.truncated, ada.tokens) == (False, sum(len(turn.encode()) for turn in RIGHT) + 1)
+    spoken = trainer((RIGHT, DECLINES), Index.open(wiki))
+    spoken.train()
+    assert read[0] == spoken.prompts[0]
+    assert read[2] == spoken.prompts[2], "the prompt after a search is the same to the token"
+    with pytest.raises(ConfigError, match="answers greedily"):
+        writer.write(asked, temperature=0.7)
+
+
+def test_an_evaluation_leaves_out_what_could_not_be_searched(
+    speaker: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "paper=truthrl"]
+    settings = load_settings(RunSettings, None, told)
+    source = Source(TimeoutError("late"))
+    monkeypatch.setattr("factrl.train.episodes._open", lambda **_: source)
+    greedy(LOST[0], monkeypatch)
+    model, tokenizer = load_policy(settings.model)
+    evaluate = evaluator([Example("Where is Ada from?", ("Rome",))], tokenizer, settings, Grader(), "boxed")
+    assert evaluate(model, 1)["masked"] == 1.0
+
+
 def test_the_command_line_trains_with_an_index(
     speaker: Path, wiki: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -321,12 +372,13 @@ def test_the_command_line_trains_with_an_index(
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     words = ["train", "truthrl", "--model", str(speaker), "--data", str(data), f"search.index={wiki}"]
     words += ["--steps", "1", "--output", str(tmp_path / "runs"), "prompts_per_step=2", "num_generations=2"]
-    words += ["micro_batch_size=4", "train.max_completion_length=8", "bf16=false"]
+    words += ["micro_batch_size=4", "train.max_completion_length=8", "bf16=false", f"data.eval={data}"]
+    words += ["data.eval_split=train"]
     assert main([*words, "--dry-run"]) == 0
     assert "2 passages), at most 4 times an answer with 3 passages each" in capsys.readouterr().err
     assert main(words) == 0
     folder = Path(capsys.readouterr().out.strip())
-    [row, *_] = read_metrics(folder)
-    assert "tools/call_frequency" in row
+    row = {name: value for logged in read_metrics(folder) for name, value in logged.items()}
+    assert {"tools/call_frequency", "eval/accuracy"} <= row.keys()
     assert main([*words, "--engine", "verl", "--dry-run"]) == 2
     assert "only --engine trl has turns with a search" in capsys.readouterr().err

@@ -200,7 +200,7 @@ class Tools:
 
 
 def grade_completions(
-    completions: Sequence[tuple[Example, str | None]],
+    completions: Sequence[tuple[Example, str | Unscored | None]],
     grader: GradeAnswer,
     extract: Extract = "text",
     workers: int = 16,
@@ -208,7 +208,7 @@ def grade_completions(
     r"""Grade completions side by side; the rows come back in their order.
 
     Args:
-        completions: examples with what was written for them, None when nothing was.
+        completions: examples with what was written for them, None or why when nothing was.
         grader: grades one answer; called from several threads.
         extract: `text` the completion without its reasoning, `boxed` the last `\boxed{…}`, `answer` the last
             `<answer>` tag.  Without the box, the tag or the end of its reasoning a completion is wrong.

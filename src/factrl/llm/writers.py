@@ -148,8 +148,12 @@ def open_writer(settings: RunSettings) -> Writer:
     if isinstance(settings, AskSettings) and settings.sampling.method == "cove":
         from factrl.train.cove import open_cove
 
+        if settings.search.index is not None:
+            raise ConfigError("sampling.method = 'cove' asks in turns of its own; leave search.index out")
         return open_cove(settings)
     name, limit = settings.model.name, settings.train.max_completion_length
+    if settings.search.index is not None and not settings.model.is_policy:
+        raise ConfigError(f"search.index needs a policy in this process, which model.name = {name!r} is not")
     if name == LOCAL:
         from factrl.llm.local.llama import shared_model
 

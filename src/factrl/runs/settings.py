@@ -383,8 +383,6 @@ class RunSettings(Section):
             yield "search.index needs data.chat = true: calls are a part of the chat template"
         if self.data.prefill:
             yield f"data.prefill = {self.data.prefill!r} cannot begin an answer that a search may come before"
-        if self.data.eval:
-            yield "search.index has no evaluation beside it yet: leave data.eval out"
         if "evidence" in template_names(self.data.prompt):
             yield "{evidence} in data.prompt and search.index number their passages both; take one of them"
 

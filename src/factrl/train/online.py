@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from trl.chat_template_utils import supports_tool_calling
 
-from factrl.errors import ConfigError, ModelError, TooManyMasked
+from factrl.errors import ConfigError, TooManyMasked
 from factrl.llm import preflight
 from factrl.llm.spending import OverBudget, Spending, judge_meter, read_account
 from factrl.rewards import Reward
@@ -32,6 +31,7 @@ from factrl.types import Example
 from factrl.verifier.search import Given, Search
 
 from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
+from .episodes import check_calls
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import beginning, check_model, conversation, encode, load_policy, lora_config, render_prompts
 from .search import SearchEnvironment
@@ -81,21 +81,6 @@ def train(plan: Plan) -> Path:
             write_run_page(run.path)
             write_training_card(plan, run.path)  # over what a library wrote there
     return run.path
-
-
-def check_calls(name: str, tokenizer: Any) -> None:
-    """Refuse a policy whose chat template has no place for a search, or for what it finds.
-
-    Raises:
-        ModelError: what else can be done.
-    """
-    if supports_tool_calling(tokenizer):
-        return
-    raise ModelError(
-        f"model.name = {name!r} cannot call a search: its chat template has no place for tools, as SmolLM2's "
-        "and Llama 3's have none; take a model that has (Qwen2.5, Qwen3, Llama 3.1), or show passages in the "
-        "prompt: factrl prepare retrieve and truthrl:retrieval"
-    )
 
 
 def _evaluation(plan: Plan, tokenizer: Any, run: Run) -> Evaluate | None:

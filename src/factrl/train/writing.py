@@ -176,8 +176,16 @@ def answer(
     *,
     num_samples: int = 1,
     temperature: float = 0.0,
-) -> list[list[str]]:
-    """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them."""
+) -> list[list[Any]]:
+    """Answers of the policy as it is now, asked as in training: for every question `num_samples` of them.
+
+    Where it searches, each is one greedy text, or the `Unscored` of a search that failed.
+    """
+    if settings.search.index is not None:
+        from .episodes import searched  # with TRL, which other answers do without
+
+        bf16 = uses_bf16(settings.train)
+        return [*searched(model, tokenizer, examples, settings, temperature=temperature, bf16=bf16)]
     prompts = encode(render_prompts(examples, tokenizer, settings.data), tokenizer, chat=settings.data.chat)
     with evaluating(model, bf16=uses_bf16(settings.train)):
         groups = sample(
@@ -206,7 +214,9 @@ class PolicyWriter:
         data, limit = settings.data, settings.train.max_completion_length
         self._bf16 = settings.train.bf16 is True
         self.begun = beginning(tokenizer, data.prefill, chat=data.chat)
-        asked = digest_of(data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
+        search = settings.search.model_dump(exclude_defaults=True)
+        told = (data.system, data.prompt, data.prefill, data.chat, limit, self._bf16)
+        asked = digest_of(*told, *([search] if search else []))
         self.identity = f"{weights} {asked}"
 
     @classmethod
@@ -239,6 +249,11 @@ class PolicyWriter:
         """
         check_numbers(numbers, temperature)
         settings, written = self.settings, []
+        if settings.search.index is not None:
+            from .episodes import searched
+
+            told = {"temperature": temperature, "bf16": self._bf16, "on_done": on_done}
+            return searched(self.model, self.tokenizer, examples, settings, **told)
         limit = settings.train.max_completion_length
         rendered = render_prompts(examples, self.tokenizer, settings.data)
         prompts = encode(rendered, self.tokenizer, chat=settings.data.chat)

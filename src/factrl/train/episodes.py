@@ -1,0 +1,148 @@
+"""Answers of a policy that searches first, outside of training: TRL's own loop of tools, without its trainer.
+
+Evaluations then ask as training does, to the token: the chat template, the way in which a search's reply is
+joined on, the limits and the reading of calls are TRL's.  Greedy only: a sample's random numbers would have
+to be its own in every turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from trl.chat_template_utils import (
+    add_response_schema,
+    get_training_chat_template,
+    is_chat_template_prefix_preserving,
+    parse_response,
+    supports_tool_calling,
+)
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from factrl.errors import ConfigError, ModelError, Unscored
+from factrl.llm.writers import Written
+from factrl.runs.settings import RunSettings
+from factrl.types import Completion, Example
+from factrl.verifier import open_search
+
+from .model import beginning, conversation, end_tokens
+from .search import SearchEnvironment, last_said
+from .writing import AT_ONCE, evaluating, sample
+
+_open = lru_cache(maxsize=1)(open_search)
+
+
+def check_calls(name: str, tokenizer: Any) -> None:
+    """Refuse a policy whose chat template has no place for a search, or for what it finds.
+
+    Raises:
+        ModelError: what else can be done.
+    """
+    if supports_tool_calling(tokenizer):
+        return
+    raise ModelError(
+        f"model.name = {name!r} cannot call a search: its chat template has no place for tools, as SmolLM2's "
+        "and Llama 3's have none; take a model that has (Qwen2.5, Qwen3, Llama 3.1), or show passages in the "
+        "prompt: factrl prepare retrieve and truthrl:retrieval"
+    )
+
+
+def searched(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Example],
+    settings: RunSettings,
+    *,
+    temperature: float = 0.0,
+    bf16: bool = False,
+    on_done: Callable[[], None] = lambda: None,
+) -> list[list[Written]]:
+    """For each question the last message of one episode, or the search that failed in it.
+
+    Raises:
+        ConfigError: a temperature.
+        ModelError: as `check_calls`.
+    """
+    if temperature:
+        raise ConfigError("a policy that searches (search.index) answers greedily: sampling.temperature=0")
+    check_calls(settings.model.name, tokenizer)
+    answers = list[list[Written]]()
+    with evaluating(model, bf16=bf16):
+        for start in range(0, len(examples), AT_ONCE):
+            for answer in _answers(model, tokenizer, examples[start : start + AT_ONCE], settings):
+                answers.append([answer])
+                on_done()
+    return answers
+
+
+def _answers(
+    model: Any, tokenizer: Any, examples: Sequence[Example], settings: RunSettings
+) -> Iterator[Written]:
+    told = settings.search
+    source: Any = _open(index=told.index, embedder=told.embedder)
+    episodes = [SearchEnvironment(source, k=told.k, turns=told.turns) for _ in examples]
+    begun, ends = beginning(tokenizer, ""), end_tokens(model, tokenizer)
+    turns = _Loop(model, tokenizer, episodes, settings).run(
+        [conversation(e, settings.data) for e in examples]
+    )
+    for episode, (ids, own) in zip(episodes, turns, strict=True):
+        if isinstance(episode.failed, Unscored):
+            yield episode.failed
+            continue
+        if episode.failed is not None:
+            raise episode.failed
+        last = ids[len(own) - own[::-1].index(0) if 0 in own else 0 :]
+        ended = bool(ids) and ids[-1] in ends
+        text = tokenizer.decode(last, skip_special_tokens=True)
+        written = Completion(text, prefill=begun, truncated=not ended, tokens=sum(own) - ended)
+        yield last_said(episode, written)
+
+
+class _Loop:
+    """What TRL's loop of tools asks of the trainer that it is a method of."""
+
+    use_vllm = _is_vlm = False
+    environment_factories = None
+    _tool_call_loop, _get_tool_suffix_ids = GRPOTrainer._tool_call_loop, GRPOTrainer._get_tool_suffix_ids
+
+    def __init__(
+        self, model: Any, tokenizer: Any, episodes: Sequence[SearchEnvironment], settings: RunSettings
+    ) -> None:
+        if not any(getattr(tokenizer, f"response_{kind}", None) for kind in ("template", "schema")):
+            tokenizer = add_response_schema(tokenizer)
+        kept = is_chat_template_prefix_preserving(tokenizer)
+        self.chat_template = None if kept else get_training_chat_template(tokenizer)
+        self.model, self._tokenizer, self.processing_class = model, tokenizer, tokenizer
+        self.chat_template_kwargs: dict[str, Any] = {}
+        self.max_completion_length = settings.train.max_completion_length
+        self.max_tool_calling_iterations = settings.search.turns + 1
+        self.tools = [episode.search for episode in episodes[:1]]
+        self._sync_tool_dicts = [{"search": episode.search} for episode in episodes]
+        self._async_tool_dicts = [dict[str, Any]() for _ in episodes]
+
+    def run(self, prompts: list[Any]) -> list[tuple[list[int], list[int]]]:
+        """Of each episode its tokens after the prompt, and 1 for those that the policy wrote."""
+        told = {"tools": self.tools, "chat_template": self.chat_template, "return_dict": False}
+        starts = [
+            self._tokenizer.apply_chat_template(p, add_generation_prompt=True, tokenize=True, **told)
+            for p in prompts
+        ]
+        first, _ = self._generate_single_turn(starts)
+        said = [
+            [parse_response(self._tokenizer, ids, prefix=start, tools=self.tools)]
+            for ids, start in zip(first, starts, strict=True)
+        ]
+        loop: Any = self._tool_call_loop
+        own, _, ids, *_ = loop(prompts, starts, first, said, None, None, {})
+        return list(zip(ids, own, strict=True))
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
+        groups = sample(
+            self.model,
+            prompt_ids,
+            max_new_tokens=self.max_completion_length,
+            temperature=0.0,
+            eos_ids=end_tokens(self.model, self._tokenizer),
+        )
+        return [group[0] for group in groups], None
