@@ -123,7 +123,7 @@ def _free_port() -> int:
 
 
 def _reachable(port: int) -> None:
-    for _ in range(600):
+    for _ in range(1_800):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.1)
