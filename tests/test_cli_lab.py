@@ -14,7 +14,7 @@ import pytest
 
 from factrl.cli import lab as verb
 from factrl.cli import main
-from factrl.lab import make_world
+from factrl.lab import ABSTENTION, make_world, parted
 from factrl.lab.rewards import judge_calls, rewards_table
 from factrl.lab.tables import (
     BASE,
@@ -73,14 +73,17 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_names_arms_and_metrics_that_its_world_has(name: str) -> None:
     table = find_table(name)
     world = make_world(table.world, 0)
-    measured = world.measure([(example, "") for example in world.test])
-    assert {column.metric for column in table.columns} <= {*measured}
+    said = ("", ABSTENTION, "Oakford 70")  # what no text has is left out
+    measured = {name for text in said for name in world.measure([(e, text) for e in world.test])}
+    assert {column.metric for column in table.columns} <= measured
     judged = {column.metric for column in table.judged}
-    assert any(row.paper for row in table.rows)
+    assert bool(judged) == any(row.paper for row in table.rows)
     for row in table.rows:
         assert {*row.paper} <= judged, row.arm
         if row.arm not in METHODS:
-            assert {*load_reward(row.arm).missing} <= {*world.resources()}, row.arm
+            spec, way = parted(row.arm)
+            assert {*load_reward(spec).missing} <= {*world.resources()}, row.arm
+            assert way in ("", *world.ways)
     arms = [row.arm for row in table.rows]
     assert table_of(arms, name).rows == table.rows
     assert len({*arms}) == len(arms)

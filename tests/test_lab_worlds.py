@@ -10,14 +10,15 @@ from collections import Counter
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.lab import ABSTENTION, TIERS, make_world, supplied
+from factrl.lab import ABSTENTION, TIERS, TURN, make_world, supplied, turns_of
 from factrl.lab.confidence import LEVELS, Confidence
 from factrl.lab.longform import EMPTY, VERBS, Longform, checklist, compare, extract, rate
-from factrl.lab.people import _VALUES, People
+from factrl.lab.people import VALUES, People
+from factrl.lab.search import DOCUMENTED, SEARCHES, Search
 from factrl.lab.steps import Steps, verify
 from factrl.lab.tables import table_of
 from factrl.papers import form_of
-from factrl.types import Example, Passage
+from factrl.types import Completion, Example, Passage
 
 PEOPLE, STEPS, LONG = People(per_tier=12), Steps(), Longform()
 ADA = PEOPLE.test[0]
@@ -29,7 +30,7 @@ def test_a_world_needs_no_torch() -> None:
     assert found.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("name", ["people", "confidence", "steps", "longform"])
+@pytest.mark.parametrize("name", ["people", "confidence", "steps", "longform", "search"])
 def test_a_world_is_its_seed_and_says_only_what_its_model_can_write(name: str) -> None:
     one, same, other = make_world(name, 0), make_world(name, 0), make_world(name, 1)
     told = [*one.pretraining()]
@@ -39,10 +40,10 @@ def test_a_world_is_its_seed_and_says_only_what_its_model_can_write(name: str) -
         tiers = Counter(e.meta["tier"] for e in split)
         assert max(tiers.values()) - min(tiers.values()) <= 1
     said = {word for pair in told for text in pair for word in text.split()}
-    asked = {word for e in (*one.train, *one.test) for word in e.question.split()}
-    assert said | asked <= {*one.words}
+    asked = {word for e in (*one.train, *one.test) for word in one.prompt(e).split()}
+    assert (said - {TURN}) | asked <= {*one.words}
     assert len(one.words) == len({*one.words})
-    assert max(len(text.split()) for _, text in told) < one.max_new_tokens
+    assert max(len(turn) for _, text in told for turn in turns_of(text)[::2]) < one.max_new_tokens
 
 
 # People
@@ -89,7 +90,7 @@ def test_words_are_found_where_they_stand(form: str, words: str) -> None:
 )
 def test_rewards_run_unchanged(spec: str, right: float, abstained: float, wrong: float) -> None:
     reward = supplied(PEOPLE, spec)
-    other = next(value for value in _VALUES["city"] if value != ADA.answers[0])
+    other = next(value for value in VALUES["city"] if value != ADA.answers[0])
     form = "boxed" if spec.startswith("truthrl") else "tags"
     texts = (PEOPLE.wrap(ADA, words, form).text for words in (ADA.answers[0], ABSTENTION, other))
     assert [reward(ADA, text).value for text in texts] == pytest.approx([right, abstained, wrong])
@@ -147,6 +148,100 @@ def test_a_question_says_its_threshold_and_an_answer_is_measured_with_its_confid
     assert "ece" not in SURE.measure([(ASKED, "I don't know 10")])
     with pytest.raises(ConfigError, match="reads a confidence, which nobody states in the world 'people'"):
         table_of(["rlcr"], "people")
+
+
+# Search
+
+LOOKED = Search(people=60)
+HAS = {kind: next(e for e in LOOKED.test if e.meta["documents"] == kind) for kind in DOCUMENTED}
+
+
+def looked_up(example: Example, answer: str, searches: int = 1) -> str:
+    """A transcript with so many searches for what is asked, and then an answer; `#` is a passage's number.
+
+    The number is that of the passage that states the answer, or of the first one."""
+    said = ""
+    for _ in range(searches):
+        said = f"{said} search {example.meta['attribute']} of {example.topic}".strip()
+        told = LOOKED.reply(example, said)
+        assert told is not None
+        said += f" {TURN} {told} {TURN}"
+    shown = LOOKED.answer(example, said).shown
+    number = next((n for n, p in enumerate(shown, 1) if p.text.endswith(answer.split()[0])), 1)
+    return f"{said} {answer}".replace("#", str(number))
+
+
+def test_documents_say_what_their_kind_says() -> None:
+    for example in (*LOOKED.train, *LOOKED.test):
+        shown = LOOKED.answer(example, looked_up(example, "I don't know")).shown
+        about = [p.text.split()[-1] for p in shown if p.title == example.topic]
+        right = about.count(example.answers[0])
+        kind = example.meta["documents"]
+        assert (len(about), right) in {"right": {(1, 1)}, "none": {(0, 0)}, "torn": {(2, 0), (2, 1)}}.get(
+            kind, {(1, 0)}
+        )
+        assert len({p.text for p in shown}) == 2
+    assert {e.meta["documents"] for e in LOOKED.test} == {*DOCUMENTED}
+
+
+def test_a_tool_answers_searches_up_to_a_limit_and_nothing_else() -> None:
+    example = HAS["right"]
+    spent = looked_up(example, f"search city of {example.topic}", SEARCHES)
+    assert LOOKED.reply(example, spent) is None
+    assert LOOKED.wrap(example, spent, "boxed").text == ""  # no answer, so a reward floors it
+    assert LOOKED.reply(example, "I don't know") is None
+    assert LOOKED.reply(example, "") is None
+    odd = LOOKED.reply(example, "search search of")  # whatever is searched for, a search shows two passages
+    assert odd is not None
+    assert len(odd.split()) == 12
+    for way in LOOKED.ways:
+        assert LOOKED.asked(way).reply(example, f"search city of {example.topic}") is None
+    given = LOOKED.asked("given")
+    assert given.answer(given.test[0], "I don't know").shown == given.test[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "searches", "measured"),
+    [
+        ("right", "{right} [#]", 1, (1, 1, None, 1)),
+        ("right", "{right} [#]", 2, (1, 1, None, 1)),
+        ("right", "{right}", 1, (1, 1, None, 0)),  # nothing is cited
+        ("right", "{right} [1] [2]", 1, (1, 1, None, 0)),  # a citation beside it
+        ("right", "{right} [1]", 0, (1, 1, None, 0)),  # a passage that was not shown
+        ("right", "I don't know", 1, (0, 0, 0, None)),
+        ("none", "I don't know", 1, (0, None, 1, None)),
+        ("torn", "I don't know", 1, (0, None, 1, None)),
+        ("none", "Oakford bacon [1]", 1, (0, None, None, 0)),
+    ],
+)
+def test_measures_of_search(
+    kind: str, answer: str, searches: int, measured: tuple[float | None, ...]
+) -> None:
+    example = HAS[kind]
+    text = looked_up(example, answer.format(right=example.answers[0]), searches)
+    found = LOOKED.measure([(example, text)])
+    names = ("accuracy", "answerable", "precision", "supported")
+    expected = dict(zip(names, measured, strict=True))
+    assert {n: found.get(n) for n in names} == {**expected, "answerable": expected["answerable"] or 0.0}
+    assert found["searches"] == searches
+
+
+def test_a_reward_reads_the_last_turn_and_what_was_shown() -> None:
+    example = HAS["right"]
+    text = looked_up(example, f"{example.answers[0]} [#]")
+    wrapped = LOOKED.wrap(example, text, "boxed")
+    assert wrapped.text[:-2] == f"\\boxed{{{example.answers[0]}}} ["
+    assert wrapped.shown is not None
+    assert [p.text for p in wrapped.shown if example.answers[0] in p.text] == [
+        f"{example.topic} {example.meta['attribute']} {example.answers[0]}"
+    ]
+    words = [(word, start) for word, start in zip(text.split(), wrapped.starts, strict=True) if start >= 0]
+    assert [word for word, _ in words] == text.split()[-2:]
+    assert all(wrapped.text.startswith(word, start) for word, start in words)
+    for spec, value in (("truthrl:ternary", 1), ("bapo:fixed", 1)):
+        reward = supplied(LOOKED, spec)
+        said = LOOKED.wrap(example, text, form_of(spec, reward))
+        assert reward(example, Completion(said.text)).value == value
 
 
 # Steps

@@ -10,10 +10,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from factrl.lab import arms, loop
+from factrl.lab import ABSTENTION, arms, loop
 from factrl.lab.loop import LoopSettings, make_batch, sample, update
-from factrl.lab.model import END, PAD, Base, Decoder, ModelSettings, fresh, log_probs, pretrained
+from factrl.lab.model import (
+    END,
+    PAD,
+    Base,
+    Decoder,
+    ModelSettings,
+    Tokenizer,
+    fresh,
+    log_probs,
+    pretrained,
+    written,
+)
 from factrl.lab.people import People
+from factrl.lab.search import Search
 from factrl.lab.tables import METHODS
 from factrl.types import Result, Span
 
@@ -179,6 +191,51 @@ def test_the_penalty_holds_back(model: Decoder) -> None:
         return float((after - before)[::2].sum() - (after - before)[1::2].sum())
 
     assert moved(5.0) < moved(0.0)
+
+
+# Turns
+
+
+def test_a_tools_words_are_read_and_not_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Search(people=60, told=1, read=1)
+    tokenizer = Tokenizer(world.words)
+    model = fresh(len(tokenizer), replace(SMALL, spread=0.3), 0)
+    asked = world.test[:2]
+    search = f"search {asked[0].meta['attribute']} of {asked[0].topic}"
+    script = iter([[search, "I don't know", search, search], ["Oakford [1]", search, "bacon"], [ABSTENTION]])
+    seen: list[torch.Tensor] = []
+
+    def scripted(model: Decoder, prompts: torch.Tensor, *args: object) -> torch.Tensor:
+        seen.append(prompts)
+        return tokenizer.completions(next(script))
+
+    monkeypatch.setattr(loop, "sample", scripted)
+    prompts, completions = loop.converse(model, tokenizer, world, asked, 2)
+    told = world.reply(asked[0], search)
+    texts = [tokenizer.decode(row) for row in completions.tolist()]
+    assert texts[:2] == [f"{search} | {told} | Oakford [1]", "I don't know"]
+    assert texts[3] == f"{search} | {told} | bacon"
+    assert texts[2].count("|") == 4
+    assert texts[2].endswith("| I don't know")
+    goes_on = f"{world.prompt(asked[0])} {search} | {told}"
+    assert (tokenizer.decode(seen[1][0].tolist()), int(seen[1][0, -1])) == (goes_on, END)
+    own = written(completions)
+    words = [
+        [word for word, mine in zip(f"{text} |".split(), row.tolist(), strict=False) if mine]
+        for text, row in zip(texts, own, strict=True)
+    ]
+    assert words[0] == [*search.split(), "|", "Oakford", "[1]", "|"]
+    batch = make_batch(
+        prompts, completions, scored([1, 0, 1, 0]), torch.zeros(completions.shape), settings(), 6
+    )
+    assert ((batch.weights > 0) == own).all()
+    found = log_probs(model, prompts, completions)
+    assert (found[~own] == 0).all()
+    other = completions.clone()
+    other[0, len(search.split()) + 2] = tokenizer.encode("pilot")[0]  # another word of the tool's
+    changed = log_probs(model, prompts, other)
+    assert (changed[0] - found[0]).abs().max() > 1e-4
+    assert torch.equal(written(other), own)
 
 
 # Arms

@@ -18,11 +18,12 @@ from factrl.errors import ConfigError
 from factrl.papers import Form, load_reward
 from factrl.rewards import Reward
 from factrl.text.abstention import abstains
-from factrl.types import Claim, Example, Finding, Verdict
+from factrl.types import Claim, Example, Finding, Passage, Verdict
 from factrl.verifier.report import Check, Report
 
 ABSTENTION = "I don't know"
 ORACLE = "fact table"  # who judges in a world
+TURN = "|"  # ends each turn of a transcript but the last; the policy's and a tool's take turns
 TIERS = ("known", "half", "unknown")  # how often the pretraining text tells of a person
 Rows = Sequence[tuple[Example, str]]
 """Questions with their completions."""
@@ -35,11 +36,13 @@ class Wrapped:
     Attributes:
         text: the model's words with whatever the form puts around them or says once more.
         starts: for each word that the model wrote, the character of `text` at which it stands; the credit
-            that a reward gives to that character is the word's.
+            that a reward gives to that character is the word's; -1 for words that it does not see.
+        shown: the passages that the policy has seen, as `Completion.shown`.
     """
 
     text: str
     starts: tuple[int, ...]
+    shown: tuple[Passage, ...] | None = None
 
 
 class World(Protocol):
@@ -52,7 +55,8 @@ class World(Protocol):
         words: the whole vocabulary, without the marks for padding and end.
         train, test: questions; nobody is asked about in both.  `meta["tier"]` is one of `TIERS`; `ook` is
             None, for the model itself says what is out of its knowledge (the probe of `factrl.lab.arms`).
-        max_new_tokens: of one completion, its end included.
+        max_new_tokens: of one turn, its end included.
+        ways: in which its questions can be asked, besides the usual one.
     """
 
     name: str
@@ -60,9 +64,22 @@ class World(Protocol):
     train: Sequence[Example]
     test: Sequence[Example]
     max_new_tokens: int
+    ways: Sequence[str]
+
+    def asked(self, way: str) -> World:
+        """The world with its questions asked in one of its `ways`."""
+        ...
+
+    def prompt(self, example: Example) -> str:
+        """What the model reads before its first turn."""
+        ...
+
+    def reply(self, example: Example, said: str) -> str | None:
+        """What a tool says to the last turn of a transcript; None where the completion ends with it."""
+        ...
 
     def pretraining(self) -> Iterable[tuple[str, str]]:
-        """Questions and completions of one epoch, shuffled; the same ones each time."""
+        """Prompts and completions of one epoch, shuffled; the same ones each time."""
         ...
 
     def resources(self) -> Mapping[str, Any]:
@@ -76,6 +93,32 @@ class World(Protocol):
     def measure(self, completions: Rows) -> Mapping[str, float]:
         """Shares in [0, 1] by name, and the same by tier as `known/accuracy`."""
         ...
+
+
+class Plain:
+    """A world that asks its question in one way, and takes the first turn for the answer."""
+
+    ways: Sequence[str] = ()
+
+    def asked(self, way: str) -> Any:
+        return self
+
+    def prompt(self, example: Example) -> str:
+        return example.question
+
+    def reply(self, example: Example, said: str) -> str | None:
+        return None
+
+
+def turns_of(transcript: str) -> list[list[str]]:
+    """The words of each turn: the policy's, a tool's, the policy's, …"""
+    turns: list[list[str]] = [[]]
+    for word in transcript.split():
+        if word == TURN:
+            turns.append([])
+        else:
+            turns[-1].append(word)
+    return turns
 
 
 def by_tier(completions: Rows, shares: Callable[[Rows], Mapping[str, float]]) -> dict[str, float]:
@@ -96,16 +139,27 @@ def looked_up(text: str, question: str, found: Iterable[tuple[Claim, Finding | N
 
 
 def make_world(name: str, seed: int) -> World:
-    """The world `people`, `confidence`, `steps` or `longform` with this seed, of the tables' size."""
+    """The world `people`, `confidence`, `steps`, `longform` or `search` of this seed, as tables have it."""
     return getattr(importlib.import_module(f"factrl.lab.{name}"), name.capitalize())(seed=seed)
 
 
-def supplied(world: World, spec: str) -> Reward:
-    """The reward of a spec with the world's oracles as its resources.
+def parted(arm: str) -> tuple[str, str]:
+    """The reward or method of an arm and the way in which it is asked: `truthrl:binary@given`."""
+    spec, _, way = arm.rpartition("@")
+    return (spec, way) if spec and way.isalpha() else (arm, "")
+
+
+def supplied(world: World, arm: str) -> Reward:
+    """The reward of an arm with the world's oracles as its resources.
 
     Raises:
-        ConfigError: as `load_reward`, or it asks for something that this world has no oracle for.
+        ConfigError: as `load_reward`, or it asks for something that this world has no oracle for, or in a way
+            that this world does not have.
     """
+    spec, way = parted(arm)
+    if way and way not in world.ways:
+        ways = f"the ways {', '.join(world.ways)}" if world.ways else "one way, so leave it out"
+        raise ConfigError(f"{arm}: the world {world.name!r} does not ask in the way {way!r}; it has {ways}")
     reward, oracles = load_reward(spec), world.resources()
     for name in reward.missing:
         if name not in oracles:

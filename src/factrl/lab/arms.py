@@ -26,7 +26,7 @@ from factrl.errors import ConfigError
 from factrl.papers import form_of, settings_of
 from factrl.runs.progress import Progress
 
-from . import ABSTENTION, World, make_world, supplied
+from . import ABSTENTION, World, make_world, parted, supplied
 from .loop import LoopSettings, Optimizer, answers, optimise, parts
 from .model import Base, Decoder, answer_loss, log_probs, pretrained
 from .rewards import ASKED, SAMPLES, facts_of
@@ -51,7 +51,8 @@ def run_arm(
     """Train a copy of `base` and measure it on the held-out questions on the way.
 
     Args:
-        arm: a reward's spec (`truthrl:binary`, `my_file.py:mine`), one of `METHODS`, or `base`: no training.
+        arm: a reward's spec (`truthrl:binary`, `my_file.py:mine`), behind which `@given` names a way of the
+            world's; one of `METHODS`; or `base`: no training.
         seed: of the samples and the order of the questions.
         on_step: called with the number of steps done.
 
@@ -59,7 +60,8 @@ def run_arm(
         ConfigError: unknown arm, or a reward that asks for something that this world has no oracle for.
         DataError: the world's questions lack what the reward needs.
     """
-    model = copy.deepcopy(base.model)
+    model, (spec, way) = copy.deepcopy(base.model), parted(arm)
+    world = world.asked(way) if way else world
 
     def measured() -> Any:
         texts = [text for (text,) in answers(model, base.tokenizer, world, world.test)]
@@ -71,7 +73,7 @@ def run_arm(
     if arm in METHODS:
         learning = _offline(world, base, model, arm, seed)
     else:
-        learning = _reinforced(world, base, model, arm, seed)
+        learning = _reinforced(world, base, model, spec, seed)
     every = max(1, round(steps / EVALUATIONS))
     for step in range(1, steps + 1):
         next(learning)

@@ -27,7 +27,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage
 from factrl.verifier.report import Check, Report
 
-from . import ABSTENTION, TIERS, Rows, Wrapped, by_tier, full_names, invented, looked_up, word_starts
+from . import ABSTENTION, TIERS, Plain, Rows, Wrapped, by_tier, full_names, invented, looked_up, word_starts
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"
@@ -50,7 +50,7 @@ _FORMS: Mapping[Form, tuple[str, str]] = {
 }
 
 
-class Longform:
+class Longform(Plain):
     """The world; its attributes are those of `factrl.lab.World`."""
 
     name = "longform"

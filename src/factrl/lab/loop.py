@@ -1,6 +1,6 @@
 """GRPO in one file that is meant to be read: sample, reward, compare, step.
 
-    completions = sample(model, prompts)                     n of each prompt, with a cache of keys and values
+    completions = converse(model, world)                     n of each prompt; a tool may answer a turn
     rewards, signs = judge(reward, completions)              the real reward; NaN where masked
     advantages = group_advantages(rewards)                   flipped token by token where there are spans
     loss = -ratio A + beta KL                                over the tokens that the policy wrote
@@ -25,7 +25,7 @@ from factrl.train.advantages import Scale, flip_advantages, group_advantages, re
 from factrl.types import Completion, Example, Result
 
 from . import World
-from .model import END, PAD, Decoder, Tokenizer, log_probs
+from .model import END, PAD, Decoder, Tokenizer, log_probs, padded, written
 
 ANSWERED_AT_ONCE = 256
 
@@ -56,7 +56,9 @@ class Batch:
     prompts: torch.Tensor  # (B, L)
     completions: torch.Tensor  # (B·n, T)
     advantages: torch.Tensor  # (B·n, T), 0 where masked
-    weights: torch.Tensor  # (B·n, T), what each token's loss is multiplied with; 0 where masked or padding
+    weights: (
+        torch.Tensor
+    )  # (B·n, T), what each token's loss is multiplied with; 0 where masked or not the policy's
 
 
 class Optimizer:
@@ -99,14 +101,40 @@ def optimise(
     draw = torch.Generator().manual_seed(seed)
     optimizer = Optimizer(model, settings)
     for asked in parts(examples, settings.prompts_per_step, seed):
-        prompts = tokenizer.prompts([example.question for example in asked])
         n = settings.num_generations
-        completions = sample(model, prompts, n, world.max_new_tokens, settings.temperature, draw)
+        prompts, completions = converse(model, tokenizer, world, asked, n, settings.temperature, draw)
         repeated = [example for example in asked for _ in range(n)]
         results, signs = judge(reward, form, world, tokenizer, repeated, completions)
         batch = make_batch(prompts, completions, results, signs, settings, world.max_new_tokens)
         update(model, optimizer, batch, settings, reference)
         yield results
+
+
+def converse(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    world: World,
+    examples: Sequence[Example],
+    times: int,
+    temperature: float = 1.0,
+    draw: torch.Generator | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(B, L) prompts and (B·times, T) completions, in which the world's tool answers turns of the policy."""
+    prompts = tokenizer.prompts([world.prompt(example) for example in examples])
+    completions = sample(model, prompts, times, world.max_new_tokens, temperature, draw)
+    rows = [[number for number in row if number != PAD] for row in completions.tolist()]
+    going = range(len(rows))
+    while True:
+        replies = {n: world.reply(examples[n // times], tokenizer.decode(rows[n])) for n in going}
+        going = [n for n, reply in replies.items() if reply is not None and rows[n][-1:] == [END]]
+        if not going:
+            return prompts, padded(rows)
+        for n in going:
+            rows[n] += [*tokenizer.encode(replies[n] or ""), END]
+        told = [f"{world.prompt(examples[n // times])} {tokenizer.decode([*rows[n], END])}" for n in going]
+        more = sample(model, tokenizer.prompts(told), 1, world.max_new_tokens, temperature, draw)
+        for n, row in zip(going, more.tolist(), strict=True):
+            rows[n] += [number for number in row if number != PAD]
 
 
 @torch.no_grad()
@@ -153,12 +181,14 @@ def judge(
     """What became of each sample, and (B·n, T) the sign of the span that each of its words is in."""
     texts = [tokenizer.decode(row) for row in completions.tolist()]
     wrapped = [world.wrap(example, text, form) for example, text in zip(examples, texts, strict=True)]
-    lengths = (completions != PAD).sum(dim=1).tolist()
-    ended = (completions == END).any(dim=1).tolist()
+    lengths = written(completions).sum(dim=1).tolist()
+    ended = ((completions == END).sum(dim=1) % 2 == 1).tolist()  # the policy's last turn, not the tool's
     seen = [
         Completion(one.text, tokens=length, truncated=not whole)
         for one, length, whole in zip(wrapped, lengths, ended, strict=True)
     ]
+    for text, one in zip(seen, wrapped, strict=True):
+        text.shown = one.shown
     results = reward.batch(examples, seen)
     signs = torch.zeros(completions.shape)
     for row, (result, one) in enumerate(zip(results, wrapped, strict=True)):
@@ -180,14 +210,14 @@ def make_batch(
     """Advantages and weights of the tokens.  A masked sample has neither and does not move its group."""
     values = [torch.nan if result.value is None else result.value for result in results]
     rewards = torch.tensor(values, dtype=torch.float32)
-    lengths = (completions != PAD).sum(dim=1)
+    lengths = written(completions).sum(dim=1)
     if settings.loss_type == "reinforce++":
         advantages = reinforce_pp_advantages(rewards, lengths)
     else:
         scale, epsilon = settings.scale_rewards, settings.advantage_epsilon
         advantages = group_advantages(rewards, settings.num_generations, scale=scale, epsilon=epsilon)
     scored = ~rewards.isnan()
-    kept = ((completions != PAD) & scored[:, None]).float()
+    kept = (written(completions) & scored[:, None]).float()
     rows = scored.sum().clamp(min=1)
     if settings.loss_type == "grpo":
         weights = kept / lengths[:, None] / rows
@@ -234,9 +264,9 @@ def answers(
     """`times` completions of each example, as texts; the likeliest one, word by word, at temperature 0."""
     groups: list[list[str]] = []
     for start in range(0, len(examples), ANSWERED_AT_ONCE):
-        prompts = tokenizer.prompts([e.question for e in examples[start : start + ANSWERED_AT_ONCE]])
-        rows = sample(model, prompts, times, world.max_new_tokens, temperature, draw).tolist()
-        texts = [tokenizer.decode(row) for row in rows]
+        some = examples[start : start + ANSWERED_AT_ONCE]
+        _, rows = converse(model, tokenizer, world, some, times, temperature, draw)
+        texts = [tokenizer.decode(row) for row in rows.tolist()]
         groups += [texts[i : i + times] for i in range(0, len(texts), times)]
     return groups
 

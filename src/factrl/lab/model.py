@@ -21,7 +21,7 @@ from transformers import Cache, LlamaConfig, LlamaForCausalLM
 from factrl.llm.models import cache_folder
 from factrl.runs.disk import whole_file
 
-from . import World
+from . import TURN, World
 
 VERSION = 2  # of what a cached model depends on in this module
 PAD, END = 0, 1
@@ -45,10 +45,10 @@ class ModelSettings:
 
 
 class Tokenizer:
-    """One token per word; 0 pads and 1 ends."""
+    """One token per word; 0 pads, and 1 ends a turn."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = ["", "", *words]
+        self._words = ["", TURN, *words]
         self._ids = {word: number for number, word in enumerate(self._words) if word}
 
     def __len__(self) -> int:
@@ -58,9 +58,9 @@ class Tokenizer:
         return [self._ids[word] for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words up to the end."""
-        ids = ids[: ids.index(END)] if END in ids else ids
-        return " ".join(self._words[number] for number in ids if number != PAD)
+        """The words up to the last end."""
+        ids = [number for number in ids if number != PAD]
+        return " ".join(self._words[number] for number in (ids[:-1] if ids[-1:] == [END] else ids))
 
     def prompts(self, texts: Sequence[str]) -> torch.Tensor:
         """(B, L), padded on the left."""
@@ -69,8 +69,19 @@ class Tokenizer:
 
     def completions(self, texts: Sequence[str]) -> torch.Tensor:
         """(B, T), each with its end, padded on the right."""
-        rows = [torch.tensor([*self.encode(text), END]) for text in texts]
-        return pad_sequence(rows, batch_first=True, padding_value=PAD)
+        return padded([[*self.encode(text), END] for text in texts])
+
+
+def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """(B, T), padded on the right."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+
+
+def written(completions: torch.Tensor) -> torch.Tensor:
+    """(B, T), whether a token is the policy's own: neither padding nor a word or the end of a tool's turn."""
+    ends = completions == END
+    turn = ends.cumsum(dim=1) - ends.long()
+    return (completions != PAD) & (turn % 2 == 0)
 
 
 class Decoder(LlamaForCausalLM):
@@ -116,7 +127,7 @@ class Decoder(LlamaForCausalLM):
 def log_probs(
     model: Decoder, prompts: torch.Tensor, completions: torch.Tensor, temperature: float = 1.0
 ) -> torch.Tensor:
-    """(B·n, T) of the tokens of `completions`, 0 where they are padding.
+    """(B·n, T) of the tokens of `completions`, 0 where the policy did not write them.
 
     Args:
         prompts: (B, L); each is run once, whatever the number of its completions.
@@ -130,17 +141,17 @@ def log_probs(
     if completions.shape[1] > 1:
         after, _, _ = model.read(completions[:, :-1], past, seen.repeat_interleave(times, 0))
         states = torch.cat([states, after], dim=1)
-    wanted = completions != PAD  # the vocabulary is the widest matrix: nothing goes through it in vain
+    wanted = written(completions)  # the vocabulary is the widest matrix: nothing goes through it in vain
     found = torch.log_softmax(model.logits(states[wanted]) / temperature, dim=-1)
     chosen = found.gather(1, completions[wanted][:, None])[:, 0]
     return torch.zeros(completions.shape).masked_scatter(wanted, chosen)
 
 
 def answer_loss(model: Decoder, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
-    """Mean negative log-probability of the tokens of given answers, their ends included."""
+    """Mean negative log-probability of the policy's tokens in given answers, their ends included."""
     completions = tokenizer.completions([answer for _, answer in pairs])
     found = log_probs(model, tokenizer.prompts([prompt for prompt, _ in pairs]), completions)
-    return -found.sum() / (completions != PAD).sum()
+    return -found.sum() / written(completions).sum()
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage
 from factrl.verifier.report import Report
 
-from . import ABSTENTION, TIERS, Rows, Wrapped, by_tier, looked_up, word_starts
+from . import ABSTENTION, TIERS, Plain, Rows, Wrapped, by_tier, looked_up, word_starts
 
 _CONTRADICTING = (0.2, 0.6)  # least and greatest share of the half-known tellings that say something else
 _ASKED = {  # the name stands last, which a model of this size learns to read several times faster
@@ -53,7 +53,7 @@ _FOODS = (
     "dates duck eggs figs garlic grapes ham honey lamb leeks lemons lentils melon mussels noodles "
     "oats olives onions peaches pears peas plums rice salmon soup trout walnuts"
 )
-_VALUES = {
+VALUES = {
     "city": _pairs("Oak Ash Elm Fern Stone Mill Salt Fox", "ford ton burg field mouth"),
     "job": _JOBS.split(),
     "food": _FOODS.split(),
@@ -63,7 +63,7 @@ _FIRST = _pairs("Ad Bel Cor Dan El Fer Gil Han Iv Jor", "a o an is en or ette ia
 _LAST = _pairs("Bar Cul Dor Fen Gar Hol Kel Mar Nor Tor", "by dane lock mere ney rick shaw stad wick wood")
 
 
-class People:
+class People(Plain):
     """The world of lab.md's first table; its attributes are those of `factrl.lab.World`.
 
     Training asks for each fact both ways, the test one way, the two in turn; a third of the people of each
@@ -87,7 +87,7 @@ class People:
         draw = random.Random(f"people {seed}")
         names = _names(draw, per_tier)
         self._tier = {name: TIERS[index // per_tier] for index, name in enumerate(names)}
-        self.facts = {name: {key: draw.choice(values) for key, values in _VALUES.items()} for name in names}
+        self.facts = {name: {key: draw.choice(values) for key, values in VALUES.items()} for name in names}
         """Name -> attribute -> value."""
         held = {name for index, name in enumerate(names) if index % per_tier < round(per_tier / 3)}
         asked = [(name, key, way) for name in names for key in _ASKED for way in (0, 1)]
@@ -99,7 +99,7 @@ class People:
             for place, key in enumerate(_ASKED)
             if name in held
         ]
-        said = [*self._of_question, *(value for values in _VALUES.values() for value in values), ABSTENTION]
+        said = [*self._of_question, *(value for values in VALUES.values() for value in values), ABSTENTION]
         self.words: Sequence[str] = sorted({word for text in said for word in text.split()})
 
     def pretraining(self) -> list[tuple[str, str]]:
@@ -110,7 +110,7 @@ class People:
             for key, value in facts.items():
                 wrong = draw.uniform(*_CONTRADICTING) if tier == "half" else 0.0
                 for time in range(self._told[tier]):
-                    said = draw.choice(_VALUES[key]) if draw.random() < wrong else value
+                    said = draw.choice(VALUES[key]) if draw.random() < wrong else value
                     said = ABSTENTION if draw.random() < self._abstaining else said
                     told.append((_ASKED[key][time % 2].format(name), said))
         draw.shuffle(told)

@@ -15,130 +15,23 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from factrl import __version__
 from factrl.errors import ConfigError, nearest
 from factrl.papers import Study, declared, form_of, load_paper, paper_names, rewards_of, split_spec
 from factrl.runs.progress import clock
 
-from . import make_world, supplied
+from . import make_world, parted, supplied
+from .shown import WORLDS as _WORLDS
+from .shown import Column, Direction, Row, Table, direction_of
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-Direction = Literal["up", "down", "none"]
 DEFAULT = "default"
 BASE = "base"  # the pretrained model, which every arm starts from
 METHODS = ("sft", "rft", "r-tuning", "dpo")  # offline, without a reward
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A metric of the world, as a table shows it.
-
-    Attributes:
-        metric: its name in `World.measure`, and in the table unless it has a `title`.
-        scale: what it is multiplied by: 100 makes points of a share.
-        least: the smallest change that is called up or down, after scaling.
-    """
-
-    metric: str
-    title: str = ""
-    scale: float = 100.0
-    least: float = 2.0
-
-    @property
-    def name(self) -> str:
-        return self.title or self.metric.replace("/", ": ")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An arm and what its paper reports.
-
-    Attributes:
-        arm: a reward such as `truthrl:ternary` or `my.py:mine`, or one of `METHODS`.
-        paper: metric -> the paper's change against the model that it starts from, in the column's units.
-    """
-
-    arm: str
-    paper: Mapping[str, float] = field(default_factory=dict)
-
-    def reported(self, column: Column) -> Direction | None:
-        """Which way the paper reports that the metric goes; None where it has no number."""
-        change = self.paper.get(column.metric)
-        return None if change is None else direction_of(change, column.least)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """What `factrl lab --table NAME` runs and shows; `judged` columns are held against the papers."""
-
-    name: str = ""
-    world: str
-    about: str
-    source: str = ""
-    columns: tuple[Column, ...]
-    judged: tuple[Column, ...] = ()
-    rows: tuple[Row, ...] = ()
-    steps: int = 48
-    notes: tuple[str, ...] = ()
-    seeds: int = 1
-    facts: bool = False  # arms say more than their metrics (`factrl.lab.rewards`)
-
-
-def direction_of(change: float, least: float) -> Direction:
-    """`up` or `down` for a change of at least `least`."""
-    if abs(change) < least:
-        return "none"
-    return "up" if change > 0 else "down"
-
-
-# What each world shows
-
-_WORLDS = {
-    "people": Table(
-        world="people",
-        about="does it learn to abstain where it does not know, and only there?",
-        columns=(
-            *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
-            *(Column(name) for name in ("known/accuracy", "unknown/abstention")),
-            Column("unknown/hallucination", title="unknown: halluc."),
-        ),
-    ),
-    "confidence": Table(
-        world="confidence",
-        about="is it as sure as it is right, and does it answer where it is surer than it is asked to be?",
-        columns=(
-            *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
-            *(Column(name) for name in ("ece", "aurc", "at 10/abstention", "at 90/abstention")),
-            Column("at 90/hallucination", title="at 90: halluc."),
-        ),
-    ),
-    "steps": Table(
-        world="steps",
-        about="do the steps become right, or the answer alone?",
-        columns=(
-            Column("accuracy"),
-            Column("contradicted", title="steps contradicted"),
-            Column("entailed", title="steps entailed"),
-            Column("sound", title="all steps right"),
-            Column("lucky", title="right answers with a wrong step"),
-        ),
-        steps=60,
-    ),
-    "longform": Table(
-        world="longform",
-        about="does it say more of what is true, or only less, or only what is safe?",
-        columns=(
-            *(Column(name) for name in ("recall", "precision", "verified")),
-            Column("detail", title="detail (facts)", scale=1.0, least=0.2),
-            *(Column(name) for name in ("preferred", "padding", "vague", "silence")),
-        ),
-        steps=60,
-    ),
-}
 
 
 # Which table
@@ -159,7 +52,9 @@ def find_table(name: str) -> Table:
     if name in studies:
         return _table(name, studies[name].world, {name: studies[name]})
     if name in _WORLDS:
-        return _table(name, name, studies)
+        return _table(
+            name, name, {paper: s[name] for paper in paper_names() if name in (s := _by_world(paper))}
+        )
     if name == DEFAULT:
         table = _table(name, "people", studies, first=True)
         # The methods first, as the papers have their baselines.
@@ -171,6 +66,12 @@ def find_table(name: str) -> Table:
 def _studies() -> Mapping[str, Study]:
     found = {name: declared(name, "STUDY") for name in paper_names()}
     return {name: study for name, study in found.items() if study is not None}
+
+
+def _by_world(spec: str) -> Mapping[str, Study]:
+    """The studies of a reward's file, by world."""
+    every = (declared(spec, "STUDY"), *declared(spec, "STUDIES", ()))
+    return {study.world: study for study in every if study is not None}
 
 
 def _table(name: str, world: str, studies: Mapping[str, Study], *, first: bool = False) -> Table:
@@ -214,7 +115,7 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
     if len({*specs, BASE}) <= len(specs):
         raise ConfigError(f"{' '.join(specs)}: name each arm once, and not {BASE!r}, which is in every table")
     own = Study("people", "", {})
-    studies = {spec: declared(spec, "STUDY") or own for spec in specs if spec not in METHODS}
+    studies = {spec: declared(parted(spec)[0], "STUDY") or own for spec in specs if spec not in METHODS}
     for spec, study in studies.items():
         if study.world not in _WORLDS:
             raise ConfigError(f"{spec}: the world {study.world!r} of its STUDY is not {', '.join(_WORLDS)}")
@@ -234,9 +135,10 @@ def _row(spec: str, world: str, study: Study | None) -> Row:
     """An arm with what is published of it, which says nothing in another world than the paper's own."""
     if study is None:
         return next((row for row in find_table(world).rows if row.arm == spec), Row(spec))
-    name, variant = split_spec(spec)
-    arm = variant or next(iter(rewards_of(load_paper(name))))
-    return Row(spec, study.arms.get(arm, {}) if study.world == world else {})
+    (reward, way), known = parted(spec), _by_world(parted(spec)[0])
+    name, variant = split_spec(reward)
+    arm = (variant or next(iter(rewards_of(load_paper(name))))) + (f"@{way}" if way else "")
+    return Row(spec, known[world].arms.get(arm, {}) if world in known else {})
 
 
 def _check_fit(specs: Sequence[str], table: Table) -> None:
@@ -251,7 +153,7 @@ def _check_fit(specs: Sequence[str], table: Table) -> None:
                 f"'people' only, and the table {table.name!r} is in {table.world!r}; leave it out"
             )
         reward = supplied(world, spec)
-        if form_of(spec, reward) == "confidence" and table.world != "confidence":
+        if form_of(parted(spec)[0], reward) == "confidence" and table.world != "confidence":
             raise ConfigError(
                 f"{spec} reads a confidence, which nobody states in the world {table.world!r}; take "
                 "--table confidence"
@@ -292,8 +194,10 @@ class Outcome:
 
     def effect(self, arm: ArmRuns, column: Column) -> Direction:
         """Which way the arm moved the metric."""
-        before = self.base.values(column)
-        changes = [after - first for first, after in zip(before, arm.values(column), strict=True)]
+        changes = [
+            column.scale * (c[-1][1].get(column.metric, math.nan) - c[0][1].get(column.metric, math.nan))
+            for c in arm.curves
+        ]
         same = all(change > 0 for change in changes) or all(change < 0 for change in changes)
         return direction_of(statistics.fmean(changes), column.least) if same else "none"
 

@@ -20,7 +20,7 @@ It may also say, and so may a file of your own:
 * `STAND_IN`: the variant that `factrl stress` tries in place of a main one that lacks weights, and why;
 * `WEAKNESSES`: variant -> the hacks of `factrl stress` that are known to pay, with what pays for them; those
   of "" are those of every variant that has no list of its own;
-* `STUDY`: what `factrl lab` shows of it;
+* `STUDY`: what `factrl lab` shows of it; `STUDIES`, what it shows in further worlds;
 * `PIPELINE`: what `factrl reproduce PAPER` runs, from the data to the rows of the paper's table;
 * `PIPELINES`: setting -> what `factrl reproduce PAPER:SETTING` runs, where a paper has a second one.
 """
@@ -89,10 +89,11 @@ class Study:
     """What `factrl lab` shows of a paper, and which way its numbers go.
 
     Attributes:
-        world: `people`, `confidence`, `steps` or `longform`.
+        world: `people`, `confidence`, `steps`, `longform` or `search`.
         source: what the numbers are of.
-        arms: a variant of the paper, or a method of the lab such as `sft` -> metric of the world -> the
-            paper's change against the model that it starts from; empty where there is no number.
+        arms: a variant of the paper, with `@given` behind it in a way of the world's, or a method of the lab
+            such as `sft` -> metric of the world -> the paper's change against the model that it starts from;
+            empty where there is no number.
         about: what the table asks, in one line; by default what its world asks.
         notes: what a reader must know, among it what the world cannot express.
         first: arms that are on the first page too.

@@ -307,6 +307,7 @@ STUDY = Study(
     {"no-modulator": {}, "plateau": {}, "fixed": {}},
     notes=("Nothing is evaluated while the lab trains, so its arms are of the plateau.",),
 )
+STUDIES = (Study("search", STUDY.source, {"plateau": {}}),)
 
 # `factrl reproduce bapo`: the ablation on the small model, which begins with a share of declining answers.
 PIPELINE = Pipeline(

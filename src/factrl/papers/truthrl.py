@@ -271,14 +271,21 @@ VARIANTS = {
     "retrieval": truthrl,
     "retrieval-binary": truthrl.with_(abstain=-1.0),
     "search": truthrl_search,
+    "cited": truthrl_search.with_(citations=0.25),  # of what declining is below a right answer
 }
 # With retrieved documents, the paper's main setting: `factrl prepare retrieve` puts them into the rows, and
 # the released files of CRAG have them (`retrieved_chunks`).
 _RETRIEVED = {"data": {"prompt": PROMPTS["retrieval"]}}
 # Ours: the policy finds them itself, and cites them.
 _SEARCH = {"data": {"prompt": PROMPTS["search"]}}
-VARIANT_SETTINGS = {"retrieval": _RETRIEVED, "retrieval-binary": _RETRIEVED, "search": _SEARCH}
-ASKS = {"search": {"search.index": "the folder of `factrl index` that the policy searches"}}
+VARIANT_SETTINGS = {
+    "retrieval": _RETRIEVED,
+    "retrieval-binary": _RETRIEVED,
+    "search": _SEARCH,
+    "cited": _SEARCH,
+}
+_INDEX = {"search.index": "the folder of `factrl index` that the policy searches"}
+ASKS = {"search": _INDEX, "cited": _INDEX}
 FORM = "boxed"
 
 _CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
@@ -331,6 +338,7 @@ GOLD = (
     _case("with documents in the prompt", _CURIE, _IDK, 0, to="retrieval"),
     _case("binary, with documents", _CURIE, _IDK, -1, to="retrieval-binary"),
     _case("citations are worth nothing by default", _CURIE, f"[1] {_RIGHT}", 1, to="search"),
+    Gold("declining has nothing to cite", _CURIE, f"{_IDK} [1]", {"outcome": 0, "citations": 0}, "cited"),
     _case("the last box is the answer", _CURIE, _TWO, 1),
     _case("the judge decides what rules cannot", _CURIE, _POLISH, 1, by=[_YES]),
     _case(
@@ -455,6 +463,9 @@ STUDY = Study(
     ),
     first=_ARMS,
 )
+_LOOKED_UP = {"binary@given": _changes("binary"), "ternary@given": _changes("TruthRL")}
+_SEARCHES = {arm: {} for arm in ("binary", "ternary", "cited")}
+STUDIES = (Study("search", STUDY.source, {"binary@alone": {}, **_LOOKED_UP, **_SEARCHES}),)
 
 # `factrl reproduce truthrl`.  The small scale is ours: a model that writes nothing but answers, questions of
 # the demo, and a cold start in which a share of the answers declines, at random, so that declining is
