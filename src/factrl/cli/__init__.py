@@ -118,9 +118,9 @@ class _Root(_Parser):
             parts.append(f"\n{title}:\n")
             for first in names:
                 for verb in (verb for verb in self.verbs if verb.split()[0] == first):
-                    about = textwrap.wrap((self.verbs[verb].description or "").rstrip("."), 58)
+                    about = textwrap.wrap((self.verbs[verb].description or "").rstrip("."), 57)
                     lines = [about[0][0].lower() + about[0][1:], *about[1:]]
-                    parts.append(f"  {verb:<18} " + f"\n{' ' * 21}".join(lines) + "\n")
+                    parts.append(f"  {verb:<19} " + f"\n{' ' * 22}".join(lines) + "\n")
         return "".join([*parts, f"\n{self.epilog}\n"])
 
 
