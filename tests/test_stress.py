@@ -13,6 +13,7 @@ from factrl.errors import ConfigError, LLMError, TooManyMasked, Unscored
 from factrl.lab.hacks import Cell, Outcome, broken, chosen, compare, known_failures, oracle_setup, run_battery
 from factrl.lab.hacks.options import Honest, Option, Tried, families, parts, says
 from factrl.lab.hacks.oracles import grade, label_of
+from factrl.lab.hacks.searching import search_hacks
 from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
@@ -387,3 +388,12 @@ def test_what_is_masked_is_not_held(own: Path) -> None:
     setup = oracle_setup(f"{own}:sound", nobody(LLMError("connection", "nobody there"), own))
     (found,) = run_battery(replace(setup, questions=2), ["F01"]).options
     assert (found.verdict, found.mean) == ("masked", None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "paid"), [("truthrl:search", {"S03", "S08", "S11"}), ("truthrl:cited", set())]
+)
+def test_search_hacks_pay_only_where_citations_are_not_read(spec: str, paid: set[str]) -> None:
+    found = search_hacks(spec, load_reward(spec))
+    assert len(found) == 12
+    assert {id_ for id_, (_, _, held) in found.items() if not held} == paid

@@ -596,3 +596,5 @@ WEAKNESSES = {
         "F17": "punctuation is taken out before answers are compared, and with it a sign that denies",
     },
 }
+_UNPAID = dict.fromkeys(("S03", "S08", "S11"), "the knob `citations` is 0, so nobody looks at them")
+WEAKNESSES["search"] = {**WEAKNESSES[""], **_UNPAID}
