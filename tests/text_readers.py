@@ -24,7 +24,7 @@ from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
 from factrl.prepare import dataset
 from factrl.prepare import prompts as new_prompts
-from factrl.rewards import guards, mathematics, preference
+from factrl.rewards import citations, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist, records_by_id
 from factrl.rewards.grading import read_verdict
 from factrl.rewards.resources import written_certainty
@@ -37,6 +37,7 @@ from factrl.text.words import read, same_amount
 from factrl.train import metrics
 from factrl.train.cove import read_questions
 from factrl.train.page import shown
+from factrl.train.search import SearchEnvironment
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search, small_judge
 from factrl.verifier.claims import SentenceClaims, llm
@@ -44,7 +45,7 @@ from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import LLMJudge, WeakJudge
 from factrl.verifier.judges import replies as verdicts
 from factrl.verifier.report import Check, Report, page
-from factrl.verifier.search import sources
+from factrl.verifier.search import Given, sources
 
 Reader = Callable[[str], object]
 PACKAGE = Path(factrl.__file__).parent
@@ -212,6 +213,13 @@ READERS: dict[str, Reader] = {
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
     "text.words.read": read,
+    "rewards.citations.numbers_in": lambda raw: (
+        citations.numbers_in(Completion(raw)),
+        citations.numbers_in(Completion("[1]" * (len(raw) // 3))),
+    ),
+    "train.search.SearchEnvironment.search": lambda raw: SearchEnvironment(
+        Given([FACT, raw]), k=2, turns=1
+    ).search(raw),
     **{
         f"papers.{name} ({spec})": partial(_rewarded, spec)
         for name, spec in {
@@ -255,7 +263,7 @@ ELSEWHERE = {
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.verify "
+    "verifier.verify rewards.citations.supporting train.search.last_said "
     "papers.intuitor rewards.result_of rewards.resources.written_group rewards.resources.written_course "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
