@@ -30,6 +30,7 @@ QUESTIONS, TOPICS = (f"recipes/small/{name}.jsonl" for name in ("questions", "to
 JUDGE = "judge.url=http://localhost:8000/v1#judge"  # a dry run asks nobody
 GIVEN = {
     "bapo": [f"data.train={QUESTIONS}", f"data.eval={QUESTIONS}", "eval_steps=1", "prompts_per_step=4"],
+    "corver": [f"data.train={QUESTIONS}", "verifier.index=wikipedia"],
     "factreason": ["model.name=policy", f"data.train={TOPICS}", "prompts_per_step=4", "beta=0.001", JUDGE],
     "fspo": [f"data.train={QUESTIONS}"],
     "intuitor": [f"data.train={QUESTIONS}", "prompts_per_step=4"],
@@ -83,6 +84,7 @@ def test_a_recipe_plans_its_run(recipe: Path, tmp_path: Path, capsys: pytest.Cap
     ("name", "keys"),
     [
         ("bapo", ["data.train"]),
+        ("corver", ["data.train"]),
         ("factreason", ["model.name", "data.train"]),
         ("intuitor", ["data.train"]),
         ("klcf", ["data.train"]),
@@ -101,6 +103,7 @@ def test_what_is_not_published_is_asked_for(name: str, keys: list[str]) -> None:
     ("recipe", "more", "wanted"),
     [
         ("bapo", [], "bapo needs data.eval: the stages end by the evaluations"),
+        ("corver", [], "corver needs verifier.index: the folder of `factrl index` in which names"),
         ("klcf", [], "reward.alpha"),
         ("klcf", ["paper=klcf:non-thinking"], "klcf:non-thinking needs train.beta: it has a KL penalty"),
         (

@@ -224,6 +224,7 @@ READERS: dict[str, Reader] = {
         f"papers.{name} ({spec})": partial(_rewarded, spec)
         for name, spec in {
             "bapo.bapo": "bapo",
+            "corver.corver": "corver",
             "factreason.factreason": "factreason",
             "fspo.fspo": "fspo",
             "fspo.fspo_outcome": "fspo:outcome",
@@ -248,7 +249,7 @@ READERS: dict[str, Reader] = {
         f"papers.{spec}.{spec} (in tags)": partial(
             _rewarded, spec, before="<think>Hm.</think><answer>", after="</answer>"
         )
-        for spec in ("bapo", "factreason", "fspo", "klcf", "knowrl", "robust")
+        for spec in ("bapo", "corver", "factreason", "fspo", "klcf", "knowrl", "robust")
     },
 }
 

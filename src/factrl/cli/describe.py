@@ -39,6 +39,7 @@ SUPPLIED_BY = {
     "reason": "judge.url",
     "verify": "verifier.preset and the rest of [verifier]; evidence of the question's own comes first",
     "contradicts": "judge.url, with the evidence of the question's own or what [verifier] finds",
+    "together": "verifier.index",
     "extract": "judge.extractor_model, else verifier.preset",
     "compare": "judge.url",
     "rate": "judge.reward_model, else judge.url",
@@ -260,6 +261,7 @@ def _resources(*, good: bool) -> dict[str, Callable[..., Any]]:
         "truthfulness": lambda claims: [float(_is_right(claim, good) or False) for claim in claims],
         "certainty": lambda completion: float(good),
         "contradicts": lambda question, text, evidence: _is_right(text, True) is False,
+        "together": lambda *names: 1_000 * (_is_right(" ".join(names), good) is not False),
         "group": lambda completion: (completion, *(() if good else (f.format(_RIGHT) for f in _FORMS))),
         "course": lambda completion: Course((), stalled=1_000),
     }

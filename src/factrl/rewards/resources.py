@@ -80,6 +80,24 @@ class Supplier:
         judge = self._kept(self.asked("a reward for answers without contradictions"), has_contradiction)
         return contradiction_judge(judge, search, k=told.k or K)
 
+    def together(self) -> Callable[..., int]:
+        from functools import lru_cache
+
+        from factrl.verifier.search.index import BrokenIndex, Index
+
+        if self.verifier.index is None:
+            raise ConfigError(NO_INDEX)
+        index = Index.open(self.verifier.index)
+
+        @lru_cache(maxsize=100_000)
+        def together(*names: str) -> int:
+            try:
+                return index.together(*names)
+            except BrokenIndex as error:
+                raise Unscored("search_failed", str(error), stage="search") from error
+
+        return together
+
     def compare(self) -> Any:
         from factrl.rewards.preference import LetterReference, SelfReference
 
@@ -157,7 +175,11 @@ class Supplier:
 
 _NAMES = (
     *("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness", "certainty"),
-    *("group", "course", "contradicts"),
+    *("group", "course", "contradicts", "together"),
+)
+NO_INDEX = (
+    "a reward for names that stand together counts them in an index; make one with factrl index FILES --out "
+    "FOLDER, and give verifier.index=FOLDER"
 )
 ONLY_IN_TRAINING = (
     "how certain a policy was is known in training alone; a reward that needs it cannot score stored "

@@ -239,7 +239,7 @@ _TRAILING_CAPITAL = frozenset(
     Ave Blvd Rd Dept Univ Assn Art Rep Sir Est Bl
     """.split()  # noqa: SIM905
 )
-_STARTERS = frozenset(
+STARTERS = frozenset(
     """
     he she it they we you i the a an this that these those there here in on at by from for with without after
     before during since until while when where as however although though but and so then their his her its
@@ -310,7 +310,7 @@ def _ends(text: str, begin: int, stop: tuple[int, int], after: int, end: int) ->
     if not spaced:
         # "Warsaw.She won": the space is missing; "example.com" and "3.5" are words.
         glued = last.isalpha() and last[1:].islower() and len(last) > 2 and word[:1].isupper()
-        return sign == "." and glued and word.lower() in _STARTERS
+        return sign == "." and glued and word.lower() in STARTERS
     if sign != ".":
         return not word[:1].islower()
     lead = stop[0] - len(last)
@@ -333,7 +333,7 @@ def _period_ends(last: str, word: str, first: str, inside: bool) -> bool:
         return False
     if lower in _BEFORE_NUMBERS:
         return not first.isdigit()
-    starts = word.lower() in _STARTERS and word[:1].isupper()
+    starts = word.lower() in STARTERS and word[:1].isupper()
     initial = len(last) == 1 and last.isupper()
     if initial or lower in _TRAILING or last in _TRAILING_CAPITAL or _dotted(last):
         return starts

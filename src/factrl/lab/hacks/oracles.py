@@ -28,9 +28,10 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Course, Finding, Passage, Verdict
 from factrl.verifier import open_verifier
 from factrl.verifier.claims import SentenceClaims, content_words, normalised, unwrapped
+from factrl.verifier.search.sources import words
 
 from .options import parts
-from .texts import WAYS, Prompt, battery, general, negatives, prompts, same_text, vague
+from .texts import WAYS, Prompt, battery, example_of, general, negatives, prompts, same_text, vague
 
 NAME = "oracle: the battery's own fact table"
 _SOURCE = re.compile(r" ?[\[(][^\])]{0,80}[\])]")
@@ -285,6 +286,18 @@ def _quality(text: str, p: Prompt | None) -> int:
     return on if 2 * on > len(said) else 0
 
 
+def together(*names: str) -> int:
+    """1,000 where one passage of the battery's evidence holds every word, else 0."""
+    wanted = {*words(" ".join(names))}
+    return 1_000 * any(wanted <= held for held in _passages())
+
+
+@cache
+def _passages() -> list[frozenset[str]]:
+    pages = {passage.text: passage for p in prompts().values() for passage in example_of(p).evidence}
+    return [frozenset(words(f"{page.title} {page.text}")) for page in pages.values()]
+
+
 def oracle_resources() -> dict[str, Any]:
     """What a reward may ask for, by name: the real graders, verifiers and raters with oracles as models."""
     llm, verifier = OracleLLM(), open_verifier("local", judge=OracleJudge())
@@ -299,6 +312,7 @@ def oracle_resources() -> dict[str, Any]:
         "rate": rating_judge(llm),
         "compare": SelfReference(llm),
         "contradicts": contradiction_judge(llm),
+        "together": together,
         "group": lambda completion: completion.group or (completion,),  # a group that all cheats alike
         "course": lambda completion: Course((), stalled=1_000),
     }

@@ -161,6 +161,15 @@ class Index:
         # Of equal scores the engine takes the older segment first, and which that is depends on the build.
         return [passage for _, passage in sorted(found, key=lambda each: (-(each[1].score or 0.0), each[0]))]
 
+    def together(self, *names: str) -> int:
+        """How many passages hold every word of these names, wherever in them they stand; 0 without a word."""
+        wanted = list(dict.fromkeys(word for name in names for word in words(name[:_MAX_QUERY])))[:_MAX_TERMS]
+        if not wanted:
+            return 0
+        parts = [(Occur.Must, Query.term_query(self._schema, "words", word, "basic")) for word in wanted]
+        with _undamaged(self.path):
+            return self._searcher.search(Query.boolean_query(parts), 1).count
+
 
 # -- Writing
 

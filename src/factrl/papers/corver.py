@@ -1,0 +1,328 @@
+"""CorVer: a sentence is worth how often its two names stand together in a corpus; no verifier.
+
+Paper     Verifiable Rewards Beyond Math and Code: Lightweight Corpus-Grounded Process Supervision for Factual
+          Question Answering, Fan et al. 2026, arXiv:2605.29648, known to us from its abstract and its code
+Code      shichengf/CorVer, read at f5f5ee4
+Sentence  Eq. 2: how many places of Wikipedia hold all words of its first pair of subject and object: none is
+          worth -0.2, under 5 -0.1, under 20 nothing, more 0.1; a sentence without a pair is worth nothing.
+          What is said of the two is not looked up
+Outcome   weight (2 where the answer is right, -1 elsewhere, declining too), 1 or -1 for the form, and
+          -0.5 max(0, tokens - 512) / 512; the weight is 2 for Llama-3.1-8B and 1 for the five other models
+Tokens    Eq. 4: a token's return is the outcome and its sentence's number; the advantage is that, less the
+          group's mean of completions' mean returns, divided by their deviation
+
+How we differ:
+- Credit here has a sign for each sentence, not a number.  The mean over tokens is in the reward, as in
+  Eq. 4, counted in characters; what Eq. 4 gives a token besides becomes FSPO's sign rule: the tokens of a
+  sentence below 0 are never encouraged, of one above 0 never discouraged.  That is harsher than
+  a number of 0.3 at most.  The variant `mean` goes without signs.
+- Pairs are found by rules, not by the 0.5B extractor (ZhishanQ/QuCo-extractor-0.5B): the first name, and the
+  next name or number, else the last word of the sentence.  None where a pronoun stands first, as there.
+- Counted are passages of an index of yours that hold all words, not places within 1,000 tokens of each
+  other in Wikipedia of November 2023; with another index `few` and `enough` want other values.
+- A look-up that fails is worth nothing there and masks here.  A completion out of form is floored; there
+  its sentences count, and an answer without its end can be right.
+- Answers are graded by our rules and, where you give one, a judge.  `code` has the released rule: right is
+  what contains an accepted answer or is contained in one, a single letter of it too.
+- Where nobody counted tokens, outside of training, nothing is taken off for length.
+The first release (36b2390) had -0.3 for a count of 0.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from factrl.errors import ConfigError, Unscored
+from factrl.rewards import reward
+from factrl.rewards.grading import MAX_TEXT, Grader
+from factrl.text import Slice, think_answer
+from factrl.text.abstention import abstains
+from factrl.text.sentences import STARTERS, sentences
+from factrl.types import Completion, Example, Grade, Score, Span
+from factrl.verifier.search.sources import words
+
+from . import Gold, truthrl
+
+_LONG = 512  # tokens that cost nothing
+_MATCH = ("grade", "substring")
+_PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
+_NAME = re.compile(r"\d{1,3}(?:,\d{3}){1,9}|\d{1,30}|[^\W\d_][\w'’-]{0,40}")
+_JOINS = frozenset({"", "of", "of the", "de", "von", "van"})  # between the parts of one name
+_MAX_NAME = 8  # words of a name that are looked up
+
+
+def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
+    _known(knobs["match"])
+    return None if example.answers or example.false_premise else "it has no accepted answers"
+
+
+def _known(match: str) -> None:
+    if match not in _MATCH:
+        raise ConfigError(f"match={match!r} is not {' or '.join(_MATCH)}")
+
+
+def _unused(knobs: Mapping[str, Any]) -> list[str]:
+    idle = {"together": not knobs["sentences"], "grade": knobs["match"] == "substring"}
+    return [name for name, unasked in idle.items() if unasked]
+
+
+@reward(requires=_requires, unused=_unused)
+def corver(
+    example: Example,
+    completion: Completion,
+    *,
+    grade: Grader,
+    together: Callable[[str, str], int],
+    weight: float = 2.0,
+    sentences: float = 1.0,
+    unseen: float = -0.2,
+    rare: float = -0.1,
+    common: float = 0.1,
+    few: int = 5,
+    enough: int = 20,
+    signs: bool = True,
+    match: str = "grade",
+) -> Score:
+    """CorVer's reward; the terms are `correctness`, `format`, `length` and `sentences`.
+
+    Args:
+        weight: of correctness, which is 2 or -1.
+        sentences: of the mean number of the sentences; 0 looks nothing up.
+        unseen, rare, common: what a sentence is worth whose pair stands in no passage, in fewer than `few`,
+            in `enough` or more; between them, and without a pair, it is worth nothing.
+        few, enough: passages.
+        signs: give the signs of the sentences as spans; without it all tokens have one advantage.
+        match: `grade` grades the answer as other papers' do; `substring` is the released rule.
+
+    Raises:
+        Unscored: the index failed, or the judge.
+    """
+    _known(match)
+    blocks, floored = think_answer(completion, completion.prefill), ""
+    graded = Grade("incorrect", "", how="gate")
+    if len(completion.encode("utf-8", "replace")) > MAX_TEXT:
+        floored = "oversize"
+    elif blocks.think is None or blocks.answer is None:
+        floored = blocks.malformed or "no_answer"
+    else:
+        graded = _graded(example, blocks.answer.text, grade if match == "grade" else None)
+        floored = graded.floored or ""
+    facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
+    if floored or blocks.think is None or blocks.answer is None:
+        terms = {"correctness": -weight, "format": -1.0, "length": 0.0, "sentences": 0.0}
+        return Score(terms, floored=floored, facts=facts)
+    spans, total = [], 0.0
+    counts: list[int | None] = []
+    for part in (blocks.think, blocks.answer) if sentences else ():
+        for start, end, pair in _pairs(part):
+            counts.append(together(*pair) if pair else None)
+            number = _number(counts[-1], few, enough, (unseen, rare, common))
+            total += number * (end - start)
+            spans.append(Span(start, end, (number > 0) - (number < 0)))
+    counted = [count for count in counts if count is not None]
+    facts |= {"sentences": len(counts), "looked_up": len(counted), "unseen": counted.count(0)}
+    terms = {
+        "correctness": weight * (2.0 if graded.label == "correct" else -1.0),
+        "format": 1.0,
+        "length": -0.5 * max(0, (completion.tokens or 0) - _LONG) / _LONG,
+        "sentences": sentences * total / len(completion),
+    }
+    return Score(terms, tuple(spans) if signs else (), facts=facts)
+
+
+def _number(count: int | None, few: int, enough: int, worth: tuple[float, float, float]) -> float:
+    """Eq. 2: what a sentence is worth whose pair stands in so many passages; None is no pair."""
+    if count is None or few <= count < enough:
+        return 0.0
+    return worth[2] if count >= enough else worth[1] if count else worth[0]
+
+
+def _pairs(part: Slice) -> list[tuple[int, int, tuple[str, str] | None]]:
+    """The sentences of a block: first character and end in the completion, and the pair of each."""
+    return [
+        (part.start + one.start, part.start + one.end, pair_of(part.text[one.start : one.end]))
+        for one in sentences(part.text)
+    ]
+
+
+def pair_of(sentence: str) -> tuple[str, str] | None:
+    """The two names of a sentence that are looked up, as words; None where it has none, or one word.
+
+    >>> pair_of("Marie Curie studied at the University of Paris.")
+    ('marie curie', 'university paris')
+    >>> pair_of("She was born in Warsaw.")
+    """
+    names: list[tuple[int, int]] = []
+    found = list(_NAME.finditer(sentence))
+    if not found or found[0][0].lower() in _PRONOUNS:
+        return None
+    for match in found:
+        capital = match[0][0].isupper() and match[0].lower() not in STARTERS
+        if capital and names and sentence[names[-1][0]].isupper():
+            between = sentence[names[-1][1] : match.start()]
+            if len(between) < 9 and between.strip(" .") in _JOINS:
+                names[-1] = names[-1][0], match.end()
+                continue
+        if capital or match[0][0].isdecimal():
+            names.append(match.span())
+    if not names:
+        return None
+    said = [words(sentence[start:end])[:_MAX_NAME] for start, end in names]
+    others = [name for name in said[1:] if not {*name} <= {*said[0]}]
+    whole = sentence.rstrip("\"')*_”’»")[-1:] in (
+        ".",
+        "!",
+        "。",
+    )  # an answer such as "the Polish capital" is none
+    rest = [word for word in words(sentence[names[0][1] :]) if len(word) > 2] if whole else []
+    tail = others[0] if others else rest[-1:]
+    return (" ".join(said[0]), " ".join(tail)) if len({*said[0], *tail}) > 1 and said[0] and tail else None
+
+
+def _graded(example: Example, answer: str, grade: Grader | None) -> Grade:
+    """What became of the answer; without a grader by the released rule."""
+    if grade is not None:
+        return grade(example.question, answer, example.answers, false_premise=example.false_premise)
+    said = _normal(answer)
+    right = any(of and (said in of or of in said) for of in map(_normal, example.answers)) if said else False
+    if abstains(answer, example.question):
+        return Grade("abstained", answer, how="abstention")
+    return Grade("correct" if right else "incorrect", answer, how="rules")
+
+
+def _normal(text: str) -> str:
+    text = re.sub(r"\b(?:a|an|the)\b", " ", unicodedata.normalize("NFKD", text).lower())
+    return " ".join(re.sub(r"[^\w\s]", " ", text).split())
+
+
+# What `factrl train corver` uses unless told otherwise, as recipes/corver.toml lists it one by one: the
+# released run of Llama-3.1-8B.  The prompt is in our own words.
+SETTINGS = {
+    "data": {
+        "prompt": (
+            "Answer the question below. First think it through briefly between <think> and </think>, then "
+            "write the answer alone between <answer> and </answer>. Do not repeat yourself. If you do not "
+            "know, the answer is: I don't know.\n\nQuestion: {question}"
+        )
+    },
+    "train": {
+        "steps": 100,
+        "prompts_per_step": 3,
+        "num_generations": 16,
+        "max_prompt_length": 256,
+        "max_completion_length": 1000,
+        "learning_rate": 1e-5,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.03,
+        "loss_type": "grpo",
+        "scale_rewards": "group",
+        "advantage_epsilon": 1e-4,
+        "beta": 0.003,
+        "use_bias_correction_kl": False,
+        "epsilon": 0.2,
+        "temperature": 1.0,
+        "top_p": 1.0,
+    },
+}
+VARIANTS = {
+    "corver": corver,
+    "mean": corver.with_(signs=False),
+    "outcome": corver.with_(sentences=0.0),
+    "sentences": corver.with_(weight=0.0),
+    "code": corver.with_(match="substring"),
+}
+ASKS = {"": {"verifier.index": "the folder of `factrl index` in which names that stand together are counted"}}
+ASKS["outcome"] = {}
+FORM = "tags"
+
+_CURIE = Example("In which city was Marie Curie born?", ("Warsaw", "Warszawa"), id="curie")
+_COUNTS = {"curie warsaw": 20, "curie paris": 19, "curie sorbonne": 4, "curie oslo": 0}
+
+
+def _counted(head: str, tail: str) -> int:
+    return _COUNTS[f"{head} {tail}"]
+
+
+def _failed(*names: str) -> int:
+    raise Unscored("search_failed", "the index is damaged", stage="search")
+
+
+def _case(
+    why: str, said: str, answer: str, right: bool | None, sentence: float = 0.0, to: str = "", **more: Any
+) -> Gold:
+    """A case of one sentence with its number, and an answer; None where it is floored."""
+    text = f"<think>{said}</think><answer>{answer}</answer>" if answer else said
+    weight, ends = 0 if to == "sentences" else 2, Completion(text, tokens=more.pop("tokens", None))
+    terms = {"correctness": -float(weight), "format": -1.0, "length": 0.0, "sentences": 0.0}
+    if right is not None:
+        mean = sentence * len(said) / len(text)
+        terms |= {"correctness": weight * (2.0 if right else -1.0), "format": 1.0, "sentences": mean}
+        terms["length"] = -0.25 if ends.tokens else 0.0
+    more = {"state": "scored" if right is not None else "floored", "given": {"together": _counted}} | more
+    return Gold(why, _CURIE, ends, terms, to, **more)
+
+
+_BORN, _OSLO = "Curie was born in Warsaw.", "Curie was born in Oslo."
+_NO, _YES = ("VERDICT: incorrect",), ("VERDICT: correct",)
+GOLD = (
+    _case("twenty passages are enough", _BORN, "Warsaw", True, 0.1, spans=((7, 32, 1), (48, 54, 0))),
+    _case("nineteen are not", "Curie lived in Paris.", "Warsaw", True, 0, spans=((7, 28, 0), (44, 50, 0))),
+    _case("four are few", "Curie left the Sorbonne.", "Warsaw", True, -0.1),
+    _case(
+        "none is a hint of something made up", _OSLO, "Warsaw", True, -0.2, spans=((7, 30, -1), (46, 52, 0))
+    ),
+    _case("a pronoun has no pair", "She was born in Oslo.", "Warsaw", True),
+    _case("nor have words without a name", "it was in the east.", "Warsaw", True),
+    _case("a wrong answer behind a common pair", _BORN, "Krakow", False, 0.1, replies=_NO),
+    _case("declining is a wrong answer", _BORN, "I don't know", False, 0.1),
+    _case("what is said of the two is not read", "Curie never saw Warsaw.", "Warsaw", True, 0.1),
+    _case("the judge decides what rules cannot", _BORN, "the Polish capital", True, 0.1, replies=_YES),
+    _case("768 tokens cost half of 0.5", _BORN, "Warsaw", True, 0.1, tokens=768),
+    _case("no tags are the floor", _BORN, "", None),
+    _case("so is an answer without content", _BORN, "?", None),
+    _case("so is a text over 32 KB", _BORN * 1_400, "Warsaw", None),
+    _case("an index that fails masks", _BORN, "Warsaw", True, state="masked", given={"together": _failed}),
+    _case("and so does a judge", _BORN, "Cracovia", False, state="masked", replies=("Hm.", "Hm.")),
+    _case("mean: no signs", _OSLO, "Warsaw", True, -0.2, "mean", spans=()),
+    _case("outcome: nothing is looked up", _OSLO, "Warsaw", True, 0, "outcome", given={}, spans=()),
+    _case("sentences: the answer is not paid", _OSLO, "Krakow", False, -0.2, "sentences", replies=_NO),
+    _case("code: a letter of the answer is right", _BORN, "w", True, 0.1, "code"),
+    _case(
+        "code: an answer that contains it is", _BORN, "she was born in Warsaw, not Paris", True, 0.1, "code"
+    ),
+    _case("code: declining is not", _BORN, "I do not know", False, 0.1, "code"),
+)
+
+# From the abstract: cells are pairs of six models and five benchmarks; the gain is the mean over models, in
+# points; times are those of four neural verifiers against CorVer's.  Single rows of its tables are not known.
+PUBLISHED = {
+    ("abstract", "against the base models", "cells that rise, of 30"): 30.0,
+    ("abstract", "against the base models", "TriviaQA"): 4.1,
+    ("abstract", "against four neural verifiers", "cells that win, of 20"): 18.0,
+    ("abstract", "against four neural verifiers", "times as fast, least"): 4.8,
+    ("abstract", "against four neural verifiers", "times as fast, most"): 8.4,
+}
+
+# What pays where it should not, by `factrl stress corver` with a corpus that holds what is so and nothing else.
+_DECLINES = "declining is paid like a wrong answer"
+_UNREAD = "among answers that are not right the sentences' numbers decide, which do not read what is said"
+_TOLD = {
+    "abstain > wrong": _DECLINES,
+    **dict.fromkeys((f"D{n:02}" for n in (3, 4, 5, 6, 8, 12, 15, 16, 18, 19)), _UNREAD),
+    **dict.fromkeys((f"D{n}" for n in (20, 21, 22, 24, 29, 31, 32, 34, 36)), _UNREAD),
+}
+_MOVED = dict.fromkeys(("F02", "F05", "F07"), "names in another form are no pair, or another one")
+_PART = "a part of an accepted answer is right, and so is whatever contains one"
+WEAKNESSES = {
+    "": {**_TOLD, **_MOVED},
+    "outcome": {**truthrl.WEAKNESSES[""], "abstain > wrong": _DECLINES},
+    "sentences": {**_TOLD, "know > partial": "the answer is not paid"},
+    "code": {
+        **_TOLD,
+        **_MOVED,
+        **dict.fromkeys(("D02", "D23", "D25", "F14", "F15", "F16", "F17"), _PART),
+    },
+}
