@@ -171,7 +171,7 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
     if not names:
         return None
     said = [words(sentence[start:end])[:_MAX_NAME] for start, end in names]
-    others = [name for name in said[1:] if not {*name} <= {*said[0]}]
+    others = [name for name in said[1:] if {*name} - {*said[0]} and {*said[0]} - {*name}]
     whole = sentence.rstrip("\"')*_”’»")[-1:] in (
         ".",
         "!",
@@ -306,7 +306,7 @@ PUBLISHED = {
     ("abstract", "against four neural verifiers", "times as fast, most"): 8.4,
 }
 
-# What pays where it should not, by `factrl stress corver` with a corpus that holds what is so and nothing else.
+# What pays where it should not, by `factrl stress corver` with a corpus of what is so and nothing else.
 _DECLINES = "declining is paid like a wrong answer"
 _UNREAD = "among answers that are not right the sentences' numbers decide, which do not read what is said"
 _TOLD = {
