@@ -240,9 +240,13 @@ def signs_table(outcome: Outcome) -> Grid:
 
 def value_cell(arm: ArmRuns, column: Column) -> str:
     """`27.3 ± 2.1`, or the mean alone for one seed."""
-    values, digits = arm.values(column), 1 if column.scale == 100 else 2
+    every, digits = arm.values(column), 1 if column.scale == 100 else 2
+    values = [value for value in every if not math.isnan(value)]  # where nothing was declined, say
+    if not values:
+        return "–"
     shown = [statistics.fmean(values), *([statistics.stdev(values)] if len(values) > 1 else [])]
-    return " ± ".join(f"{value:.{digits}f}" for value in shown).replace("-", "−").replace("nan", "–")
+    told = " ± ".join(f"{value:.{digits}f}" for value in shown).replace("-", "−")
+    return told if len(values) == len(every) else f"{told} ({len(values)} of {len(every)} seeds)"
 
 
 def sign_cell(outcome: Outcome, arm: ArmRuns, column: Column) -> str:
