@@ -36,7 +36,7 @@ test-slow: $(VENV)-core/.test $(VENV)/.dev ## what takes a minute and more: two 
 	$(VENV)-core/bin/python -m pytest -q -m "slow and not torch"
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(BESIDE) -m "slow and torch"
 
-test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval
+test-hosts: $(VENV)-hosts/.test ## factrl's rewards in other people's programs: Inspect, verifiers, lm-eval, OpenEnv
 	$(VENV)-hosts/bin/python -m pytest -q tests/hosts
 
 test-verl: $(VENV)-verl/.test ## verl's trainer in the environment that factrl[verl] makes, on CPU cores
