@@ -22,6 +22,7 @@ from factrl.lab.hacks.texts import example_of
 from factrl.lab.hacks.texts import prompts as stress_prompts
 from factrl.llm import FakeLLM, quoting
 from factrl.llm.bodies import excerpt
+from factrl.papers.corver import pair_of
 from factrl.prepare import dataset
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import citations, guards, mathematics, preference
@@ -213,6 +214,7 @@ READERS: dict[str, Reader] = {
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
     ),
     "text.words.read": read,
+    "papers.corver.pair_of": pair_of,
     "rewards.citations.numbers_in": lambda raw: (
         citations.numbers_in(Completion(raw)),
         citations.numbers_in(Completion("[1]" * (len(raw) // 3))),

@@ -22,8 +22,8 @@ How we differ:
   other in Wikipedia of November 2023; with another index `few` and `enough` want other values.
 - A look-up that fails is worth nothing there and masks here.  A completion out of form is floored; there
   its sentences count, and an answer without its end can be right.
-- Answers are graded by our rules and, where you give one, a judge.  `code` has the released rule: right is
-  what contains an accepted answer or is contained in one, a single letter of it too.
+- Answers are graded by our rules and, where you give one, a judge.  In the code an answer is right that
+  contains an accepted one or is contained in one, so a single letter of it is.
 - Where nobody counted tokens, outside of training, nothing is taken off for length.
 The first release (36b2390) had -0.3 for a count of 0.
 """
@@ -31,15 +31,13 @@ The first release (36b2390) had -0.3 for a count of 0.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from factrl.errors import ConfigError, Unscored
+from factrl.errors import Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import MAX_TEXT, Grader
 from factrl.text import Slice, think_answer
-from factrl.text.abstention import abstains
 from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
@@ -47,7 +45,6 @@ from factrl.verifier.search.sources import words
 from . import Gold, truthrl
 
 _LONG = 512  # tokens that cost nothing
-_MATCH = ("grade", "substring")
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
 _NAME = re.compile(r"\d{1,3}(?:,\d{3}){1,9}|\d{1,30}|[^\W\d_][\w'’-]{0,40}")
 _JOINS = frozenset({"", "of", "of the", "de", "von", "van"})  # between the parts of one name
@@ -55,18 +52,11 @@ _MAX_NAME = 8  # words of a name that are looked up
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _known(knobs["match"])
     return None if example.answers or example.false_premise else "it has no accepted answers"
 
 
-def _known(match: str) -> None:
-    if match not in _MATCH:
-        raise ConfigError(f"match={match!r} is not {' or '.join(_MATCH)}")
-
-
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
-    idle = {"together": not knobs["sentences"], "grade": knobs["match"] == "substring"}
-    return [name for name, unasked in idle.items() if unasked]
+    return [] if knobs["sentences"] else ["together"]
 
 
 @reward(requires=_requires, unused=_unused)
@@ -84,7 +74,6 @@ def corver(
     few: int = 5,
     enough: int = 20,
     signs: bool = True,
-    match: str = "grade",
 ) -> Score:
     """CorVer's reward; the terms are `correctness`, `format`, `length` and `sentences`.
 
@@ -95,12 +84,10 @@ def corver(
             in `enough` or more; between them, and without a pair, it is worth nothing.
         few, enough: passages.
         signs: give the signs of the sentences as spans; without it all tokens have one advantage.
-        match: `grade` grades the answer as other papers' do; `substring` is the released rule.
 
     Raises:
         Unscored: the index failed, or the judge.
     """
-    _known(match)
     blocks, floored = think_answer(completion, completion.prefill), ""
     graded = Grade("incorrect", "", how="gate")
     if len(completion.encode("utf-8", "replace")) > MAX_TEXT:
@@ -108,7 +95,8 @@ def corver(
     elif blocks.think is None or blocks.answer is None:
         floored = blocks.malformed or "no_answer"
     else:
-        graded = _graded(example, blocks.answer.text, grade if match == "grade" else None)
+        told = example.false_premise
+        graded = grade(example.question, blocks.answer.text, example.answers, false_premise=told)
         floored = graded.floored or ""
     facts: dict[str, Any] = {"answer": graded.answer, "label": graded.label, "how": graded.how}
     if floored or blocks.think is None or blocks.answer is None:
@@ -127,7 +115,7 @@ def corver(
     terms = {
         "correctness": weight * (2.0 if graded.label == "correct" else -1.0),
         "format": 1.0,
-        "length": -0.5 * max(0, (completion.tokens or 0) - _LONG) / _LONG,
+        "length": 0.0 - 0.5 * max(0, (completion.tokens or 0) - _LONG) / _LONG,
         "sentences": sentences * total / len(completion),
     }
     return Score(terms, tuple(spans) if signs else (), facts=facts)
@@ -182,22 +170,6 @@ def pair_of(sentence: str) -> tuple[str, str] | None:
     return (" ".join(said[0]), " ".join(tail)) if len({*said[0], *tail}) > 1 and said[0] and tail else None
 
 
-def _graded(example: Example, answer: str, grade: Grader | None) -> Grade:
-    """What became of the answer; without a grader by the released rule."""
-    if grade is not None:
-        return grade(example.question, answer, example.answers, false_premise=example.false_premise)
-    said = _normal(answer)
-    right = any(of and (said in of or of in said) for of in map(_normal, example.answers)) if said else False
-    if abstains(answer, example.question):
-        return Grade("abstained", answer, how="abstention")
-    return Grade("correct" if right else "incorrect", answer, how="rules")
-
-
-def _normal(text: str) -> str:
-    text = re.sub(r"\b(?:a|an|the)\b", " ", unicodedata.normalize("NFKD", text).lower())
-    return " ".join(re.sub(r"[^\w\s]", " ", text).split())
-
-
 # What `factrl train corver` uses unless told otherwise, as recipes/corver.toml lists it one by one: the
 # released run of Llama-3.1-8B.  The prompt is in our own words.
 SETTINGS = {
@@ -232,7 +204,6 @@ VARIANTS = {
     "mean": corver.with_(signs=False),
     "outcome": corver.with_(sentences=0.0),
     "sentences": corver.with_(weight=0.0),
-    "code": corver.with_(match="substring"),
 }
 ASKS = {"": {"verifier.index": "the folder of `factrl index` in which names that stand together are counted"}}
 ASKS["outcome"] = {}
@@ -289,11 +260,6 @@ GOLD = (
     _case("mean: no signs", _OSLO, "Warsaw", True, -0.2, "mean", spans=()),
     _case("outcome: nothing is looked up", _OSLO, "Warsaw", True, 0, "outcome", given={}, spans=()),
     _case("sentences: the answer is not paid", _OSLO, "Krakow", False, -0.2, "sentences", replies=_NO),
-    _case("code: a letter of the answer is right", _BORN, "w", True, 0.1, "code"),
-    _case(
-        "code: an answer that contains it is", _BORN, "she was born in Warsaw, not Paris", True, 0.1, "code"
-    ),
-    _case("code: declining is not", _BORN, "I do not know", False, 0.1, "code"),
 )
 
 # From the abstract: cells are pairs of six models and five benchmarks; the gain is the mean over models, in
@@ -315,14 +281,8 @@ _TOLD = {
     **dict.fromkeys((f"D{n}" for n in (20, 21, 22, 24, 29, 31, 32, 34, 36)), _UNREAD),
 }
 _MOVED = dict.fromkeys(("F02", "F05", "F07"), "names in another form are no pair, or another one")
-_PART = "a part of an accepted answer is right, and so is whatever contains one"
 WEAKNESSES = {
     "": {**_TOLD, **_MOVED},
     "outcome": {**truthrl.WEAKNESSES[""], "abstain > wrong": _DECLINES},
     "sentences": {**_TOLD, "know > partial": "the answer is not paid"},
-    "code": {
-        **_TOLD,
-        **_MOVED,
-        **dict.fromkeys(("D02", "D23", "D25", "F14", "F15", "F16", "F17"), _PART),
-    },
 }

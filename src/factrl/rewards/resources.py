@@ -81,15 +81,12 @@ class Supplier:
         return contradiction_judge(judge, search, k=told.k or K)
 
     def together(self) -> Callable[..., int]:
-        from functools import lru_cache
-
         from factrl.verifier.search.index import BrokenIndex, Index
 
         if self.verifier.index is None:
             raise ConfigError(NO_INDEX)
         index = Index.open(self.verifier.index)
 
-        @lru_cache(maxsize=100_000)
         def together(*names: str) -> int:
             try:
                 return index.together(*names)
