@@ -117,7 +117,7 @@ class _Loop:
         self.chat_template_kwargs: dict[str, Any] = {}
         self.max_completion_length = settings.train.max_completion_length
         self.max_tool_calling_iterations = settings.search.turns + 1
-        self.tools = [episode.search for episode in episodes[:1]]
+        self.tools: list[Any] = [episode.search for episode in episodes[:1]]
         self._sync_tool_dicts = [{"search": episode.search} for episode in episodes]
         self._async_tool_dicts = [dict[str, Any]() for _ in episodes]
 
