@@ -148,7 +148,11 @@ def test_a_reward_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert "could not be found out: reward 'mine' failed" in out_of(capsys, "describe", "own.py:mine")
 
 
-@pytest.mark.parametrize("spec", SPECS)
+# An ablation that does not look at the answer; as its mean is over characters, the answer's length moves it.
+BLIND = {"corver:sentences"}
+
+
+@pytest.mark.parametrize("spec", sorted({*SPECS} - BLIND))
 def test_a_right_answer_never_earns_less_than_a_wrong_one(spec: str) -> None:
     for payoff in payoffs(load_reward(spec).with_(**GIVEN.get(spec, {}))):
         right, wrong = payoff.value("correct"), payoff.value("wrong")
