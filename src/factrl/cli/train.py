@@ -23,6 +23,7 @@ from .options import (
     add_settings,
     add_verb,
     as_overrides,
+    has_gpu,
     needs_extra,
     take_settings,
 )
@@ -154,9 +155,7 @@ def _check_vllm() -> None:
             "train.use_vllm = true needs vLLM, on a server of its own too, and it is not installed; run: "
             "pip install 'trl[vllm]', or give train.use_vllm=false"
         )
-    import torch
-
-    if not torch.cuda.is_available():
+    if not has_gpu():
         raise SetupError(
             "train.use_vllm = true needs a GPU in this process: TRL sends vLLM the weights from there; give "
             "train.use_vllm=false"

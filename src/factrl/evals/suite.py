@@ -293,20 +293,16 @@ def ask(
 
 def with_likelihood(samples: Sequence[Row], scorer: Any) -> list[Row]:
     """The answers with the geometric mean of their tokens' probabilities among their `values`."""
-    told = [one for one in samples if getattr(one.completion, "tokens", None)]
+    told = [at for at, one in enumerate(samples) if getattr(one.completion, "tokens", None)]
     with Progress("likelihood", len(told)) as progress:
-        texts = [[str(one.completion).lstrip()] for one in told]
-        sums = scorer.score([one.example for one in told], texts, lambda: progress.advance(1))
-    means = {
-        (one.example.id, one.number): math.exp(total / getattr(one.completion, "tokens", 1))
-        for one, (total,) in zip(told, sums, strict=True)
-    }
-    return [
-        replace(one, values={**one.values, "likelihood": means[one.example.id, one.number]})
-        if (one.example.id, one.number) in means
-        else one
-        for one in samples
-    ]
+        texts = [[str(samples[at].completion).lstrip()] for at in told]
+        examples = [samples[at].example for at in told]
+        sums = scorer.score(examples, texts, lambda: progress.advance(1))
+    rows = list(samples)
+    for at, (total,) in zip(told, sums, strict=True):
+        mean = math.exp(total / getattr(rows[at].completion, "tokens", 1))
+        rows[at] = replace(rows[at], values={**rows[at].values, "likelihood": mean})
+    return rows
 
 
 def weigh(

@@ -208,10 +208,20 @@ REASONED = "--config {recipe} tune.target={{answer}} data.columns.answers=reason
 """Further words of `tune sft`: it learns the column `reasoned` of `factrl prepare questions`."""
 
 
-def cold_start(steps: int, full: str | None = None) -> Stage:
-    """The row `base`: answers behind a reasoning, of so many steps at the small scale."""
-    words = f"tune sft {{warm}} --model {{start}} {REASONED}"
+def cold_start(steps: int, full: str | None = None, column: str = "reasoned") -> Stage:
+    """The row `base`: answers as a column of `warm` has them, of so many steps at the small scale."""
+    words = f"tune sft {{warm}} --model {{start}} {REASONED}".replace("=reasoned", f"={column}")
     return Stage("base", words, row="base", small=f"{SMALL_SFT} train.steps={steps}", full=full)
+
+
+PLAIN_START = Stage(
+    "base",
+    "tune sft {warm} --config {recipe} --model {start}",
+    row="base",
+    small=f"{SMALL_SFT} train.steps=30",
+    full=None,
+)
+"""The row `base` of answers alone, some of which decline; the full scale starts from the model itself."""
 
 
 def rewarded(

@@ -48,7 +48,7 @@ from factrl.text.abstention import abstains
 from factrl.text.answers import equals, is_contentless, normalize_answer
 from factrl.types import Completion, Course, Example, Score
 
-from . import SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded
+from . import PLAIN_START, Gold, Pipeline, Study, rewarded
 
 _KNOWN = {"stage": ("auto", "exploration", "plateau"), "answer": ("tags", "text")}
 
@@ -312,13 +312,7 @@ STUDIES = (Study("search", STUDY.source, {"plateau": {}}),)
 # `factrl reproduce bapo`: the ablation on the small model, which begins with a share of declining answers.
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            "tune sft {warm} --config {recipe} --model {start}",
-            row="base",
-            small=f"{SMALL_SFT} train.steps=30",
-            full=None,
-        ),
+        PLAIN_START,
         rewarded("bapo", "bapo", more="data.eval={held_out}", small=None),
         *(rewarded("bapo", arm) for arm in ("plateau", "no-modulator", "fixed")),
     ),

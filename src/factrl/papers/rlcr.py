@@ -33,7 +33,7 @@ from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, REASONED, SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded, truthrl
+from . import EVALUATED, Gold, Pipeline, Study, cold_start, rewarded, truthrl
 
 _FORMS = ("confidence", "tags", "text")
 _END = "</confidence>"
@@ -255,13 +255,7 @@ STUDY = Study(
 _SHORT = "<|im_start|>user\n{question} End with: Confidence: 75<|im_end|>\n<|im_start|>assistant\n"
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            f"tune sft {{warm}} --model {{start}} {REASONED}".replace("=reasoned", "=sure"),
-            row="base",
-            small=f"{SMALL_SFT} train.steps=30",
-            full=None,
-        ),
+        cold_start(30, column="sure"),
         rewarded("rlcr", "rlvr"),
         rewarded("rlcr", "rlcr"),
         *(rewarded("rlcr", arm, small=None) for arm in ("rlcr-no-analysis", "rlvr-analysis")),

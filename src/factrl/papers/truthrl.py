@@ -41,7 +41,7 @@ from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from . import SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded
+from . import PLAIN_START, SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
@@ -475,13 +475,7 @@ _TUNED = f"{SMALL_SFT} train.steps=20 data.limit=300"
 _PAIRS = "train.learning_rate=1e-5 train.prompts_per_step=8 train.micro_batch_size=8 train.steps=10"
 PIPELINE = Pipeline(
     steps=(
-        Stage(
-            "base",
-            "tune sft {warm} --config {recipe} --model {start}",
-            row="base",
-            small=f"{SMALL_SFT} train.steps=30",
-            full=None,
-        ),
+        PLAIN_START,
         Stage(
             "probe",
             "probe {train} --config {recipe} --model {base} --full --output {out}/probed.jsonl",
