@@ -108,6 +108,8 @@ def test_a_text_of_many_kinds() -> None:
         ("She was a physicist\r\n\r\nHe was not", ["She was a physicist", "He was not"]),
         ("1.Abigail Adams (1797-1801)\n2.Hillary Clinton", ["Abigail Adams (1797-1801)", "Hillary Clinton"]),
         ("3.5 million people live there.", ["3.5 million people live there."]),
+        ("Er starb am 2. Februar 2023. Sie 2024.", ["Er starb am 2. Februar 2023.", "Sie 2024."]),
+        ("Es war 1969. Juli kam.", ["Es war 1969.", "Juli kam."]),
         ("1990 - 1995 was a bad time.", ["1990 - 1995 was a bad time."]),
         ("①第一\n②第二", ["第一", "第二"]),
         ("a | b", ["a | b"]),

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.runs import progress
-from factrl.runs.folder import read_metrics
-from factrl.train.callbacks import last_checkpoint
+from factrl.runs.folder import Run, read_metrics
+from factrl.train.callbacks import Beside, Interrupted, last_checkpoint
 from factrl.train.online import train
 from factrl.train.plan import Plan, make_plan, run_settings
 
@@ -152,11 +153,30 @@ def test_an_interrupt_leaves_a_complete_checkpoint(recipe: Path, tmp_path: Path)
     assert process.wait(timeout=60) != 0
     [run] = folder.iterdir()
     said = recipe.with_suffix(".log").read_text("utf-8")
+    assert "finishing this step; again stops now" in said
     assert re.search(r"stopped after step \d+; go on with: factrl train --resume", said)
     found = last_checkpoint(run / "checkpoints")
     assert found is not None
     assert 2 <= found[1] < 500
     assert not (run / "lock").exists()
+
+
+def test_a_second_interrupt_says_what_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-4").mkdir()
+    (tmp_path / "checkpoint-4" / "complete").touch()
+
+    def cut(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=tmp_path),
+        remove_callback=lambda _: None,
+        add_callback=lambda _: None,
+        train=cut,
+    )
+    beside = Beside(cast(Run, SimpleNamespace(path=tmp_path)), before=3, verb="tune")
+    with pytest.raises(Interrupted, match="stopped after step 7; go on with: factrl tune --resume"):
+        beside.train(cast(Any, trainer), None, "train sft")
 
 
 @pytest.mark.fault("F20")

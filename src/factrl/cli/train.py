@@ -96,6 +96,8 @@ def _train(args: argparse.Namespace) -> int:
     needs_extra("train.model", "train").quiet_libraries()
     if settings.train.use_vllm:
         _check_vllm()
+    elif not has_gpu():
+        tell("no GPU here, so this trains on the CPU; the time left is shown once a step is done")
     try:
         folder: Path = needs_extra("train.online", "train").train(plan)
     except OverBudget as error:

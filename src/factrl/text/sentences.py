@@ -239,6 +239,12 @@ _TRAILING_CAPITAL = frozenset(
     Ave Blvd Rd Dept Univ Assn Art Rep Sir Est Bl
     """.split()  # noqa: SIM905
 )
+# After "2." a German month, so that the period is of a date.
+_MONTHS = frozenset(
+    """
+    januar jänner februar feber märz april mai juni juli august september oktober november dezember
+    """.split()  # noqa: SIM905
+)
 STARTERS = frozenset(
     """
     he she it they we you i the a an this that these those there here in on at by from for with without after
@@ -329,6 +335,8 @@ def _period_ends(last: str, word: str, first: str, inside: bool) -> bool:
     lower = last.lower()
     if not inside and ((last.isdigit() and len(last) < 4) or len(last) == 1):
         return False  # "1. The first", "A. Smith"
+    if last.isdigit() and len(last) < 3 and word.lower() in _MONTHS:
+        return False  # "am 2. Februar 2023"
     if lower in _TITLES and not (len(last) == 1 and last.isupper()):
         return False
     if lower in _BEFORE_NUMBERS:

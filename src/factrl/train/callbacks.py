@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,6 +72,7 @@ class Beside(TrainerCallback):
         evaluate: of a step; called every `eval_steps` steps and at the end, and what it returns is logged.
         spending: what all processes spend, added up after each step and its evaluation.
         must_stop: asked after each step; then a checkpoint is saved, as for a signal.
+        verb: of the command line that goes on.
     """
 
     def __init__(
@@ -82,9 +84,10 @@ class Beside(TrainerCallback):
         eval_steps: int | None = None,
         spending: Spending | None = None,
         must_stop: Callable[[], bool] = lambda: False,
+        verb: str = "train",
     ) -> None:
         self.run, self.before, self.evaluate, self.eval_steps = run, before, evaluate, eval_steps
-        self.spending, self.must_stop = spending, must_stop
+        self.spending, self.must_stop, self.verb = spending, must_stop, verb
         self.stopped = False
         self._interrupted = threading.Event()
         self._label, self._bar = "", ExitStack()
@@ -97,7 +100,12 @@ class Beside(TrainerCallback):
         trainer.add_callback(self)
         with _signals(self._interrupted), ExitStack() as self._bar:
             self._label = label
-            trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+            try:
+                trainer.train(resume_from_checkpoint=str(checkpoint[0]) if checkpoint else None)
+            except KeyboardInterrupt as error:  # the second one, in the middle of a step
+                saved = last_checkpoint(Path(str(trainer.args.output_dir)))
+                step = self.before + (saved[1] if saved else 0)
+                raise Interrupted(self.verb, self.run.path, step) from error
         return self.stopped
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -138,7 +146,7 @@ class Beside(TrainerCallback):
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user stopped the run; its folder holds a complete checkpoint."""
+    """The user stopped the run; its folder holds a complete checkpoint, unless the step is 0."""
 
     def __init__(self, verb: str, run: Path, step: int) -> None:
         super().__init__(f"stopped after step {step}; go on with: factrl {verb} --resume {run}")
@@ -154,6 +162,8 @@ def _signals(flag: threading.Event) -> Iterator[None]:
     def ask(number: int, frame: FrameType | None) -> None:
         flag.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        again = "; again stops now" if number == signal.SIGINT else ""
+        os.write(2, f"\nfinishing this step{again}\n".encode())  # sys.stderr may be in the middle of a line
 
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM) if main}

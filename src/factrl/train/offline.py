@@ -292,7 +292,7 @@ def _learn(
             use_packed_logprobs(policy)
     checkpoint = last_checkpoint(checkpoints)
     run.truncate_after(before + (checkpoint[1] if checkpoint else 0))
-    if Beside(run, before=before).train(trainer, checkpoint, f"train {settings.tune.method}"):
+    if Beside(run, before=before, verb="tune").train(trainer, checkpoint, f"train {settings.tune.method}"):
         raise Interrupted("tune", run.path, before + trainer.state.global_step)
     trained: Any = trainer.accelerator.unwrap_model(trainer.model)
     restore_forward(inner)

@@ -45,7 +45,7 @@ class SentenceClaims:
         identity: changes with whatever changes the claims.
     """
 
-    identity = "sentences/3"
+    identity = "sentences/4"
 
     def __call__(self, text: str, question: str = "", topic: str = "") -> list[Claim]:
         found = []
