@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,12 @@ class FakeVerifier:
         if isinstance(self.comes, Exception):
             raise self.comes
         return self.comes
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No word on progress because this machine is slow."""
+    monkeypatch.setattr("factrl.cli.verify._QUIET", 600.0)
 
 
 def made(*labels: str, **fields: Any) -> Report:
@@ -293,3 +300,24 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
 
 # Without transformers there is nothing to look for the model with.
 NO_MODEL = "no/such model" if importlib.util.find_spec("transformers") else "transformers is not installed"
+
+
+def test_a_judge_that_takes_long_is_not_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = threading.Event()
+
+    def tell(text: str) -> None:
+        assert text.startswith("checking; ")
+        said.set()
+
+    class Slow(FakeVerifier):
+        def __call__(self, *args: Any, **named: Any) -> Report:
+            assert said.wait(60), "nothing was said while the judge was at work"
+            return made("supported")
+
+    monkeypatch.setattr("factrl.cli.verify._QUIET", 0.0)
+    monkeypatch.setattr("factrl.cli.verify.tell", tell)
+    monkeypatch.setattr(presets, "open_verifier", lambda *_, **__: Slow(made("supported")))
+    assert main(["verify", TEXT, "--docs", str(tmp_path / "curie.txt"), "--no-cache"]) == 0
+    assert "supported" in capsys.readouterr().out

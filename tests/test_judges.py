@@ -276,6 +276,7 @@ WEAK = [
     ("Marie Curie was not born in Warsaw.", "refuted"),
     ("Marie Curie was born in Berlin.", "unknown"),
     ("Zebras graze in the parks of Kenya.", "unknown"),
+    ("Pierre Curie was born in Warsaw in 1868.", "unknown"),  # of whom the evidence is silent
 ]
 
 

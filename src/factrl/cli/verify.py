@@ -6,6 +6,7 @@ import argparse
 import errno
 import json
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from factrl.verifier import Report, Verifier
 
 _LARGEST = 16 * 2**20  # bytes of text that are read at all
-_QUIET = 2.0  # seconds before a progress bar appears
+_QUIET = 0.8  # seconds before anything is said of progress
 _TEXT_FILES = {".txt", ".text", ".md", ".markdown", ".rst", ".html", ".json", ".jsonl", ".csv"}
 _NO_MODEL = (
     "No model judges here: words, names and numbers are compared, which is weak and no verification. For a "
@@ -138,10 +139,11 @@ def _verify(args: argparse.Namespace) -> int:
     text = _text(args.text)
     if not text.strip():
         raise ConfigError("the text is empty; give it as an argument, name a file, or pipe it in")
-    verifier = _open(args)
     try:
         with ExitStack() as stack:
-            report = verifier(text, args.question, topic=args.topic, watch=_watch(stack))
+            watch = _watch(stack)
+            verifier = _open(args)
+            report = verifier(text, args.question, topic=args.topic, watch=watch)
     except Unscored as error:
         raise TooManyMasked(f"the text could not be checked: {error}") from error
     report = replace(report, sure=args.sure)
@@ -254,8 +256,12 @@ def _open(args: argparse.Namespace) -> Verifier:
 
 
 def _watch(stack: ExitStack) -> Callable[[int, int], None]:
-    """A progress bar on stderr, once checking takes longer than a moment."""
+    """A line on stderr once opening or checking takes more than a moment, then a bar as verdicts come."""
     started = time.monotonic()
+    first = threading.Timer(_QUIET, tell, ["checking; a model that has to be loaded takes a while"])
+    first.daemon = True
+    first.start()
+    stack.callback(first.cancel)
     bars: list[Progress] = []
 
     def watch(done: int, total: int) -> None:

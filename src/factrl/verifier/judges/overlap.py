@@ -222,12 +222,12 @@ def _share(wanted: Collection[Any], held: Collection[Any]) -> float:
 
 class WeakJudge:
     """A `Judge` that counts words: a claim is `refuted` only when a sentence covers it but for another number
-    or a negation; `supported` when the evidence holds `ENOUGH` of its words and lacks none of its names and
-    numbers; else `unknown`."""
+    or a negation, and the evidence has all of its names, so that it is about the same thing; `supported` when
+    the evidence holds `ENOUGH` of its words and lacks none of its names and numbers; else `unknown`."""
 
     weak = True
     per_call = 256
-    identity = f"weak word overlap covered>={ENOUGH}"
+    identity = f"weak word overlap covered>={ENOUGH} names"
 
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         """A verdict for every pair; without evidence `unknown` with the cause `no_evidence`."""
@@ -239,7 +239,8 @@ class WeakJudge:
         features, quote = compare(claim, pieces)
         why = lacks(features)
         supported = not why and features["covered"] >= ENOUGH
-        label = "refuted" if features["conflict"] else "supported" if supported else "unknown"
+        refuted = features["conflict"] and not features["missing_names"]
+        label = "refuted" if refuted else "supported" if supported else "unknown"
         return Verdict(label, self.identity, quote=quote, why=why)
 
 
