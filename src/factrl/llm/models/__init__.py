@@ -236,6 +236,7 @@ def _from_hub(model: Model) -> str:
     try:
         # Downloads are tried for half a minute; a hub that is not there shall cost a few seconds.
         get_hf_file_metadata(hf_hub_url(**where), timeout=_PATIENCE)
+        sys.stderr.write(f"fetching {model.name}, {model.size / 1e9:.1f} GB, once\n")
         came = Path(hf_hub_download(**where, local_dir=folder, etag_timeout=_PATIENCE))
     # HTTPError is that of the library which the client is built on, whichever it is.
     except (OSError, ValueError, HTTPError) as error:
