@@ -310,7 +310,7 @@ class FakeEncoder:
         self.rows = rows
         self.calls: list[list[tuple[str, str]]] = []
 
-    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def scores(self, pairs: Sequence[tuple[str, str]], spans: object = None) -> np.ndarray:
         self.calls.append(list(pairs))
         return np.array([self.rows[premise] for premise, _ in pairs])
 

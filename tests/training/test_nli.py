@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local import classifiers  # noqa: E402
 from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
+from factrl.llm.models.verifiers import verifier  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()
@@ -267,6 +268,13 @@ def test_hhem_loads_with_its_code_its_prompt_and_its_labels(hhem: Path) -> None:
     long = ("curie was born in warsaw . " * 9, "she won")
     assert not np.isnan(model.scores([long])).any(), "a premise that is too long is cut"
     assert np.isnan(model.scores([("", " ".join(["old"] * 30))])).all(), "a hypothesis is not"
+    row = verifier("hhem-2.1")  # by its name the prompt is the released one, whatever the folder says
+    assert row is not None
+    named = CrossEncoder(hhem, trust_remote_code=True, named=row)
+    assert named._text("a", "b") == (
+        "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: a\n\nHypothesis: b"
+    )
+    np.testing.assert_allclose(named.scores(PAIRS).sum(axis=1), 1)
 
 
 def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:

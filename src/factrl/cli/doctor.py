@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from factrl import __version__
 from factrl.errors import INSTALL, ConfigError, SetupError, nearest
 from factrl.llm import connect, models, preflight
+from factrl.llm.models.verifiers import VERIFIERS
 from factrl.runs.folder import version_of
 from factrl.text.escape import one_line
 
@@ -113,6 +114,12 @@ def _list_models() -> None:
     show_table(table)
     for model in models.known():
         say(f"\n{model.name}: {model.about}\n    from {model.source}")
+    say("\nVerifiers of the field, as --judge NAME or NAME:FOLDER (balanced accuracy on LLM-AggreFact):")
+    for row in VERIFIERS:
+        agrees = "not known" if row.aggrefact is None else f"{row.aggrefact} %"
+        code = "runs code of its own, which trust_remote_code=true allows" if row.code else ""
+        say(f"\n{row.name}: {'; '.join(filter(None, (agrees, row.licence, code, row.note)))}")
+        say(f"    factrl models get {row.address}")
     tell(f"\nThey are kept in {models.cache_folder() / 'models'}; FACTRL_CACHE names another place.")
 
 

@@ -341,7 +341,7 @@ def shown(text: str) -> str:
     """A text of the settings without what belongs to one machine: paths, addresses and keys."""
     if re.match(r"\w+://", text):
         return "a server"
-    kind = re.match(r"\w+:(?=[.~/])(?!//)", text)  # nli:FOLDER
+    kind = re.match(r"[\w.-]+:(?=[.~/])(?!//)", text)  # nli:FOLDER
     if kind and _is_path(text[kind.end() :]):
         return f"{kind[0]}{Path(text).name}"
     return Path(text).name if _is_path(text) else redact([text])[0]

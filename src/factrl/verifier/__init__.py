@@ -24,6 +24,8 @@ from typing import Any
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
 from factrl.llm import LLM, Reply
 from factrl.llm.background import Call, wait_for
+from factrl.llm.models.verifiers import VERIFIERS
+from factrl.llm.models.verifiers import verifier as verifier_named
 from factrl.llm.store import CachedLLM, Store
 from factrl.text.abstention import abstains
 from factrl.types import Passage
@@ -208,7 +210,8 @@ def open_verifier(
             One of the three, or none where evidence comes with every text.
         embedder: a model of sentence-transformers that puts the passages of `docs` or `index` in order.
         llm: finds the claims and judges; the published presets need it where they ask one.
-        judge: instead of the preset's own: a judge, or `local`, `weak`, `nli:NAME`, or `llm`, which is `llm`.
+        judge: instead of the preset's own: a judge, `local`, `weak`, `nli:NAME`, a verifier of
+            `factrl models list` (`factcg`, or `factcg:FOLDER`), or `llm`, which is `llm`.
         trust_remote_code: run Python code that comes with a cross-encoder, which is HHEM's case: the preset
             `fspo` needs `judge="nli:vectara/hallucination_evaluation_model@COMMIT"` or a folder, and this.
         controls: every call carries a true and a false claim of ours, as `LLMJudge` says; only where the
@@ -299,20 +302,31 @@ def verify(
 def open_judge(
     name: str, *, trust_remote_code: bool = False, **thresholds: Any
 ) -> LocalJudge | NLIJudge | WeakJudge:
-    """A judge by name: `local`, `weak`, or `nli:MODEL` with the thresholds of `NLIJudge`."""
+    """A judge by name: `local`, `weak`, `nli:MODEL`, or one of `VERIFIERS`, as `NAME` or `NAME:FOLDER`.
+
+    The thresholds are those of `NLIJudge`; verifiers by name do not tell refuted from unknown.
+    """
     if name == "local":
         return LocalJudge()
     if name == "weak":
         return WeakJudge()
     kind, _, model = name.partition(":")
-    if kind == "nli" and model:
+    named = verifier_named(kind)
+    if named is not None or (kind == "nli" and model):
         if not all(importlib.util.find_spec(package) for package in ("torch", "transformers")):
             raise MissingExtra("transformers", "train")
         from factrl.llm.local.classifiers import CrossEncoder
 
-        return NLIJudge(CrossEncoder(model, trust_remote_code=trust_remote_code), **thresholds)
-    problem = f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}"
-    raise ConfigError(f"{problem} (there are: local, weak, llm, nli:NAME with any cross-encoder's name)")
+        if named is None:
+            return NLIJudge(CrossEncoder(model, trust_remote_code=trust_remote_code), **thresholds)
+        own = CrossEncoder(model or named.address, trust_remote_code=trust_remote_code, named=named)
+        return NLIJudge(own, **{"threshold_refuted": None, **thresholds})
+    names = [row.name for row in VERIFIERS]
+    problem = (
+        f"{name!r}: {NO_OWN_VERIFIER}" if kind == "own" else f"unknown judge {name!r}{nearest(kind, names)}"
+    )
+    there_are = f"local, weak, llm, nli:NAME with any cross-encoder's name, {', '.join(names)}"
+    raise ConfigError(f"{problem} (there are: {there_are})")
 
 
 def _readable(reply: Reply) -> bool:

@@ -10,9 +10,10 @@ Models are named as in `factrl.llm.models`.  All are safe to use from several th
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,44 @@ class Network:
         offset = (self.pad or 0) + 1 if "roberta" in self.config.model_type else 0
         limits = (self.tokenizer.model_max_length, positions - offset)
         self.longest = min((limit for limit in limits if 0 < limit < 1_000_000), default=_LONGEST)
+        special = [str(token) for token in self.tokenizer.added_tokens_decoder.values() if token.special]
+        longer_first = sorted((token for token in special if len(token) > 1), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longer_first)) or r"(?!)")
+
+    def apart(self, text: str) -> str:
+        """A text in which no special token stands: it cannot end itself, or start another turn."""
+        return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain(text))
+
+    def cut(self, text: str, tokens: Callable[[str], Row]) -> Row | None:
+        """The tokens of as much of a text's beginning as the network reads; None where nothing of it fits."""
+        row = tokens(text)
+        while (over := len(row["input_ids"]) - self.longest) > 0:
+            read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            kept = read["offset_mapping"][: max(len(read["input_ids"]) - over, 0)]
+            text = text[: min(kept[-1][1] if kept else 0, len(text) - 1)]
+            if not text:
+                return None
+            row = tokens(text)
+        return row
+
+    def firsts(self, ending: str, letters: Sequence[str]) -> list[int]:
+        """The token that each letter begins with, where it follows `ending`."""
+        plain = self.tokenizer(ending, add_special_tokens=False)["input_ids"]
+        firsts = []
+        for letter in letters:
+            tokens = self.tokenizer(ending + letter, add_special_tokens=False)["input_ids"]
+            if len(tokens) <= len(plain) or tokens[: len(plain)] != plain:
+                raise ConfigError(
+                    f"the answer {letter!r} merges with the end of the prompt, {ending[-20:]!r}, for "
+                    f"{self.identity}; let one of the two have the space between them"
+                )
+            firsts.append(tokens[len(plain)])
+        if len({*firsts}) < len(letters):
+            raise ConfigError(
+                f"the answers {', '.join(map(repr, letters))} begin with the same token for {self.identity}; "
+                "choose others"
+            )
+        return firsts
 
     def logits(
         self, rows: Sequence[Row | None], budget: int, *, left: bool = False, **options: Any
@@ -116,6 +155,9 @@ class Network:
                     values = (rows[number] or {})[name]
                     padded.append([*pad, *values] if left else [*values, *pad])
                 inputs[name] = self.torch.tensor(padded, device=self.device)
+            if getattr(self.config, "is_encoder_decoder", False):  # its first word is asked for
+                start = self.config.decoder_start_token_id
+                inputs["decoder_input_ids"] = self.torch.full((len(batch), 1), start, device=self.device)
             if left:
                 inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
             with self.torch.inference_mode():
@@ -211,7 +253,7 @@ class CausalModel(Network):
 
         found = np.full((len(prompts), len(letters)), np.nan)
         with self.lock:
-            firsts = self._firsts(suffix or prefix, letters)
+            firsts = self.firsts(suffix or prefix, letters)
             read = [self.tokenizer(plain(f"{prefix}{prompt}{suffix}"))["input_ids"] for prompt in prompts]
             rows = [
                 {"input_ids": ids, "attention_mask": [1] * len(ids)} if 0 < len(ids) <= self.longest else None
@@ -222,22 +264,3 @@ class CausalModel(Network):
             for batch, logits in self.logits(rows, 2 * TOKENS_AT_ONCE, **options):
                 found[batch] = logits[:, -1].log_softmax(-1)[:, firsts].numpy()
         return found
-
-    def _firsts(self, ending: str, letters: Sequence[str]) -> list[int]:
-        """The token that each letter begins with, where it follows `ending`."""
-        plain = self.tokenizer(ending, add_special_tokens=False)["input_ids"]
-        firsts = []
-        for letter in letters:
-            tokens = self.tokenizer(ending + letter, add_special_tokens=False)["input_ids"]
-            if len(tokens) <= len(plain) or tokens[: len(plain)] != plain:
-                raise ConfigError(
-                    f"the answer {letter!r} merges with the end of the prompt, {ending[-20:]!r}, for "
-                    f"{self.identity}; let one of the two have the space between them"
-                )
-            firsts.append(tokens[len(plain)])
-        if len({*firsts}) < len(letters):
-            raise ConfigError(
-                f"the answers {', '.join(map(repr, letters))} begin with the same token for {self.identity}; "
-                "choose others"
-            )
-        return firsts

@@ -1,21 +1,23 @@
 """Classifiers of the hub in this process: does a premise support a hypothesis, and how good is an answer.
 
-A `CrossEncoder` says the former: NLI models, MiniCheck's encoders and HHEM-like models.  Which column means
-what is read from the model's own configuration and never assumed: published models order their labels in
-every possible way, and a swapped pair turns a judge into its opposite.  HHEM-2.1
-(vectara/hallucination_evaluation_model) comes with its own code and reads both texts in a prompt of its own,
-which its configuration holds; such a model is loaded and asked so.
+A `CrossEncoder` says the former: NLI models, and the verifiers of `factrl.llm.models.verifiers`, among them
+those that write one word or mark tokens.  Which column means what is read from the model's configuration,
+or from the row of its name, and never assumed: published models order their labels in every possible way,
+and a swapped pair turns a judge into its opposite.  HHEM-2.1 (vectara/hallucination_evaluation_model) comes
+with its own code and reads both texts in a prompt of its own, which its configuration holds; such a model
+is loaded and asked so.
 
 A `RewardModel` says the latter: a sequence classifier with one output that reads a chat (Skywork-Reward,
 Llama and Qwen fine-tunes) or a pair of texts (DeBERTa).  Such models learn from comparisons of two answers,
 so only differences between answers to one request mean something.
 
-Left out: models that answer by generating text (MiniCheck-Flan-T5, judges that write their verdict), which
-are language models, and reward models with several outputs or code of their own.
+Left out: judges that write more than a word, which are language models, and reward models with several
+outputs or code of their own.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from factrl.errors import ConfigError, ModelError, Unscored
 from factrl.llm.background import Call
-from factrl.llm.local import TOKENS_AT_ONCE, Network, Row, plain
+from factrl.llm.local import TOKENS_AT_ONCE, Network, Row
+from factrl.llm.models.verifiers import Named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,14 +48,15 @@ _MEANINGS: Mapping[str, Meaning] = {
 
 
 class CrossEncoder(Network):
-    """A sequence classifier that reads premise and hypothesis together.
+    """A classifier that reads premise and hypothesis together, or a verifier of the field by its name.
 
     A model with two labels, or one logit, tells supported from not supported; what is not supported counts as
-    unknown.
+    unknown.  One that marks tokens is as sure of support as of the worst token of the hypothesis.
 
     Args:
         model: a hub name (`org/model`, `org/model@commit`) or a folder with safetensors weights.
         trust_remote_code: run Python code that comes with the model; only from a folder, or at a commit.
+        named: what it reads and what its outputs mean; without, both are read from its configuration.
 
     Raises:
         ModelError: not there, no classifier, or its labels cannot be read; the message shows them.
@@ -60,50 +64,105 @@ class CrossEncoder(Network):
         MissingExtra: torch or transformers is not installed.
     """
 
-    def __init__(self, model: str | Path, *, trust_remote_code: bool = False) -> None:
+    def __init__(
+        self, model: str | Path, *, trust_remote_code: bool = False, named: Named | None = None
+    ) -> None:
         fixed = Path(model).expanduser().exists() or re.fullmatch(r".+@[0-9a-f]{7,40}", str(model))
         if trust_remote_code and not fixed:
             raise ConfigError(f"code that comes with {model} is only run at a fixed commit: org/model@COMMIT")
-        kind = "AutoModelForSequenceClassification"
-        super().__init__(model, kind, "cross-encoder", dtype="float32", trusted=trust_remote_code)
-        self._meanings = _meanings(self.config, self.identity)
-        prompt = getattr(self.config, "prompt", None)
-        self._prompt = prompt if isinstance(prompt, str) and all(p in prompt for p in _PLACES) else None
+        kind = named.kind if named else "AutoModelForSequenceClassification"
+        what, dtype = (named.name, "auto") if named else ("cross-encoder", "float32")
+        super().__init__(model, kind, what, dtype=dtype, trusted=trust_remote_code)
+        self._named, self._answers = named, []
+        if named is None:
+            self._meanings = _meanings(self.config, self.identity)
+            prompt = getattr(self.config, "prompt", None)
+            self._prompt = prompt if isinstance(prompt, str) and all(p in prompt for p in _PLACES) else ""
+            return
+        self.identity = f"{named.name} {self.identity}"
+        self._meanings, self._prompt, self.longest = named.labels, named.prompt, named.longest
+        if not named.answers and self.config.num_labels != len(named.labels):
+            raise ModelError(
+                f"{model} has {self.config.num_labels} outputs and {named.name} has {len(named.labels)}"
+            )
+        words = [word for word in named.answers if isinstance(word, str)]
+        self._answers = self.firsts(self._text("", ""), words) if words else list(named.answers)
 
-    def scores(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def scores(
+        self, pairs: Sequence[tuple[str, str]], spans: list[list[tuple[int, int]]] | None = None
+    ) -> np.ndarray:
         """Probabilities of what the premise does to the hypothesis, float64 (pairs, 3): see `COLUMNS`.
 
         A premise that is too long for the model is cut at its end.  A hypothesis is never cut: one that
         leaves no room for a premise has a row of NaN.
+
+        Args:
+            spans: gets, for each pair, the stretches of the hypothesis without support, in characters; none
+                where the model marks none.
         """
         import numpy as np
 
         found = np.full((len(pairs), len(COLUMNS)), np.nan)
+        marked: list[list[tuple[int, int]]] = [[] for _ in pairs]
         with self.lock:
-            rows = [self._read(plain(premise), plain(hypothesis)) for premise, hypothesis in pairs]
-            for batch, logits in self.logits(rows, TOKENS_AT_ONCE):
-                one = logits.shape[1] == 1  # its odds, and the rest
-                odds = self.torch.cat([logits, 0 * logits], 1).softmax(1) if one else logits.softmax(1)
+            rows = [self._read(premise, hypothesis) for premise, hypothesis in pairs]
+            options: dict[str, Any] = {}
+            if self._named is not None and self._named.chat is not None:
+                told = inspect.signature(self.network.forward).parameters
+                options = {"left": True, **({"logits_to_keep": 1} if "logits_to_keep" in told else {})}
+            for batch, logits in self.logits(rows, TOKENS_AT_ONCE, **options):
+                odds = self._odds(logits, [rows[number] for number in batch], [marked[n] for n in batch])
                 found[batch] = 0.0
                 for number, meaning in enumerate(self._meanings):
                     found[batch, COLUMNS.index(meaning)] += odds[:, number].numpy()
+        if spans is not None:
+            spans += marked
         return found
 
+    def _odds(self, logits: Any, rows: Sequence[Any], marked: Sequence[list[tuple[int, int]]]) -> Any:
+        """Probabilities of a batch's meanings; what a model marks is added to `marked`."""
+        if logits.dim() == 3 and self._answers:  # it writes: only its answers are compared
+            logits = logits[:, -1, self._answers]
+        one = logits.shape[-1] == 1  # its odds, and the rest
+        odds = self.torch.cat([logits, 0 * logits], -1).softmax(-1) if one else logits.softmax(-1)
+        if odds.dim() == 2:
+            return odds
+        least = []  # it marks tokens: the one that is supported least
+        for own, row, stretches in zip(odds, rows, marked, strict=True):
+            places = [at for at, text in enumerate(row.sequence_ids(0)) if text == 1]
+            least.append(own[min(places, key=own[:, 0].__getitem__)])
+            for start, end in (row.encodings[0].offsets[at] for at in places if own[at].argmax()):
+                near = stretches and start - stretches[-1][1] <= 1  # a space between them, or nothing
+                stretches.append((stretches.pop()[0] if near else start, end))
+        return self.torch.stack(least)
+
     def _read(self, premise: str, hypothesis: str) -> Row | None:
-        if self._prompt is None:
-            if len(self.tokenizer("", hypothesis)["input_ids"]) >= self.longest:
-                return None
-            return self.tokenizer(premise, hypothesis, truncation="only_first", max_length=self.longest)
-        # Both texts in the model's own prompt, the premise cut where it leaves no room.
-        before, _, rest = self._prompt.partition(_PLACES[0])
-        after = rest.replace(_PLACES[1], hypothesis)
-        room = self.longest - len(self.tokenizer(f"{before}{after}")["input_ids"])
-        if room <= 0:
-            return None
-        places = self.tokenizer(premise, add_special_tokens=False, return_offsets_mapping=True)
-        offsets = places["offset_mapping"]
-        kept = premise if len(offsets) <= room else premise[: offsets[room - 1][1]]
-        return self.tokenizer(f"{before}{kept}{after}", truncation=True, max_length=self.longest)
+        hypothesis = self.apart(hypothesis)
+        return self.cut(self.apart(premise), lambda kept: self._tokens(kept, hypothesis))
+
+    def _tokens(self, premise: str, hypothesis: str) -> Row:
+        text = self._text(premise, hypothesis)
+        if _PLACES[1] in self._prompt or (self._named and self._named.chat):
+            return self.tokenizer(text, add_special_tokens=not (self._named and self._named.chat))
+        return self.tokenizer(text, hypothesis)
+
+    def _text(self, premise: str, hypothesis: str) -> str:
+        """What the model reads of both, or of the premise where they are a pair."""
+        texts: dict[str, str] = dict(zip(_PLACES, (premise, hypothesis), strict=True))
+        if self._named is None or self._named.chat is None:
+            return _filled(self._prompt or _PLACES[0], texts)
+        told = _filled(self._named.chat, texts)
+        whole = self.tokenizer.apply_chat_template(**told, add_generation_prompt=True, tokenize=False)
+        return whole + self._named.ending
+
+
+def _filled(value: Any, texts: Mapping[str, str]) -> Any:
+    """Both texts at their places in a prompt, or in the arguments of a chat template."""
+    if isinstance(value, str):
+        return re.sub("|".join(map(re.escape, texts)), lambda place: texts[place[0]], value)
+    if isinstance(value, Mapping):
+        return {name: _filled(one, texts) for name, one in value.items()}
+    return [_filled(one, texts) for one in value] if isinstance(value, list) else value
 
 
 def _meanings(config: Any, name: str) -> tuple[Meaning, ...]:
@@ -142,9 +201,6 @@ class RewardModel(Network):
         if self.config.num_labels != 1:
             raise ModelError(f"{model} is no reward model: it has {self.config.num_labels} outputs, not one")
         self.identity += " scale=sigmoid"
-        special = [str(token) for token in self.tokenizer.added_tokens_decoder.values() if token.special]
-        longer_first = sorted((token for token in special if len(token) > 1), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, longer_first)) or r"(?!)")
 
     def __call__(self, question: str, text: str) -> float:
         """The probability of `text` to beat an answer that the model gives 0.
@@ -175,20 +231,10 @@ class RewardModel(Network):
         return answers
 
     def _read(self, question: str, text: str) -> Row | Unscored:
-        def apart(part: str) -> str:
-            return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain(part)).strip()
-
-        question, text = apart(question), apart(text)
-        row = self._tokens(question, text)
-        while (over := len(row["input_ids"]) - self.longest) > 0:
-            read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-            kept = read["offset_mapping"][: max(len(read["input_ids"]) - over, 0)]
-            text = text[: min(kept[-1][1] if kept else 0, len(text) - 1)]
-            if not text:
-                detail = f"a request of {len(question)} characters leaves no room for an answer"
-                return Unscored("too_long", f"{detail} among {self.longest} tokens", stage="rate")
-            row = self._tokens(question, text)
-        return row
+        question, text = self.apart(question).strip(), self.apart(text).strip()
+        row = self.cut(text, lambda kept: self._tokens(question, kept))
+        detail = f"a request of {len(question)} characters leaves no room for an answer"
+        return row or Unscored("too_long", f"{detail} among {self.longest} tokens", stage="rate")
 
     def _tokens(self, question: str, text: str) -> Row:
         if self.tokenizer.chat_template:

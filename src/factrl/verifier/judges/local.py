@@ -244,18 +244,29 @@ class NLIJudge:
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair; `p` is the highest probability of support.
 
+        `facts["unsupported_spans"]` has the characters of the claim that its best passage does not carry,
+        where the model marks them.
+
         A score that is no number leaves its claim `unjudged` with the cause `nan_score`.
         """
         shown = [[(n, p.text) for n, p in enumerate(passages) if p.text.strip()] for _, passages in pairs]
         asked = [(text, claim.text) for (claim, _), own in zip(pairs, shown, strict=True) for _, text in own]
-        rows = iter(self.cross_encoder.scores(asked).tolist() if asked else ())
+        spans: list[list[tuple[int, int]]] = []
+        rows = iter(self.cross_encoder.scores(asked, spans).tolist() if asked else ())
+        marks = iter(spans or [[]] * len(asked))
         return [
-            self._verdict(claim, passages, {number: next(rows) for number, _ in own})
+            self._verdict(
+                claim, passages, {number: next(rows) for number, _ in own}, [next(marks) for _ in own]
+            )
             for (claim, passages), own in zip(pairs, shown, strict=True)
         ]
 
     def _verdict(
-        self, claim: Claim, passages: Sequence[Passage], rows: dict[int, Sequence[float]]
+        self,
+        claim: Claim,
+        passages: Sequence[Passage],
+        rows: dict[int, Sequence[float]],
+        marks: Sequence[Sequence[tuple[int, int]]],
     ) -> Verdict:
         if not rows:
             return Verdict("unknown", self.identity, cause="no_evidence")
@@ -271,10 +282,15 @@ class NLIJudge:
         else:
             label, decided = ("supported" if supported else self.otherwise), for_it
         quote = quote_of(claim.text, [passages[decided]])
+        marked = marks[[*rows].index(decided)]
         return Verdict(
             label,
             self.identity,
             p=min(max(p, 0.0), 1.0),
             quote=(decided, *quote[1:]) if quote else None,
-            facts={"supported": round(p, 4), "refuted": round(q, 4)},
+            facts={
+                "supported": round(p, 4),
+                "refuted": round(q, 4),
+                **({"unsupported_spans": [[*span] for span in marked]} if marked else {}),
+            },
         )
