@@ -31,6 +31,7 @@ from factrl.lab.tables import (
     headline,
     results_table,
     sign_cell,
+    signs_table,
     table_names,
     table_of,
     value_cell,
@@ -208,6 +209,10 @@ def test_cells() -> None:
     assert sign_cell(found, ternary, accuracy) == "up ≠ none"
     assert sign_cell(found, binary, hallucination) == "down ≠ up"
     assert sign_cell(found, own, hallucination) == "–   down"
+    undefined = replace(found, arms=(ArmRuns(ternary.row, missing * 2),))
+    assert sign_cell(undefined, *undefined.arms, abstention).endswith("   undefined")
+    assert [*signs_table(undefined).columns[-1].cells] == ["2 of 3"]  # of those that there are
+    assert document(undefined)["arms"]["truthrl:ternary"]["effects"]["abstention"]["here"] is None
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_a_judge_that_is_no_server_costs_nothing(words: list[str], calls: str, c
 def test_what_only_claims_or_the_model_decide_is_unknown() -> None:
     model = ["model.name=no-such/model", "train.micro_batch_size=8", "train.steps=5"]
     lines = estimate(plan(SERVER, *PRICES, *model, paper="knowrl"))
-    assert lines["calls"] == lines["cost"] == "unknown: as many as the completions make claims"
+    assert lines["calls"] == lines["cost"] == "unknown: it depends on what the completions say"
     assert "judge: unknown" in lines["tokens"]
 
 

@@ -34,10 +34,10 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a random two-layer Llama and its word tokenizer with a chat template."""
+    from tiny import save_llama
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-    folder = tmp_path_factory.mktemp("tiny-model")
     special = ["<pad>", "<unk>", "<end>"]
     vocab = {word: index for index, word in enumerate([*special, *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
@@ -49,23 +49,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' ' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ 'is ' }}{% endif %}"
     )
-    fast.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocab),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        pad_token_id=0,
-        eos_token_id=2,
-        bos_token_id=None,
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return save_llama(tmp_path_factory.mktemp("tiny-model"), fast, 64)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pytest
 import torch
 import trl
 from test_grpo import Recording
+from tiny import save_llama
 
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
@@ -45,7 +46,7 @@ def call(query: Any, name: str = "search", **more: Any) -> str:
 def save_speaker(folder: Path, template: str = "qwen2_5") -> Path:
     """A random two-layer Llama that reads bytes, with a chat template of TRL's."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {token: index for index, token in enumerate([*MARKUP, *alphabet])}
@@ -59,23 +60,7 @@ def save_speaker(folder: Path, template: str = "qwen2_5") -> Path:
         additional_special_tokens=[MARKUP[1]],
     )
     fast.chat_template = (TEMPLATES / f"{template}.jinja").read_text("utf-8")
-    fast.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocab),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=8192,
-        pad_token_id=0,
-        eos_token_id=2,
-        bos_token_id=None,
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return save_llama(folder, fast, 8192)
 
 
 @pytest.fixture(scope="session")

@@ -302,8 +302,8 @@ def write_recipe(pipeline: Pipeline, args: argparse.Namespace, folder: Path) -> 
         ConfigError: the folder was begun with another one.
     """
     scale = pipeline.full if args.full else pipeline.small_settings
-    # That of all rewards names each in its step; what else a recipe's paper decides is told there too.
-    settings = {"paper": "truthrl" if args.paper == REWARDS else args.paper, **scale}
+    # That of all rewards names each in its step, with all that a recipe's paper would decide.
+    settings = {**({} if args.paper == REWARDS else {"paper": args.paper}), **scale}
     if args.judge:
         settings["judge"] = {**scale.get("judge", {}), "url": args.judge}
     if args.engine == "verl" and not args.full:

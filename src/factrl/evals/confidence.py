@@ -77,27 +77,34 @@ def confidence_bins(answers: Answers) -> list[dict[str, Any]]:
     return bins
 
 
-def confidence_numbers(samples: Sequence[Row], source: Source = "stated") -> Numbers:
+def confidence_numbers(
+    samples: Sequence[Row], source: Source = "stated", answers: Answers | None = None
+) -> Numbers:
     """How many answers state a confidence, its calibration, and how well it ranks right before wrong; without
     those that `absent_numbers` gives a reason for.
 
     Intervals are by resampling questions, as answers to one question are not independent.
+
+    Args:
+        answers: what `answers_of` makes of both, where it is known already.
     """
+    answers = answers_of(samples, source) if answers is None else answers
     given = [one for one in samples if one.label in ("correct", "incorrect")]
     numbers: Numbers = {}
     if source == "stated":
         numbers |= share("confidence_stated", given, lambda one: _stated(one) is not None)
-    absent = absent_numbers(samples, source)
-    if "aurc" not in absent:
-        levels, rows = _shares(answers_of(samples, source))
+    if "aurc" not in absent_numbers(samples, source, answers):
+        levels, rows = _shares(answers)
         for name, interval in bootstraps(rows, _statistics(levels)).items():
             numbers |= number(name, interval, len(rows))
     return numbers
 
 
-def absent_numbers(samples: Sequence[Row], source: Source = "stated") -> dict[str, str]:
-    """Of the numbers that there are not, by name, why not."""
-    answers = answers_of(samples, source)
+def absent_numbers(
+    samples: Sequence[Row], source: Source = "stated", answers: Answers | None = None
+) -> dict[str, str]:
+    """Of the numbers that there are not, by name, why not; arguments are those of `confidence_numbers`."""
+    answers = answers_of(samples, source) if answers is None else answers
     labels = {label for group in answers for sure, label in group if sure is not None} - {"abstained"}
     single = source == "agreement" and len(answers) == sum(one.label is not None for one in samples)
     if single or not labels:

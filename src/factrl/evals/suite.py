@@ -143,10 +143,10 @@ def _summary(
     sure: dict[str, Any] = {}
     if how.confidence:
         answers = answers_of(samples, how.confidence)
-        numbers |= confidence_numbers(samples, how.confidence)
+        numbers |= confidence_numbers(samples, how.confidence, answers)
         # Outcomes by confidence, what a threshold on it keeps, and which numbers there are not, and why.
         sure = {"confidence_bins": confidence_bins(answers), "risk_coverage": risk_coverage(answers)}
-        sure["absent"] = absent_numbers(samples, how.confidence)
+        sure["absent"] = absent_numbers(samples, how.confidence, answers)
     parts = numbers_by(samples, how.by)
     return {
         "kind": benchmark.kind,

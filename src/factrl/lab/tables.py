@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 BASE = "base"  # the pretrained model, which every arm starts from
+_UNDEFINED = "undefined"
 METHODS = ("sft", "rft", "r-tuning", "dpo")  # offline, without a reward
 
 
@@ -89,7 +90,7 @@ def _table(name: str, world: str, studies: Mapping[str, Study], *, first: bool =
         name=name,
         rows=rows,
         judged=_judged(known, rows),
-        source=". ".join(study.source for study in here.values()),
+        source=". ".join(study.source for study in here.values() if study.source),
         notes=tuple(note for study in here.values() for note in study.notes),
         about=(alone.about if alone else "") or known.about,
     )
@@ -192,12 +193,14 @@ class Outcome:
     arms: tuple[ArmRuns, ...]
     seconds: float
 
-    def effect(self, arm: ArmRuns, column: Column) -> Direction:
-        """Which way the arm moved the metric."""
+    def effect(self, arm: ArmRuns, column: Column) -> Direction | None:
+        """Which way the arm moved the metric; None where it is undefined before or after, in any seed."""
         changes = [
             column.scale * (c[-1][1].get(column.metric, math.nan) - c[0][1].get(column.metric, math.nan))
             for c in arm.curves
         ]
+        if any(map(math.isnan, changes)):
+            return None
         same = all(change > 0 for change in changes) or all(change < 0 for change in changes)
         return direction_of(statistics.fmean(changes), column.least) if same else "none"
 
@@ -231,7 +234,7 @@ def signs_table(outcome: Outcome) -> Grid:
     grid = _grid("paper = here", *(column.name for column in outcome.table.judged), "agrees")
     for arm in outcome.arms:
         cells = [sign_cell(outcome, arm, column) for column in outcome.table.judged]
-        known = [cell for cell in cells if not cell.startswith("–")]
+        known = [cell for cell in cells if not cell.startswith("–") and not cell.endswith(_UNDEFINED)]
         agrees = f"{sum('=' in cell for cell in known)} of {len(known)}" if known else "–"
         styled = [Text(cell, style="bold red" if "≠" in cell else "") for cell in cells]
         grid.add_row(arm.row.arm, *styled, agrees)
@@ -252,8 +255,8 @@ def value_cell(arm: ArmRuns, column: Column) -> str:
 def sign_cell(outcome: Outcome, arm: ArmRuns, column: Column) -> str:
     """The paper's direction and ours, with the sign that says whether they are the same."""
     paper, here = arm.row.reported(column), outcome.effect(arm, column)
-    if paper is None:
-        return f"–   {here}"
+    if paper is None or here is None:
+        return f"{paper or '–'}   {here or _UNDEFINED}"
     return f"{paper} {'=' if paper == here else '≠'} {here}"
 
 
@@ -261,8 +264,10 @@ def remarks(outcome: Outcome) -> list[str]:
     """How to read the signs, what the papers' numbers are of, and what their studies say of the world."""
     return [
         "Effect against base, the paper's and ours: “up = up” agrees, “up ≠ none” does not, “–” where the "
-        "paper has no number.",
-        f"The papers' numbers are of {outcome.table.source}.",
+        f"paper has no number; “{_UNDEFINED}” where we have none, such as a calibration without answers.",
+        f"The papers' numbers: {outcome.table.source}."
+        if outcome.table.source
+        else "No paper has a number here.",
         "",
         *outcome.table.notes,
         "",

@@ -90,7 +90,7 @@ class Study:
 
     Attributes:
         world: `people`, `confidence`, `steps`, `longform` or `search`.
-        source: what the numbers are of.
+        source: what the numbers are of; empty where there are none.
         arms: a variant of the paper, with `@given` behind it in a way of the world's, or a method of the lab
             such as `sft` -> metric of the world -> the paper's change against the model that it starts from;
             empty where there is no number.

@@ -303,9 +303,12 @@ PUBLISHED = {
 
 STUDY = Study(
     "people",
-    "BAPO has no number against the model that it starts from; its ablation is that of docs/papers/bapo.md",
+    "",
     {"no-modulator": {}, "plateau": {}, "fixed": {}},
-    notes=("Nothing is evaluated while the lab trains, so its arms are of the plateau.",),
+    notes=(
+        "BAPO has no number against the model that it starts from; its ablation is in docs/papers/bapo.md.",
+        "Nothing is evaluated while the lab trains, so its arms are of the plateau.",
+    ),
 )
 STUDIES = (Study("search", STUDY.source, {"plateau": {}}),)
 

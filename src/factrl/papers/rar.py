@@ -160,7 +160,7 @@ PUBLISHED = {
 
 STUDY = Study(
     "longform",
-    "Binary RAR has its skills measured by evaluations that the lab has not",
+    "",
     {"8b": {}},
     notes=("The penalty of the paper is in the arm; what it keeps besides facts the lab cannot tell.",),
 )

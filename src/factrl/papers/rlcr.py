@@ -2,7 +2,8 @@
 
 Paper     Beyond Binary Rewards: Training LMs to Reason About Their Uncertainty, Damani et al. 2025,
           arXiv:2507.16806
-Code      damanimehul/RLCR, on TRL at 69ad852; read in public copies, its prompts and run configurations too
+Code      damanimehul/RLCR, a trainer of its own beside TRL at 69ad852; read in public copies, with its
+          arguments, prompts and run configurations
 Reward    c - (q - c)^2: c is 1 for a right answer and 0 for any other, q the stated confidence from 0 to 1
 RLVR      c alone, the paper's baseline, which asks for no confidence
 Form      <think> <answer> <analysis> <confidence>, in this order; the ablations leave the analysis out

@@ -129,10 +129,13 @@ PUBLISHED = {
 
 STUDY = Study(
     "confidence",
-    "no paper's: neither reports these metrics",
+    "",
     {"threshold": {}, "bounded": {}},
     about="does it answer where it is surer than it is asked to be?",
-    notes=("Each question of this world says a threshold; a reward that does not read it ignores it.",),
+    notes=(
+        "Neither of the two papers reports these metrics.",
+        "Each question of this world says a threshold; a reward that does not read it ignores it.",
+    ),
 )
 
 

@@ -41,7 +41,7 @@ _LIMITS = {"max_concurrency", "timeout_attempt", "timeout_call", "max_attempts"}
 _REPLY = 512  # tokens that a verdict may have
 _ANSWER = 200  # bytes of a short answer that a grader is shown
 _PROMPTS = {"grade": GRADE_PROMPT, "reason": REASONING_PROMPT, "rate": RATING_PROMPT}
-_UNKNOWN = "unknown: as many as the completions make claims"
+_UNKNOWN = "unknown: it depends on what the completions say"
 _EXTRACTS = dict[str, Extract](boxed="boxed", text="text", tags="answer", confidence="answer")
 
 
