@@ -89,6 +89,7 @@ class People(Plain):
         self._tier = {name: TIERS[index // per_tier] for index, name in enumerate(names)}
         self.facts = {name: {key: draw.choice(values) for key, values in VALUES.items()} for name in names}
         """Name -> attribute -> value."""
+        self._so = {(name.lower(), one.lower()) for name, of in self.facts.items() for one in of.values()}
         held = {name for index, name in enumerate(names) if index % per_tier < round(per_tier / 3)}
         asked = [(name, key, way) for name in names for key in _ASKED for way in (0, 1)]
         self._of_question = {_ASKED[key][way].format(name): (name, key) for name, key, way in asked}
@@ -123,6 +124,7 @@ class People(Plain):
             "reason": self._reason,
             "group": written_group,
             "contradicts": self._contradicts,
+            "together": self._together,
         }
 
     def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
@@ -186,6 +188,10 @@ class People(Plain):
 
     def _contradicts(self, question: str, text: str, evidence: Sequence[Passage]) -> bool:
         return bool(self._verify(text, question).counts["refuted"])
+
+    def _together(self, name: str, value: str) -> int:
+        """A corpus that says 20 times what is so, and nothing else."""
+        return 20 * ((name, value) in self._so)
 
     def _reason(self, question: str, reasoning: str, answers: Sequence[str]) -> float:
         """Whether the reasoning claims something and all of it is so."""

@@ -41,7 +41,7 @@ _COLUMNS = (
     *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
     *(Column(name, least=1.0) for name in ("ece", "aurc")),
 )
-_NO_JUDGE = frozenset({"certainty", "course", "extract", "group"})  # resources that ask nobody
+_NO_JUDGE = frozenset({"certainty", "course", "extract", "group", "together"})  # resources that ask nobody
 
 
 def rewards_table(own: Sequence[str] = ()) -> Table:

@@ -35,7 +35,7 @@ from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example, Passage, Score
 from factrl.verifier.blame import judged_here
 
-from . import Gold, Study
+from . import Gold, Pipeline, Study, cold_start, rewarded
 
 
 @reward(searches=True)
@@ -158,11 +158,34 @@ PUBLISHED = {
     for where, value in zip(places, values, strict=True)
 }
 
+_LONG = [PUBLISHED["long answers", f"Qwen3-8B {row}", "hallucination"] for row in ("base", "Binary RAR")]
 STUDY = Study(
     "longform",
-    "",
-    {"8b": {}},
+    "Binary RAR: Qwen3-8B, the share of claims that are not wrong, mean of two sets of long answers",
+    {"8b": {"verified": _LONG[0] - _LONG[1]}},
     notes=("The penalty of the paper is in the arm; what it keeps besides facts the lab cannot tell.",),
+)
+
+PIPELINE = Pipeline(
+    steps=(cold_start(20), rewarded("rar", "8b")),
+    small={
+        "verifier": {"preset": "local", "judge": "weak"},
+        "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16, "beta": 0.001},
+    },
+    model="Qwen/Qwen3-8B",
+    asks={
+        "train": "requests for long answers; the paper's are of WildChat",
+        "held_out": "Biography or WildHallucinations prompts",
+        "judge": "what looks for contradictions, Qwen3-32B in the paper, as http://host:8000/v1#name",
+        "verifier.index or verifier.web": "an index that `factrl index` made, or a search server",
+    },
+    metrics={"verified": "factscore_unpenalised", "detail": "detail"},
+    long=True,
+    notes=(
+        "At the small scale no model looks for contradictions: claims are sentences, and one that rules "
+        "(`verifier.judge = weak`) refute by the facts of the entity is one.",
+        "The ten evaluations of skills are not run; `factrl eval popqa gpqa` has two of them.",
+    ),
 )
 
 # What pays where it should not, found by `factrl stress` with an exact judge; a real one errs on top of that.

@@ -133,7 +133,7 @@ STUDY = Study(
     {"threshold": {}, "bounded": {}},
     about="does it answer where it is surer than it is asked to be?",
     notes=(
-        "Neither of the two papers reports these metrics.",
+        "Neither paper behind the risk threshold reports these metrics.",
         "Each question of this world says a threshold; a reward that does not read it ignores it.",
     ),
 )
@@ -143,7 +143,10 @@ def _drawn(name: str, more: str = "") -> Stage:
     return Stage(name, f"prepare thresholds {{{name}}} {more} --output {{out}}/thresholds/{name}.jsonl")
 
 
-# `factrl reproduce threshold`: the same questions at the same thresholds for the ternary reward and for this.
+# `factrl reproduce threshold`: the same questions at the same thresholds for the ternary reward and for this,
+# and one picture of both beside samples of the start, of which a threshold keeps the answers that agree.
+_SAMPLED = EVALUATED.format(trained="{base}", recipe="{recipe}", out="{out}", row="sampled")
+_BESIDE = " ".join(f"{{out}}/evaluations/{row}" for row in ("ternary", "threshold", "bounded"))
 PIPELINE = Pipeline(
     steps=(
         replace(_drawn("warm"), full=None),
@@ -153,6 +156,8 @@ PIPELINE = Pipeline(
         rewarded("truthrl", "ternary"),
         rewarded("threshold", "threshold"),
         rewarded("threshold", "bounded"),
+        Stage("sampled", f"eval {{held_out}} --samples 16 --agreement {_SAMPLED}", small="--limit 150"),
+        Stage("picture", f"report {_BESIDE} {{out}}/evaluations/sampled --output {{out}}/risk.html"),
     ),
     small={
         **truthrl.PIPELINE.small,
@@ -164,6 +169,9 @@ PIPELINE = Pipeline(
     model=truthrl.PIPELINE.model,
     asks=truthrl.PIPELINE.asks,
     evaluate="eval {held_out} --by threshold " + EVALUATED,
-    notes=("Every held-out question is asked at each threshold; outcomes by threshold are below.",),
+    notes=(
+        "Held-out questions are asked at each threshold, thirty at the small scale; outcomes by threshold "
+        "are below, and risk against coverage, beside 16 samples of the start, is risk.html.",
+    ),
 )
 WEAKNESSES = {"": truthrl.WEAKNESSES[""]}

@@ -20,6 +20,7 @@ from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
 from factrl.rewards.grading import read_verdict
 from factrl.types import Passage
+from factrl.verifier import Verifier
 from factrl.verifier.search import Given, Search
 
 K = 8  # passages of the paper, with 512 tokens each
@@ -94,5 +95,22 @@ def contradiction_judge(
             if forged:  # it was the policy's text that confused the judge; masking would reward that
                 return True
             raise
+
+    return contradicts
+
+
+def refuted_claims(verify: Verifier) -> Callable[[str, str, Sequence[Passage]], bool]:
+    """The same question to a verifier: whether it refutes a claim of the text; no model reads the whole.
+
+    Returns:
+        A function that raises `Unscored` when too many verdicts are missing.
+    """
+
+    def contradicts(question: str, text: str, evidence: Sequence[Passage]) -> bool:
+        report = verify(text, question, evidence=evidence or None)
+        if report.counts["refuted"]:
+            return True
+        _ = report.precision  # Unscored, where what is missing could refute
+        return False
 
     return contradicts

@@ -72,10 +72,12 @@ class Supplier:
         return claims
 
     def contradicts(self) -> Any:
-        from factrl.rewards.contradiction import K, contradiction_judge, has_contradiction
+        from factrl.rewards.contradiction import K, contradiction_judge, has_contradiction, refuted_claims
         from factrl.verifier import open_search
 
         told = self.verifier
+        if self.judge is None and told.judge == "weak":  # words alone, as of claims
+            return refuted_claims(self.verify())
         search = open_search(told.docs, told.index, told.web, told.embedder)
         judge = self._kept(self.asked("a reward for answers without contradictions"), has_contradiction)
         return contradiction_judge(judge, search, k=told.k or K)
