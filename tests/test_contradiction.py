@@ -55,3 +55,11 @@ def test_it_needs_a_judge_and_a_dead_one_earns_nothing() -> None:
     told = Supplier(down, JudgeSettings(), VerifierSettings(cache=False))
     result = supply(load_reward("rar"), supplier=told)(example, Completion("She was born in 1801."))
     assert (result.state, result.value, result.cause) == ("masked", None, "timeout")
+
+
+def test_without_a_judge_rules_look_for_contradictions_where_they_are_asked_to() -> None:
+    rules = Supplier(None, JudgeSettings(), VerifierSettings(judge="weak", cache=False))
+    reward = supply(load_reward("rar"), supplier=rules)
+    about = Example("When was Ada Bell born?", evidence=(FOUND[0],))
+    said = ("Ada Bell was born in 1801.", "Ada Bell was born in 1901.", "I don't know.")
+    assert [reward(about, Completion(text)).value for text in said] == [1.0, 0.0, 1.0]
