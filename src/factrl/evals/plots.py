@@ -56,12 +56,13 @@ Curves = Mapping[str, Sequence[Point]]
 """Arm -> its points in the order of the steps; no arm is empty."""
 
 
-def write_picture(curves: Curves, path: Path, *, title: str) -> None:
+def write_picture(curves: Curves, path: Path, *, title: str, frontier: Sequence[Point] = ()) -> None:
     """Draw every arm's path from its first to its last step, and the last arm's outcomes over the steps.
 
     Args:
         path: of an SVG file; missing folders are made.
         title: what the picture shows, in one neutral sentence.
+        frontier: what the model's own knowledge allows, a dashed line behind the paths.
 
     Raises:
         ConfigError: it cannot be written.
@@ -74,39 +75,48 @@ def write_picture(curves: Curves, path: Path, *, title: str) -> None:
         lines=lines,
         row=_ROW,
         top=_ROW * len(lines) + 20,
-        charts=(path_chart(curves), steps_chart(_short(main), curves[main])),
+        charts=(path_chart(curves, frontier), steps_chart(_short(main), curves[main])),
         width=2 * _WIDTH + 60,
-        height=_ROW * (len(lines) + max(len(curves), len(OUTCOMES)) + 1) + 20 + _HEIGHT,
+        height=_ROW * (len(lines) + max(len(curves) + bool(frontier), len(OUTCOMES)) + 1) + 20 + _HEIGHT,
     )
     write_page(path, svg)
 
 
-def path_chart(curves: Curves) -> Markup:
-    """Hallucination against abstention, one path per arm, lines of equal accuracy behind."""
-    points = [point for arm in curves.values() for point in arm]
+def path_chart(curves: Curves, frontier: Sequence[Point] = ()) -> Markup:
+    """Hallucination against abstention, one path per arm, lines of equal accuracy behind.
+
+    Args:
+        frontier: as in `write_picture`.
+    """
+    frontier = [frontier[at] for at in _spread(len(frontier))] if frontier else []
+    points = [point for arm in (*curves.values(), frontier) for point in arm]
     across = 10.0 * math.ceil(10.5 * max(point.abstention for point in points) + 0.3)
     up = 10.0 * math.ceil(10.5 * max(point.hallucination for point in points) + 0.3)
-    told = [
-        [
-            f"{arm}, step {one.step}: "
-            + ", ".join(f"{name} {100 * getattr(one, name):.1f}" for name in OUTCOMES)
-            for one in points
-        ]
-        for arm, points in curves.items()
-    ]
+    told = [[f"{arm}, step {one.step}: {_outcomes(one)}" for one in points] for arm, points in curves.items()]
     paths = {
         f"{_short(arm)}, step {points[-1].step}": [
             (100 * p.abstention, 100 * p.hallucination) for p in points
         ]
         for arm, points in curves.items()
     }
+    kinds: list[str] = []
+    if frontier:
+        paths["what the model's own knowledge allows"] = [
+            (100 * p.abstention, 100 * p.hallucination) for p in frontier
+        ]
+        told.append([f"a threshold on its agreement: {_outcomes(one)}" for one in frontier])
+        kinds = [*(f"a{number % _COLOURS}" for number in range(len(curves))), "frontier"]
     guides = [
         ((max(0.0, rest - up), min(up, rest)), (min(across, rest), max(0.0, rest - across)))
         for rest in range(20, 101, 20)
         if rest < across + up
     ]
     label, axes = "Hallucination against abstention, one path per arm", ("abstention, %", "hallucination, %")
-    return _chart(label, axes, (0, across), (0, up), paths, told, guides=guides)
+    return _chart(label, axes, (0, across), (0, up), paths, told, kinds, guides)
+
+
+def _outcomes(point: Point) -> str:
+    return ", ".join(f"{name} {100 * getattr(point, name):.1f}" for name in OUTCOMES)
 
 
 def risk_chart(lines: Mapping[str, Sequence[tuple[float, float, str]]]) -> Markup:

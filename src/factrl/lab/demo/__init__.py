@@ -51,11 +51,11 @@ class ArmSettings(Section):
     """Its optimizer steps."""
     test_questions: Positive = 400
     """Held-out questions of the evaluations before and after, at most."""
-    curve_questions: Positive = 150
-    """Held-out questions of the evaluations on the way, at most."""
-    base_samples: Positive = 8
-    """Samples per held-out question that tell what the model knows before training."""
-    base_correct: Positive = 5
+    threshold_questions: Positive = 150
+    """Training questions that choose the frontier's threshold, at most."""
+    base_samples: Positive = 32
+    """Samples per question that tell what the model knows before training."""
+    base_correct: Positive = 20
     """A question counts as known when so many of its samples are right."""
 
 
@@ -74,7 +74,9 @@ _QUICK = (
     "warm.steps=6",
     "demo.contrast=''",
     "demo.test_questions=60",
-    "demo.curve_questions=30",
+    "demo.threshold_questions=20",
+    "demo.base_samples=8",
+    "demo.base_correct=5",
 )
 
 

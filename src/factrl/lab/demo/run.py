@@ -13,7 +13,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
+from factrl.evals.confidence import answers_of, risk_coverage
 from factrl.evals.metrics import Interval, compare, known_mask, short_form
 from factrl.evals.plots import Point, write_picture
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import DemoSettings, build_questions, demo_settings
+from factrl.lab.demo import ArmSettings, DemoSettings, build_questions, demo_settings
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
@@ -39,15 +40,16 @@ from factrl.runs.folder import Run
 from factrl.runs.progress import Progress, clock
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
-from factrl.train.held_out import evaluator, rates
+from factrl.train.held_out import rates
 from factrl.train.model import embedded_policy, is_embedded, load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.page import write_run_page
 from factrl.train.shortcuts import restore_forward, use_packed_logprobs
 from factrl.train.writing import answer
-from factrl.types import Grade
+from factrl.types import Example, Grade
 
 ABSTENTION = "I don't know."
+AT_ONCE = 20  # questions whose samples are drawn between two words of progress
 KNOWN_TEMPERATURE = 1.0  # the model's own distribution says what it knows
 SHOWN = 10  # questions with their answers
 _WORDS = {"correct_given_attempted": "right if answered"}
@@ -59,6 +61,20 @@ _NOTES = (
 )
 Change = tuple[Interval | None, Interval | None, Interval | None]
 """A metric before and after training, and the paired difference."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What the warm-started model knows, by several samples of each held-out question.
+
+    `frontier` is what its own agreement allows: at each threshold on the share of a question's samples that
+    say the same, that answer where it is reached and an abstention elsewhere, from the most abstentions on.
+    `best` is the one whose threshold has the highest truthfulness on training questions.
+    """
+
+    known: Sequence[int]  # questions that enough of the samples got right
+    frontier: Sequence[Point]
+    best: Point
 
 
 @dataclass(frozen=True)
@@ -90,23 +106,26 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     started = time.monotonic()
     settings = demo_settings(list(overrides), reward, quick=quick)
     told, console = settings.demo, Console()
-    before, arms, known = _run(settings)
+    before, arms, knows = _run(settings)
     folder = before.folder
     model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in reversed(arms))
     title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
-    write_picture({arm.name: arm.curve for arm in arms}, folder / "demo.svg", title=title)
-    numbers = {arm.name: changes(before, arm, known) for arm in arms}
+    curves = {arm.name: arm.curve for arm in arms}
+    write_picture(curves, folder / "demo.svg", title=title, frontier=knows.frontier)
+    numbers = {arm.name: changes(before, arm, knows.known) for arm in arms}
     plain = {
         arm: {
             name: [each and [each.value, each.low, each.high] for each in told] for name, told in some.items()
         }
         for arm, some in numbers.items()
     }
-    (folder / "numbers.json").write_text(json.dumps(plain, indent=2), encoding="utf-8")
+    allowed = {"frontier": [asdict(point) for point in knows.frontier], "best": asdict(knows.best)}
+    (folder / "numbers.json").write_text(json.dumps(plain | {"allowed": allowed}, indent=2), encoding="utf-8")
     for arm in reversed(arms):
         console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
     knew = f"right in {told.base_correct} of {told.base_samples} samples before"
-    console.print(f"\nknown: {len(known)} questions, {knew}", highlight=False)
+    console.print(f"\nknown: {len(knows.known)} questions, {knew}", highlight=False)
+    console.print(_reached(before, arms[-1], knows, told), highlight=False)
     drawn = random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))
     console.print(_side_by_side([before, *arms], sorted(drawn)))
     quickly = ("This was --quick: it shows that everything works, not what training does.",) if quick else ()
@@ -118,8 +137,8 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     return report
 
 
-def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], list[int]]:
-    """The warm-started model, the arms with the main one last, and the questions that the former knew."""
+def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], Knowledge]:
+    """The warm-started model, the arms with the main one last, and what the former knew."""
     if is_embedded(settings.model.name):
         with Progress("unpack the model", 1) as progress:
             embedded_policy(settings.model.name)
@@ -129,10 +148,51 @@ def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], list[int]]:
     stages = _Stages(settings)
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
         stages.warm(run.path / "warm")
-        before, known = stages.before(run.path)
+        before, knows = stages.before(run.path)
         start = copy.deepcopy(stages.model.state_dict())
         arms = [stages.arm(reward, steps, before, start) for reward, steps in rewards.items() if reward]
-    return before, arms, known
+    return before, arms, knows
+
+
+def frontier_of(test: Sequence[Row], train: Sequence[Row]) -> tuple[list[Point], Point]:
+    """What a threshold on the agreement of a question's samples gives, and the best one's point.
+
+    Args:
+        test: several graded samples of each held-out question.
+        train: the same of questions that choose the threshold with the highest truthfulness.
+
+    Returns:
+        A point for each threshold that parts the held-out questions, the highest first, after one that
+        declines everything; and the one of the chosen threshold.
+    """
+
+    def points(samples: Sequence[Row]) -> list[tuple[float, Point]]:
+        found = [(2.0, Point(0, 0.0, 1.0, 0.0))]  # above every agreement
+        for one in risk_coverage(answers_of(samples, "agreement")):
+            kept, wrong = one["coverage"], one["coverage"] * one["risk"]
+            found.append((one["threshold"], Point(0, kept - wrong, 1 - kept, wrong)))
+        return found
+
+    level = max(points(train), key=lambda pair: pair[1].truthfulness)[0]
+    allowed = points(test)
+    return [point for _, point in allowed], [point for at, point in allowed if at >= level][-1]
+
+
+def _reached(before: Arm, arm: Arm, knows: Knowledge, told: ArmSettings) -> str:
+    """The arm's truthfulness as a share of what the model's own agreement allows, counted from the start."""
+    start, end = (rates(one.rows)["truthfulness"] or 0.0 for one in (before, arm))
+    best = knows.best.truthfulness
+    text = (
+        f"what its own knowledge allows: truthfulness {100 * best:.1f}, by declining where too few of "
+        f"{told.base_samples} samples agree"
+    ).replace("-", "−")
+    if best <= start:
+        return text
+    return (
+        f"{text};\n{arm.name} has {(end - start) / (best - start):.0%} of that gain, in one sample".replace(
+            "-", "−"
+        )
+    )
 
 
 def changes(before: Arm, arm: Arm, known: Sequence[int]) -> dict[str, Change]:
@@ -245,19 +305,37 @@ class _Stages:
             trainer.train()
             restore_forward(self.model)
 
-    def before(self, folder: Path) -> tuple[Arm, list[int]]:
-        """The warm-started model's answers, and which questions it knows."""
-        size, enough = self.settings.demo.base_samples, self.settings.demo.base_correct
-        with Progress("what does it know", 2) as progress:
-            arm = Arm("before", self._rows(), folder)
-            progress.advance()
-            asked = (self.model, self.tokenizer, self.test, self.settings)
-            groups = answer(*asked, num_samples=size, temperature=KNOWN_TEMPERATURE)
-            pairs = [(e, text) for e, texts in zip(self.test, groups, strict=True) for text in texts]
-            grades = [row.grade for row in grade_completions(pairs, self.grader)]
-            samples = [grades[i : i + size] for i in range(0, len(grades), size)]
-            progress.advance()
-        return arm, [number for number, knew in enumerate(known_mask(samples, enough)) if knew]
+    def before(self, folder: Path) -> tuple[Arm, Knowledge]:
+        """The warm-started model's answers, and what it knows."""
+        told = self.settings.demo
+        arm = Arm("before", self._rows(), folder)
+        train = self.questions.train[: told.threshold_questions]
+        with Progress("what does it know", len(self.test) + len(train)) as progress:
+            test_samples, train_samples = (self._samples(part, progress) for part in (self.test, train))
+        grades = [[row.grade for row in rows] for rows in test_samples]
+        known = [number for number, knew in enumerate(known_mask(grades, told.base_correct)) if knew]
+        frontier, best = frontier_of(
+            *([row for rows in part for row in rows] for part in (test_samples, train_samples))
+        )
+        return arm, Knowledge(known, frontier, best)
+
+    def _samples(self, questions: Sequence[Example], progress: Progress) -> list[list[Row]]:
+        """Several graded samples of each question."""
+        size, found = self.settings.demo.base_samples, []
+        for start in range(0, len(questions), AT_ONCE):
+            part = questions[start : start + AT_ONCE]
+            groups = answer(
+                self.model,
+                self.tokenizer,
+                part,
+                self.settings,
+                num_samples=size,
+                temperature=KNOWN_TEMPERATURE,
+            )
+            for example, texts in zip(part, groups, strict=True):
+                found.append(grade_completions([(example, text) for text in texts], self.grader))
+                progress.advance()
+        return found
 
     def arm(self, name: str, steps: int, before: Arm, start: Mapping[str, Any]) -> Arm:
         """Train with one reward from the warm-started weights, which answered as `before`, and evaluate."""
@@ -269,20 +347,18 @@ class _Stages:
         values = {field: getattr(self.settings, field) for field in RunSettings.model_fields}
         values["train"] = self.settings.train.model_copy(update={"steps": steps})
         settings = RunSettings.model_validate({**values, "paper": name, "reward": dict(reward.knobs)})
-        shown = self.settings.demo.curve_questions
-        evaluate = evaluator(self.test[:shown], self.tokenizer, settings, self.grader, "text")
-        curve = [_point(0, rates(before.rows[:shown]))]
+        found = [(0, before.rows)]
 
         def on_the_way(model: Any, step: int) -> Mapping[str, float | None]:
-            values = evaluate(model, step)
-            curve.append(_point(step, values))
-            return values
+            found.append((step, self._rows()))
+            return rates(found[-1][1])
 
         questions = self.questions.train
         prompts = render_prompts(questions, self.tokenizer, settings.data)
         with Run.create(before.folder / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, reward, questions, prompts, run, on_the_way)
-        return Arm(name.rpartition(":")[2], self._rows(), run.path, curve, steps)
+        curve = [_point(step, rates(rows)) for step, rows in found]
+        return Arm(name.rpartition(":")[2], found[-1][1], run.path, curve, steps)
 
     def _rows(self) -> list[Row]:
         groups = answer(self.model, self.tokenizer, self.test, self.settings)
