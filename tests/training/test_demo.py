@@ -93,6 +93,8 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "demo.contrast_steps=2",
         "demo.base_correct=1",
         "demo.base_samples=2",
+        "calibrate.samples=2",
+        "calibrate.right=1",
     ]
     report = play("truthrl:ternary", overrides, quick=True)
     folder = report.parents[2]

@@ -29,8 +29,8 @@ from factrl.types import Example
 PAPER = "truthrl:ternary"  # the main reward
 
 
-class WarmSettings(Section):
-    """`[warm]`: the supervised steps before reinforcement learning."""
+class SupervisedSettings(Section):
+    """Supervised steps."""
 
     steps: Positive = 30
     """Optimizer steps."""
@@ -38,8 +38,25 @@ class WarmSettings(Section):
     """Questions per step."""
     learning_rate: float = Field(default=5e-5, gt=0, lt=1)
     """Peak learning rate."""
+
+
+class WarmSettings(SupervisedSettings):
+    """`[warm]`: the supervised steps that teach the form of an answer."""
+
     abstain_share: float = Field(default=0.12, gt=0, lt=1)
     """Share of gold answers replaced by "I don't know.", drawn at random."""
+
+
+class CalibrateSettings(SupervisedSettings):
+    """`[calibrate]`: the supervised steps after those, on the model's own answers: R-Tuning by samples."""
+
+    steps: Positive = 40
+    questions: Positive = 480
+    """Training questions."""
+    samples: Positive = 8
+    """Samples of each."""
+    right: Positive = 4
+    """So many of them must be right; otherwise the question is taught to be declined."""
 
 
 class ArmSettings(Section):
@@ -47,14 +64,12 @@ class ArmSettings(Section):
 
     contrast: str = ""
     """A second reward, trained from the same start for comparison; empty for none."""
-    contrast_steps: Positive = 30
+    contrast_steps: Positive = 24
     """Its optimizer steps."""
-    test_questions: Positive = 400
+    test_questions: Positive = 300
     """Held-out questions of the evaluations before and after, at most."""
-    threshold_questions: Positive = 150
-    """Training questions that choose the frontier's threshold, at most."""
     base_samples: Positive = 32
-    """Samples per question that tell what the model knows before training."""
+    """Samples per held-out question that tell what the model knows before training."""
     base_correct: Positive = 20
     """A question counts as known when so many of its samples are right."""
 
@@ -63,6 +78,7 @@ class DemoSettings(RunSettings):
     """Everything `factrl demo` can be told; the recipe is `demo.toml` beside this file."""
 
     warm: WarmSettings = WarmSettings()
+    calibrate: CalibrateSettings = CalibrateSettings()
     demo: ArmSettings = ArmSettings()
 
 
@@ -74,7 +90,8 @@ _QUICK = (
     "warm.steps=6",
     "demo.contrast=''",
     "demo.test_questions=60",
-    "demo.threshold_questions=20",
+    "calibrate.steps=4",
+    "calibrate.questions=32",
     "demo.base_samples=8",
     "demo.base_correct=5",
 )

@@ -1,8 +1,12 @@
 """`factrl demo`: teach a small real model to say when it does not know, and show what that did.
 
-    questions -> model -> warm start -> evaluate -> GRPO with each reward -> evaluate
+    questions -> model -> warm start -> evaluate -> calibrate -> GRPO with each reward -> evaluate
 
-Every arm starts from the same warm-started weights, and every number is of held-out questions whose
+To calibrate is R-Tuning by samples: where the warm-started model gives the right answer in half of them, one
+of those is taught, elsewhere "I don't know.".  From there on GRPO finds where declining pays.  By itself it
+needs twice the steps, and loses a fifth of what the model knew (docs/history.md).
+
+Every arm starts from the same calibrated weights, and every number is of held-out questions whose
 entities appear nowhere in training.  Each arm has a run folder with the page that any run has.
 """
 
@@ -12,8 +16,10 @@ import copy
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +37,7 @@ from factrl.evals.metrics import Interval, compare, known_mask, short_form
 from factrl.evals.plots import Point, write_picture
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import ArmSettings, DemoSettings, build_questions, demo_settings
+from factrl.lab.demo import ArmSettings, DemoSettings, SupervisedSettings, build_questions, demo_settings
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
@@ -56,6 +62,8 @@ _WORDS = {"correct_given_attempted": "right if answered"}
 _MARKS = {"correct": ("C", "blue"), "abstained": ("A", "dim"), "incorrect": ("W", "red"), None: ("?", "")}
 _NOTES = (
     "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
+    "before: after a warm start that teaches the form of an answer; calibrated: then taught to decline where "
+    "its own samples are mostly wrong. Both rewards start from there.",
     "+1/0/-1 pays for declining wherever the model is right less than half the time, and on most of these "
     "questions it is: hallucination falls, and some right answers go with it.",
 )
@@ -108,7 +116,7 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     told, console = settings.demo, Console()
     before, arms, knows = _run(settings)
     folder = before.folder
-    model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in reversed(arms))
+    model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in arms[:0:-1])
     title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
     curves = {arm.name: arm.curve for arm in arms}
     write_picture(curves, folder / "demo.svg", title=title, frontier=knows.frontier)
@@ -131,7 +139,7 @@ def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> 
     quickly = ("This was --quick: it shows that everything works, not what training does.",) if quick else ()
     for note in (*quickly, *_NOTES):
         console.print(note, highlight=False)
-    report = [write_run_page(arm.folder) for arm in arms][-1]
+    report = [write_run_page(arm.folder) for arm in arms[1:]][-1]
     console.print(f"\n{clock(time.monotonic() - started)} minutes", highlight=False)
     console.print(f"picture  {folder / 'demo.svg'}\nreport   {report}", highlight=False, soft_wrap=True)
     return report
@@ -148,10 +156,11 @@ def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], Knowledge]:
     stages = _Stages(settings)
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
         stages.warm(run.path / "warm")
-        before, knows = stages.before(run.path)
+        before, knows, samples = stages.before(run.path)
+        calibrated = stages.calibrate(run.path / "calibrated", before, samples)
         start = copy.deepcopy(stages.model.state_dict())
-        arms = [stages.arm(reward, steps, before, start) for reward, steps in rewards.items() if reward]
-    return before, arms, knows
+        arms = [stages.arm(reward, steps, calibrated, start) for reward, steps in rewards.items() if reward]
+    return before, [calibrated, *arms], knows
 
 
 def frontier_of(test: Sequence[Row], train: Sequence[Row]) -> tuple[list[Point], Point]:
@@ -182,17 +191,11 @@ def _reached(before: Arm, arm: Arm, knows: Knowledge, told: ArmSettings) -> str:
     """The arm's truthfulness as a share of what the model's own agreement allows, counted from the start."""
     start, end = (rates(one.rows)["truthfulness"] or 0.0 for one in (before, arm))
     best = knows.best.truthfulness
-    text = (
-        f"what its own knowledge allows: truthfulness {100 * best:.1f}, by declining where too few of "
-        f"{told.base_samples} samples agree"
-    ).replace("-", "−")
-    if best <= start:
-        return text
-    return (
-        f"{text};\n{arm.name} has {(end - start) / (best - start):.0%} of that gain, in one sample".replace(
-            "-", "−"
-        )
-    )
+    text = f"what its own knowledge allows: truthfulness {100 * best:.1f}, by declining where too few of "
+    text += f"{told.base_samples} samples agree"
+    if best > start:
+        text += f";\n{arm.name} has {(end - start) / (best - start):.0%} of that gain, in one sample"
+    return text.replace("-", "−")
 
 
 def changes(before: Arm, arm: Arm, known: Sequence[int]) -> dict[str, Change]:
@@ -266,12 +269,39 @@ class _Stages:
         gold answers that are replaced by abstention are drawn at random, so they carry no hint about which
         questions to decline.
         """
-        told, seed, on_cpu = self.settings.warm, self.settings.run.seed, not torch.cuda.is_available()
-        examples = self.questions.warm
-        prompts = render_prompts(examples, self.tokenizer, self.settings.data)
+        told, examples = self.settings.warm, self.questions.warm
         count = round(told.abstain_share * len(examples))
-        declined = set(random.Random(seed).sample(range(len(examples)), count))
+        declined = set(random.Random(self.settings.run.seed).sample(range(len(examples)), count))
         targets = [ABSTENTION if i in declined else example.answers[0] for i, example in enumerate(examples)]
+        self._tune(examples, targets, told, folder, "warm start")
+
+    def calibrate(self, folder: Path, before: Arm, samples: Sequence[Sequence[Row]]) -> Arm:
+        """Teach the warm-started model to decline where its own `samples` of training questions are mostly
+        wrong, and elsewhere what most of its right ones say."""
+        told, examples, targets = self.settings.calibrate, [], []
+        for rows in samples:
+            right = [(row.completion or "").strip() for row in rows if row.label == "correct"]
+            examples.append(rows[0].example)
+            targets.append(Counter(right).most_common(1)[0][0] if len(right) >= told.right else ABSTENTION)
+        self.model.get_input_embeddings().requires_grad_(not self.settings.model.freeze_embeddings)
+        self._tune(examples, targets, told, folder, "calibrate")
+        rows = self._rows()
+        curve = [_point(step, rates(of)) for step, of in ((0, before.rows), (told.steps, rows))]
+        return Arm("calibrated", rows, folder, curve, told.steps)
+
+    def _tune(
+        self,
+        examples: Sequence[Example],
+        targets: Sequence[str],
+        told: SupervisedSettings,
+        folder: Path,
+        title: str,
+    ) -> None:
+        """Supervised steps on these answers."""
+        prompts, on_cpu = (
+            render_prompts(examples, self.tokenizer, self.settings.data),
+            not torch.cuda.is_available(),
+        )
         rows = {"prompt": prompts, "completion": [text + self.tokenizer.eos_token for text in targets]}
         config = SFTConfig(
             output_dir=str(folder),
@@ -289,9 +319,9 @@ class _Stages:
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
-            seed=seed,
+            seed=self.settings.run.seed,
         )
-        with Progress("warm start", told.steps) as progress:
+        with Progress(title, told.steps) as progress:
             trainer = SFTTrainer(
                 self.model,
                 args=config,
@@ -305,40 +335,36 @@ class _Stages:
             trainer.train()
             restore_forward(self.model)
 
-    def before(self, folder: Path) -> tuple[Arm, Knowledge]:
-        """The warm-started model's answers, and what it knows."""
-        told = self.settings.demo
+    def before(self, folder: Path) -> tuple[Arm, Knowledge, list[list[Row]]]:
+        """The warm-started model's answers, what it knows, and its samples of training questions."""
+        told, calibrate = self.settings.demo, self.settings.calibrate
         arm = Arm("before", self._rows(), folder)
-        train = self.questions.train[: told.threshold_questions]
+        train = self.questions.train[: calibrate.questions]
         with Progress("what does it know", len(self.test) + len(train)) as progress:
-            test_samples, train_samples = (self._samples(part, progress) for part in (self.test, train))
-        grades = [[row.grade for row in rows] for rows in test_samples]
+            asked = self._samples(self.test, told.base_samples, progress)
+            taught = self._samples(train, calibrate.samples, progress)
+        grades = [[row.grade for row in rows] for rows in asked]
         known = [number for number, knew in enumerate(known_mask(grades, told.base_correct)) if knew]
-        frontier, best = frontier_of(
-            *([row for rows in part for row in rows] for part in (test_samples, train_samples))
+        return (
+            arm,
+            Knowledge(known, *frontier_of(*map(list, map(chain.from_iterable, (asked, taught))))),
+            taught,
         )
-        return arm, Knowledge(known, frontier, best)
 
-    def _samples(self, questions: Sequence[Example], progress: Progress) -> list[list[Row]]:
-        """Several graded samples of each question."""
-        size, found = self.settings.demo.base_samples, []
+    def _samples(self, questions: Sequence[Example], size: int, progress: Progress) -> list[list[Row]]:
+        """`size` graded samples of each question."""
+        found = []
         for start in range(0, len(questions), AT_ONCE):
             part = questions[start : start + AT_ONCE]
-            groups = answer(
-                self.model,
-                self.tokenizer,
-                part,
-                self.settings,
-                num_samples=size,
-                temperature=KNOWN_TEMPERATURE,
-            )
+            asked = (self.model, self.tokenizer, part, self.settings)
+            groups = answer(*asked, num_samples=size, temperature=KNOWN_TEMPERATURE)
             for example, texts in zip(part, groups, strict=True):
                 found.append(grade_completions([(example, text) for text in texts], self.grader))
                 progress.advance()
         return found
 
     def arm(self, name: str, steps: int, before: Arm, start: Mapping[str, Any]) -> Arm:
-        """Train with one reward from the warm-started weights, which answered as `before`, and evaluate."""
+        """Train with one reward from the calibrated weights, which answered as `before`, and evaluate."""
         self.model.load_state_dict(start)
         # Knobs that the settings change; the rest is what tells one arm's reward from the other's.
         usual = load_reward(self.settings.paper).knobs
@@ -355,7 +381,7 @@ class _Stages:
 
         questions = self.questions.train
         prompts = render_prompts(questions, self.tokenizer, settings.data)
-        with Run.create(before.folder / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
+        with Run.create(before.folder.parent / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, reward, questions, prompts, run, on_the_way)
         curve = [_point(step, rates(rows)) for step, rows in found]
         return Arm(name.rpartition(":")[2], found[-1][1], run.path, curve, steps)
