@@ -13,6 +13,7 @@ entities appear nowhere in training.  Each arm has a run folder with the page th
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import random
 import time
@@ -334,6 +335,8 @@ class _Stages:
                 use_packed_logprobs(self.model)
             trainer.train()
             restore_forward(self.model)
+        del trainer
+        gc.collect()  # a trainer is part of a circle, and holds the optimizer's two copies of the weights
 
     def before(self, folder: Path) -> tuple[Arm, Knowledge, list[list[Row]]]:
         """The warm-started model's answers, what it knows, and its samples of training questions."""
@@ -383,6 +386,7 @@ class _Stages:
         prompts = render_prompts(questions, self.tokenizer, settings.data)
         with Run.create(before.folder.parent / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, reward, questions, prompts, run, on_the_way)
+        gc.collect()
         curve = [_point(step, rates(rows)) for step, rows in found]
         return Arm(name.rpartition(":")[2], found[-1][1], run.path, curve, steps)
 
