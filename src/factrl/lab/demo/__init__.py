@@ -55,8 +55,9 @@ class CalibrateSettings(SupervisedSettings):
     """Training questions."""
     samples: Positive = 8
     """Samples of each."""
-    right: Positive = 4
-    """So many of them must be right; otherwise the question is taught to be declined."""
+    right: Positive = 2
+    """So many of them must be right; otherwise the question is taught to be declined.  A greedy answer is
+    right more often than a sample."""
 
 
 class ArmSettings(Section):

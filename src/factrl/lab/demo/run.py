@@ -2,8 +2,8 @@
 
     questions -> model -> warm start -> evaluate -> calibrate -> GRPO with each reward -> evaluate
 
-To calibrate is R-Tuning by samples: where the warm-started model gives the right answer in half of them, one
-of those is taught, elsewhere "I don't know.".  From there on GRPO finds where declining pays.  By itself it
+To calibrate is R-Tuning by samples: where enough of the warm-started model's are right, one of those is
+taught, elsewhere "I don't know.".  From there on GRPO finds where declining pays.  By itself it
 needs twice the steps, and loses a fifth of what the model knew (docs/history.md).
 
 Every arm starts from the same calibrated weights, and every number is of held-out questions whose
@@ -64,7 +64,7 @@ _MARKS = {"correct": ("C", "blue"), "abstained": ("A", "dim"), "incorrect": ("W"
 _NOTES = (
     "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
     "before: after a warm start that teaches the form of an answer; calibrated: then taught to decline where "
-    "its own samples are mostly wrong. Both rewards start from there.",
+    "hardly any of its own samples is right. Both rewards start from there.",
     "+1/0/-1 pays for declining wherever the model is right less than half the time, and on most of these "
     "questions it is: hallucination falls, and some right answers go with it.",
 )
@@ -277,8 +277,8 @@ class _Stages:
         self._tune(examples, targets, told, folder, "warm start")
 
     def calibrate(self, folder: Path, before: Arm, samples: Sequence[Sequence[Row]]) -> Arm:
-        """Teach the warm-started model to decline where its own `samples` of training questions are mostly
-        wrong, and elsewhere what most of its right ones say."""
+        """Teach the warm-started model to decline where hardly any of its own `samples` of a training question
+        is right, and elsewhere what most of the right ones say."""
         told, examples, targets = self.settings.calibrate, [], []
         for rows in samples:
             right = [(row.completion or "").strip() for row in rows if row.label == "correct"]
