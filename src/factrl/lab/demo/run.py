@@ -277,7 +277,7 @@ class _Stages:
         self._tune(examples, targets, told, folder, "warm start")
 
     def calibrate(self, folder: Path, before: Arm, samples: Sequence[Sequence[Row]]) -> Arm:
-        """Teach the warm-started model to decline where hardly any of its own `samples` of a training question
+        """Teach the warm-started model to decline where hardly any of its `samples` of a training question
         is right, and elsewhere what most of the right ones say."""
         told, examples, targets = self.settings.calibrate, [], []
         for rows in samples:
