@@ -29,8 +29,8 @@ class Named:
             that is the second text of a pair.
         labels: what its outputs mean, in their order.
         licence: of the weights.
-        longest: tokens that its released code lets it read; of hhem-2.1 and granite-guardian-3.3 our choice, as
-            that is not known to us.
+        longest: tokens that its released code lets it read; not known to us, so our choice, of hhem-2.1 and
+            granite-guardian-3.3.
         aggrefact: its balanced accuracy on LLM-AggreFact in percent, as others report; None: not known to us.
         answers: of a model that writes: its first tokens in the order of `labels`, as words or numbers.
         chat: of a model with a chat template: the template's arguments, with the same places.
