@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -97,6 +98,22 @@ def test_what_is_not_json_is_refused_whole(path: Path, value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         store.put_many({"good": 1, "bad": value})
     assert store.size() == 0
+
+
+@pytest.mark.fault("F32")
+def test_a_coroutine_that_is_cancelled_harms_no_other(path: Path) -> None:
+    store = Store(path)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(store.aput_many({key: 1})) for key in keys(100)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        await asyncio.gather(*tasks[1::2])
+
+    asyncio.run(main())
+    assert len(store.get_many(keys(100)[1::2])) == 50
+    store.put_many({"still": "there"})
 
 
 # ---------------------------------------------------------------- whose file it is

@@ -262,6 +262,17 @@ def test_the_judge_decides_the_rest(verdict: str, answer: str, label: str) -> No
     assert grade.answer == answer
 
 
+def test_all_accepted_answers_go_into_one_call() -> None:
+    judge = saying("incorrect")
+    Grader(judge)(CAPITAL, "Lyon", ["Paris", "Lutetia"])
+    [messages] = judge.calls
+    assert data_of(messages) == {
+        "question": CAPITAL,
+        "accepted_answers": ["Paris", "Lutetia"],
+        "answer": "Lyon",
+    }
+
+
 def test_a_judge_that_fails_leaves_no_grade() -> None:
     with pytest.raises(LLMError) as caught:
         Grader(FakeLLM([LLMError("timeout", "late", attempts=4)]))(CAPITAL, "[INST] Lyon", ["Paris"])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,46 +15,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TESTS = Path(__file__).parent
-TABLES = {"fault": TESTS / "faults.toml", "security": TESTS / "security.toml"}
+from marked_ids import TABLES, TESTS, files_with, lines, marked, table
+
 ROOT = TESTS.parent
 IDS = {
     "fault": [f"F{number:02}" for number in range(1, 33)],
     "security": [f"S{number:02}" for number in range(1, 51)],
 }
-
-
-def table(mark: str) -> dict[str, Any]:
-    """The table of a mark: `tested` and `untested`, id -> one line."""
-    return tomllib.loads(TABLES[mark].read_text("utf-8"))
-
-
-def marked(source: str) -> Iterator[tuple[str, list[str]]]:
-    """Every use of the marks in a test file: the mark and its ids, as they are written there.
-
-    Raises:
-        ValueError: an id that is not written out, which a reader could not search for.
-    """
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TABLES:
-            owner = node.func.value
-            if isinstance(owner, ast.Attribute) and owner.attr == "mark":
-                ids = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-                if not ids or len(ids) < len(node.args) + len(node.keywords):
-                    raise ValueError(f"line {node.lineno}: write the ids out, as strings")
-                yield node.func.attr, [str(one) for one in ids]
-
-
-@functools.cache
-def files_with(mark: str) -> Mapping[str, set[str]]:
-    """Id -> the test files that are marked with it, relative to the tests' folder."""
-    found = defaultdict[str, set[str]](set)
-    for path in sorted(TESTS.rglob("test_*.py")):
-        source = path.read_text("utf-8")
-        for kind, ids in marked(source) if f"mark.{mark}" in source else ():
-            for one in ids if kind == mark else ():
-                found[one].add(path.relative_to(TESTS).as_posix())
-    return dict(found)
 
 
 @pytest.mark.parametrize("mark", TABLES)
@@ -108,3 +72,16 @@ def test_a_mark_must_be_written_out() -> None:
     for bad in ("pytest.mark.fault(*ids)", "pytest.mark.fault(name)", "pytest.mark.fault()"):
         with pytest.raises(ValueError, match="line 1: write the ids out"):
             list(marked(bad))
+
+
+def test_the_summary_has_a_line_for_each_id() -> None:
+    told = {"tested": {"F01": "one", "F03": "three", "F04": "four"}, "untested": {"F02": "two: no such disk"}}
+    counts = {"F01": Counter(passed=3, failed=1)}
+    files = {"F01": ["a.py"], "F03": ["training/b.py"], "F04": ["c.py"]}
+    assert [re.sub(" {2,}", "|", line) for line in lines(told, counts, files)] == [
+        "F01|3 passed, 1 failed|one",
+        "F02|not tested|two: no such disk",
+        "F03|in the run with torch|three",
+        "F04|not in this run|four",
+    ]
+    assert len(list(lines(told, counts, files, only_torch=True))) == 1

@@ -257,6 +257,24 @@ def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> N
     by_the(clock, main())
 
 
+@pytest.mark.fault("F14")
+def test_an_error_at_the_gate_keeps_nobody_waiting(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        door = gate(max_concurrency=1)
+        turn = await door.enter()
+        waiting = [asyncio.ensure_future(door.enter()) for _ in range(3)]
+        await settled()
+        with monkeypatch.context() as patch:
+            patch.setattr(door, "_learn", lambda *_: float(10**400))
+            with pytest.raises(OverflowError):
+                door.leave(turn, "served")
+        for waiter in waiting:
+            door.leave(await asyncio.wait_for(waiter, 10), "served")
+        assert door.active == 0
+
+    by_the(clock, main())
+
+
 @pytest.mark.parametrize(
     ("limits", "word"),
     [

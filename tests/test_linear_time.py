@@ -157,6 +157,7 @@ def search(
 @pytest.mark.security("S15")
 @pytest.mark.parametrize("name", text_readers.READERS)
 def test_no_nasty_text_takes_a_reader_long(name: str) -> None:
+    """A sample; `python tests/test_linear_time.py SECONDS` looks for longer, and at longer texts."""
     called(text_readers.READERS[name])("Ann Lee was born in 1867.\n" * 9)  # what is loaded when first used
     assert search([name], name, 2, worth=0.005, most=1 << 14) == []
 
@@ -166,6 +167,10 @@ def test_no_nasty_text_takes_a_reader_long(name: str) -> None:
 def test_what_was_found_takes_linear_time(name: str, before: str, unit: str, after: str) -> None:
     reader = called(text_readers.READERS[name])
     assert growth(reader, before, unit, after, worth=0.02, most=1 << 19) < SUPERLINEAR
+
+
+def test_every_public_reader_is_timed() -> None:
+    assert text_readers.unlisted() == []
 
 
 @pytest.mark.parametrize("unit", ["a", "{n} "])
@@ -210,3 +215,16 @@ def unbounded_pairs(pattern: str, flags: int = 0) -> int:
 )
 def test_the_pattern_check_can_fail(pattern: str) -> None:
     assert unbounded_pairs(pattern)
+
+
+if __name__ == "__main__":
+    everywhere, until = [*text_readers.READERS], time.monotonic() + float(sys.argv[1])
+    for one in everywhere:
+        called(text_readers.READERS[one])("Ann Lee was born in 1867.\n" * 99)
+    for turn in itertools.count():
+        for slow in search(everywhere, (sys.argv[2:], turn), 1, worth=0.05, most=1 << 17):
+            sys.stdout.write(f"{slow}\n")
+            sys.stdout.flush()
+        if time.monotonic() > until:
+            sys.stdout.write(f"{turn} inputs\n")
+            break

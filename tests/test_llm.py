@@ -4,10 +4,12 @@ import gzip
 import json
 import os
 import pickle
+import signal
 import time
 import traceback
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from typing import Any
@@ -305,6 +307,12 @@ def test_a_key_in_the_address_is_refused_without_showing_it(url: str) -> None:
 # ---------------------------------------------------------------- threads, loops, forks
 
 
+def test_waiting_for_a_turn_does_not_use_up_the_deadline(serve: Any) -> None:
+    llm = client(serve(fs.slowly(0.15, says())), max_concurrency=1, timeout_call=0.7)
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda _: llm.complete(ASK).text, range(6))) == ["fine"] * 6
+
+
 @pytest.mark.fault("F31")
 def test_a_call_that_would_wait_for_itself_is_refused(serve: Any) -> None:
     llm = client(serve(says()))
@@ -314,6 +322,35 @@ def test_a_call_that_would_wait_for_itself_is_refused(serve: Any) -> None:
 
     with pytest.raises(RuntimeError, match="own event loop"):
         wait_for(nested())
+
+
+@pytest.mark.fault("F32")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+def test_an_interrupted_caller_leaves_no_request_behind(serve: Any) -> None:
+    server = serve(fs.drip)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            client(server).complete(ASK)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert until(lambda: server.active == 0)
+
+
+@pytest.mark.fault("F17")
+def test_every_request_has_a_connection_of_its_own(serve: Any) -> None:
+    server = serve(answers(500, b""), says())
+    llm = client(server)
+    for _ in range(2):
+        llm.complete(ASK)
+    assert [request.headers["connection"] for request in server.requests] == ["close"] * 3
+    assert until(lambda: server.connections == 0)
 
 
 # ---------------------------------------------------------------- connect

@@ -65,6 +65,12 @@ def test_the_recipe_bounds_what_it_can() -> None:
     assert lines["cost"] == f"${(read + 2 * 51_200) / 1e6:.4g} for the judge, at most"
 
 
+def test_no_price_is_invented() -> None:
+    lines = estimate(plan(SERVER))
+    assert lines["cost"].startswith("no price set: judge.price_in and judge.price_out")
+    assert "judge: " in lines["tokens"]
+
+
 @pytest.mark.parametrize(
     ("words", "calls", "cost"),
     [
@@ -104,6 +110,11 @@ def test_verls_dry_run_has_what_it_can_tell(capsys: pytest.CaptureFixture[str]) 
     assert "calls     80 of the judge, at most\n" in capsys.readouterr().err
     assert main(["train", *words, *PRICES, "--engine", "verl", "--dry-run", "--max-cost", "1"]) == 2
     assert "run.max_cost = 1.0 has no counterpart in verl" in capsys.readouterr().err
+
+
+def test_measuring_is_gone_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "truthrl", "--model", "model", "--data", "q.jsonl", "--dry-run", "--measure"]) == 2
+    assert "--measure is gone since 0.2 (commit 1b92e7e has it): one step" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", ["colocate", "server"])

@@ -11,6 +11,7 @@ import pytest
 
 from factrl.errors import DataError
 from factrl.prepare import Sieve, normalised
+from factrl.types import Example
 
 
 def write(path: Path, *rows: dict[str, Any]) -> Path:
@@ -47,6 +48,13 @@ def test_files_folders_and_columns_of_other_names(tmp_path: Path) -> None:
     assert set(sieve.known) == {"who wrote iliad", "when was oslo founded", "1 1"}
     assert (sieve.found_in("when was OSLO founded") or "").endswith("b.jsonl")
     assert sieve.found_in("???") is None  # nothing is left of it, and nothing is no question
+
+
+def test_found_questions_are_dropped_and_told(tmp_path: Path) -> None:
+    file = write(tmp_path / "e.jsonl", *({"question": f"question {n}"} for n in (0, 2, 3, 5, 9)))
+    kept, told = Sieve.read([file]).sift([Example(f"Question {n}?", id=str(n)) for n in range(6)])
+    assert [example.id for example in kept] == ["1", "4"]
+    assert told == {"found": 4, "of": 6, "files": {str(file): 4}, "ids": ["0", "2", "3", "5"]}
 
 
 def test_a_set_without_questions_is_told(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import LLMError, TooManyMasked, Unscored
+from factrl.errors import DataError, LLMError, TooManyMasked, Unscored
 from factrl.prepare import TOGETHER, Sieve
-from factrl.prepare.prompts import GONE, read_new_prompt, write_prompts
+from factrl.prepare.prompts import GONE, TRIES, read_new_prompt, write_prompts
 from factrl.runs.settings import AskSettings, DataSettings, ModelSettings, SamplingSettings
 from factrl.types import Completion, Example
 
@@ -101,6 +101,12 @@ def test_what_was_not_written_is_asked_again(make: Callable[..., Any]) -> None:
     assert ([row["number"] for row in rows], len(writer.asked) - asked) == ([0, 1, 2, 3], 1)
 
 
+def test_it_ends_when_nothing_comes(make: Callable[..., Any]) -> None:
+    silent = ScriptedWriter(lambda n: "Nothing.")
+    done, rows = make(silent, 10)
+    assert (rows, done.outcomes) == ([], {"no_tag": 10 * TRIES})
+
+
 def test_a_server_that_goes_away_midway_leaves_what_is_there(
     make: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -114,6 +120,15 @@ def test_a_server_that_goes_away_midway_leaves_what_is_there(
     asked = len(writer.asked)
     _, rows = make(writer, 66)
     assert (len(rows), len(writer.asked) - asked) == (66, 2)
+
+
+def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:
+    for groups, name in (
+        ((FACTUAL[:1], USERS), "--demonstrations holds 1"),
+        ((FACTUAL, USERS[:3]), "--like holds 3"),
+    ):
+        with pytest.raises(DataError, match=name):
+            write_prompts(ScriptedWriter(new), settings(), groups, 1, tmp_path / "p.jsonl", NOTHING)
 
 
 @pytest.mark.parametrize(

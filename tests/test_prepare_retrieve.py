@@ -11,6 +11,7 @@ import pytest
 from factrl.cli import main
 from factrl.runs.data import load_examples, render_prompt
 from factrl.runs.settings import AskSettings
+from factrl.text.answers import contains
 from factrl.train.plan import make_plan, run_settings
 
 FACTS = ["Marie Curie was born in Warsaw.", "The Danube flows into the Black Sea.", "Emma is by Jane Austen."]
@@ -97,6 +98,23 @@ def test_passages_that_the_questions_bring_need_no_index(capsys: pytest.CaptureF
     for wrong in (["--withhold", "1.5"], ["--withhold", "half"], ["--distractors", "-1"]):
         assert main(["prepare", "retrieve", "rows.jsonl", "--output", "o.jsonl", *wrong]) == 2
         assert wrong[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "holds"),
+    [
+        ("She was born in WARSAW, in 1867.", "Warsaw", True),
+        ("Emma is by the author Jane  Austen.", "Jane Austen", True),
+        ("Jane met Austen", "Jane Austen", False),
+        ("Jane Smith and John Austen", "Jane Austen", False),
+        ("The warsawian", "Warsaw", False),
+        ("Il est né à Orléans", "Orleans", True),
+        ("首都は東京です", "東京", True),
+        ("No answer here", "", False),
+    ],
+)
+def test_whether_a_passage_holds_an_answer(text: str, answer: str, holds: bool) -> None:
+    assert (contains(text, [answer]) is not None) == holds
 
 
 def test_without_passages_the_prompt_says_what_finds_them(capsys: pytest.CaptureFixture[str]) -> None:

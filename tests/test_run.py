@@ -183,6 +183,26 @@ def test_damage_in_the_middle_is_named_and_lets_the_lock_go(run: Run, broken: st
             Run.open(run.path)
 
 
+@pytest.mark.fault("F20")
+def test_a_killed_process_loses_at_most_its_last_line(run: Run) -> None:
+    run.close()
+    code = (
+        "with Run.open(sys.argv[1]) as run:\n"
+        "    for step in range(1_000_000):\n"
+        "        run.log(step, {'padding': 'x' * 2000})\n"
+        "        if step == 20: print('going', flush=True)"
+    )
+    process = in_another_process(code, run.path)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "going\n"
+        process.kill()
+    with Run.open(run.path) as again:
+        steps = [line["step"] for line in read_metrics(again.path)]
+    assert steps == list(range(len(steps)))
+    assert len(steps) > 20
+
+
 # Rollouts
 
 
@@ -273,3 +293,29 @@ def test_a_run_has_one_writer(run: Run) -> None:
     with Run.open(run.path), pytest.raises(ConfigError, match="is being written by process"):
         Run.open(run.path)
     assert not (run.path / "lock").exists()
+
+
+def test_of_many_processes_one_takes_over_a_leftover(run: Run) -> None:
+    run.close()
+    (run.path / "lock").touch()
+    code = (
+        "from factrl.errors import ConfigError\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "try: Run.open(sys.argv[1]); print('won', flush=True)\n"
+        "except ConfigError: print('refused', flush=True)\n"
+        "sys.stdin.readline()"
+    )
+    processes = [in_another_process(code, run.path) for _ in range(4)]
+
+    def round_of_lines() -> list[str]:
+        lines = [process.stdout.readline().strip() for process in processes if process.stdout]
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        return lines
+
+    assert round_of_lines() == ["ready"] * 4
+    assert sorted(round_of_lines()) == ["refused"] * 3 + ["won"]
+    for process in processes:
+        process.communicate(timeout=60)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from factrl.cli import main
 from factrl.errors import DataError
 from factrl.runs.folder import Rollout, Run
 from factrl.train.page import write_run_page
@@ -26,6 +27,9 @@ num_generations = 2
 learning_rate = 1e-5
 loss_type = "grpo"
 """
+
+
+TERMS = {"answer": 1.0, "fact": 0.5}
 
 
 @pytest.fixture
@@ -59,6 +63,13 @@ def test_a_page_has_the_curves_the_causes_and_what_was_written(run: Path) -> Non
     assert "answer +1, fact +0.5" in text
     assert "advantage +0.70" in text
     assert "no reward" in text
+
+
+def test_the_verb_says_where_the_page_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run)]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+    assert main(["report", str(run), str(run)]) == 2
+    assert "compare runs in a tracker" in capsys.readouterr().err
 
 
 def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, run: Path) -> None:
@@ -123,3 +134,17 @@ def test_checked_claims_are_shown_with_their_evidence(tmp_path: Path) -> None:
     page = Page(text)
     assert f"“Red {bad}” (Colours {bad})" in page.text
     assert not [attrs for _, attrs in page.elements if "onclick" in attrs]
+
+
+def test_what_scrolls_can_be_reached_by_keyboard(tmp_path: Path) -> None:
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        row = Rollout("q", "?", "word " * 200, Result("scored", 1.0, {"x": 1.0}), 0.0)
+        run.write_rollouts(1, [row])
+        run.log(1, {"reward": 0.0})
+        run.log(1, {"eval/accuracy": 0.5, "eval/abstention": 0.5, "eval/hallucination": 0.0})
+        page = Page(write_run_page(run.path).read_text("utf-8"))
+    scrolling = [*page.by_class("scroll"), *page.by_class("tall")]
+    assert len(scrolling) == 2 + 2  # the completion, the settings
+    for attrs in scrolling:
+        assert (attrs.get("tabindex"), attrs.get("role")) == ("0", "region"), attrs
+        assert attrs["aria-label"]

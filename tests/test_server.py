@@ -174,6 +174,35 @@ def test_the_special_tokens_that_end_a_turn_are_no_part_of_a_completion(make: Ma
     assert seen == ["It is <|im_end|> Paris."] * (count - 1) + ["It is <|im_end|> Paris.\n"]
 
 
+@pytest.mark.security("S15")
+def test_endings_are_found_in_one_pass(make: Make) -> None:
+    hostile = ["x" + " " * 500_000 + "x", "</s>" * 100_000 + "x" + "</s> " * 100_000, "<|" * 200_000]
+    body = {"query": hostile, "prompts": [""] * 3, "labels": ["Paris"] * 3}
+    began = time.monotonic()
+    assert make().ask("/v1/openrlhf/truthrl", body)[0] == 200
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.security("S33")
+@pytest.mark.parametrize(
+    ("query", "label", "told"),
+    [
+        (f"<s>{PROMPT}{RIGHT}", "Paris", "does not begin with its prompt"),
+        (PROMPT + RIGHT, "[" * 100_000, "nested too deeply"),
+        (PROMPT + RIGHT, json.dumps({"answers": [{"x" * 9000: 1}]}), "a label cannot be read"),
+    ],
+)
+def test_what_cannot_be_told_apart_is_refused(make: Make, query: str, label: str, told: str) -> None:
+    status, answer = make().ask(
+        "/v1/openrlhf/truthrl", {"query": [query], "prompts": [PROMPT], "labels": [label]}
+    )
+    assert (status, told in answer["detail"][0]["msg"], len(answer["detail"][0]["msg"]) <= 400) == (
+        422,
+        True,
+        True,
+    )
+
+
 @pytest.mark.security("S33")
 def test_long_and_many_keys_are_not_repeated(make: Make) -> None:
     server = make()

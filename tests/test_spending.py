@@ -82,6 +82,14 @@ def test_a_run_stops_before_the_step_that_may_not_fit() -> None:
     assert overdraft(Account(spent, step), None, 1.0) == ""
 
 
+def test_the_client_itself_holds_the_rest_of_the_cap() -> None:
+    account = Account(Spent(1, 4 * MILLION, 0))
+    assert allowance(account, PRICE, 10.0, 1) == 6
+    assert allowance(account, PRICE, 10.0, 4) == 1.5
+    assert allowance(account, PRICE, None, 1) is None
+    assert allowance(account, None, 10.0, 1) is None
+
+
 def test_a_damaged_account_is_no_zero(tmp_path: Path) -> None:
     assert read_account(tmp_path) == Account()
     (tmp_path / FILE).write_text('{"total": {"calls": 1}}', encoding="utf-8")

@@ -14,7 +14,8 @@ import pytest
 
 from factrl.cli import tune as cli
 from factrl.errors import ConfigError, DataError
-from factrl.runs.config import dump_toml
+from factrl.runs.config import dump_toml, load_settings
+from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.plan import extract_of
 from factrl.train.tuning.plan import demonstrated, plan_tuning
 from factrl.train.tuning.rules import RULES, UNDECIDED, Limits, Sample
@@ -240,6 +241,14 @@ def test_given_answers_after_an_opened_reasoning_need_a_target(words: list[str])
     assert settings("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
 
 
+def test_how_the_model_is_asked_is_read_by_other_verbs(tmp_path: Path) -> None:
+    told = settings("tune.method=dpo", "rule=max-min", "max_completion_length=7")
+    (tmp_path / "config.toml").write_text(told.asking(), "utf-8")
+    for kind in (RunSettings, AskSettings):
+        found = load_settings(kind, tmp_path / "config.toml", knobs={"reward": told.reward})
+        assert (found.data, found.train, found.reward) == (told.data, told.train, told.reward)
+
+
 # The plan
 
 
@@ -324,6 +333,16 @@ def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_pat
     others = [replace(example, answers=("0",)) for example in plan.examples]
     with pytest.raises(ConfigError, match="holds another job: its known is"):
         measure_samples(measure, about, others, samples, **told)
+
+
+def test_sft_seed_without_worked_examples_is_told(questions: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) | {"evidence": ["x"]} for line in questions.read_text("utf-8").splitlines()]
+    file = probed(tmp_path / "evidence.jsonl", *rows)
+    words = ("tune.method=sft-seed", f"data.train={file}", "verifier.judge=weak")
+    [note] = plan_tuning(settings(*words)).notes
+    assert "tune.demonstrations" in note
+    shown = probed(tmp_path / "d.jsonl", *({"prompt": "P", "response": "R"} for _ in range(2)))
+    assert plan_tuning(settings(*words, f"tune.demonstrations={shown}")).notes == []
 
 
 def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
-"""What reads text of others, called with one string; `test_linear_time.py` times it."""
+"""Every public function that reads text of others, called with one string; `test_linear_time.py` times them.
+
+`unlisted` finds the functions that are missing here, so a new one is timed or excused with a reason.
+"""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +21,23 @@ from factrl.lab.hacks import oracle_setup
 from factrl.lab.hacks.texts import example_of
 from factrl.lab.hacks.texts import prompts as stress_prompts
 from factrl.llm import FakeLLM, quoting
+from factrl.llm.bodies import excerpt
 from factrl.papers.corver import pair_of
 from factrl.prepare import dataset
 from factrl.prepare import prompts as new_prompts
 from factrl.rewards import citations, guards, mathematics, preference
-from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist
+from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist, records_by_id
 from factrl.rewards.grading import read_verdict
+from factrl.rewards.resources import written_certainty
+from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.server import _without_ending
 from factrl.text import abstention, answers, confidence, escape, ignorance, mentions
 from factrl.text.sentences import sentences
-from factrl.text.words import read
+from factrl.text.words import read, same_amount
 from factrl.train import metrics
 from factrl.train.cove import read_questions
+from factrl.train.page import shown
 from factrl.train.search import SearchEnvironment
 from factrl.types import Claim, Completion, Passage
 from factrl.verifier import claims, search, small_judge
@@ -94,6 +102,10 @@ READERS: dict[str, Reader] = {
     "text.abstention.stance": lambda raw: abstention.stance(raw, raw[:200], strict=True),
     "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
     "text.ignorance.names_nothing": lambda raw: ignorance.names_nothing(raw, frozenset(), strict=True),
+    "text.ignorance.first_name": lambda raw: ignorance.first_name(raw, frozenset()),
+    "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
+    "text.words.same_amount": lambda raw: same_amount("How many?", raw, ["12"]),
+    "text.abstention.abstains_released": abstention.abstains_released,
     "text.abstention.says_invalid_question": abstention.says_invalid_question,
     "text.answers.normalize_answer": answers.normalize_answer,
     "text.answers.parse_number": answers.parse_number,
@@ -114,9 +126,12 @@ READERS: dict[str, Reader] = {
         mathematics.final_result(raw, number=True),
         mathematics.final_result(raw, number=False),
     ),
+    "rewards.mathematics.is_number": mathematics.is_number,
     "evals.shortqa.find_answer": lambda raw: [
         shortqa.find_answer(raw, form) for form in ("text", "boxed", "answer")
     ],
+    "llm.bodies.excerpt": excerpt,
+    "train.page.shown": shown,
     "rewards.checklist.Checklist.__call__": lambda raw: Checklist(FakeLLM(lambda _: raw))(
         QUESTION, raw, [FACT]
     ),
@@ -131,9 +146,13 @@ READERS: dict[str, Reader] = {
     "train.metrics.signals": lambda raw: metrics.signals(
         [metrics.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
     ),
+    "train.metrics.split": metrics.split,
+    "train.metrics.has_invisible": metrics.has_invisible,
     "text.escape.visible": escape.visible,
+    "text.escape.one_line": escape.one_line,
     "text.escape.markup": escape.markup,
     "text.escape.markdown": escape.markdown,
+    "text.escape.attribute": escape.attribute,
     "text.escape.linked": escape.linked,
     "verifier.claims.SentenceClaims.__call__": lambda raw: EXTRACT(raw, QUESTION, "Marie Curie"),
     "verifier.claims.llm.LLMClaims.__call__": _extracted,
@@ -142,7 +161,9 @@ READERS: dict[str, Reader] = {
     "verifier.claims.llm.Places.claim": _placed,
     "rewards.grading.Grader.__call__": lambda raw: Grader(FakeLLM(lambda _: raw))(QUESTION, raw, ["Paris"]),
     "rewards.grading.read_verdict": lambda raw: read_verdict(raw, ["correct", "incorrect"]),
+    "rewards.checklist.records_by_id": lambda raw: records_by_id(raw, ["a", "b"], ["keep"], "fact", {}),
     "rewards.guards.coverage": lambda raw: guards.coverage(raw, [Claim(FACT, 0, 9)]),
+    "rewards.guards.relevant": lambda raw: guards.relevant(Claim(raw, 0, 9), raw),
     "rewards.guards.repeats": lambda raw: guards.repeats(_claims(raw), QUESTION),
     "verifier.judges.llm.LLMJudge.judge (reply)": _judged,
     "verifier.judges.llm.LLMJudge.judge": _judging,
@@ -160,11 +181,14 @@ READERS: dict[str, Reader] = {
     "prepare.prompts.read_new_prompt": new_prompts.read_new_prompt,
     "prepare.answer_part": lambda raw: prepare.answer_part(Completion(raw)),
     "rewards.preference.guarded": lambda raw: preference.guarded(lambda *_: 0.9, QUESTION, raw),
+    "prepare.Sieve.found_in": prepare.Sieve({QUESTION: "a"}).found_in,
     "prepare.dataset.choose": lambda raw: dataset.choose(FakeLLM(lambda _: raw), raw, [FACT, raw]),
     "llm.quoting.broken": quoting.broken.__wrapped__,
     "llm.quoting.forges": quoting.forges,
+    "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
     "verifier.search.Given.search": _given,
     "verifier.search.sources.cut": sources.cut,
+    "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
     "verifier.search.without_secrets": search.without_secrets,
     "text.sentences.sentences": sentences,
     "server (endings)": _without_ending,
@@ -177,10 +201,14 @@ READERS: dict[str, Reader] = {
         answers.contains("In Rome", [raw]),
     ),
     "text.think_answer": text.think_answer,
+    "text.opened": text.opened,
+    "text.implied": text.implied,
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
     "text.boxed": lambda raw: (text.boxed(raw), text.boxed(raw, "first")),
+    "text.boxed_released": text.boxed_released,
     "text.unwrap_latex": text.unwrap_latex,
     "text.clean": text.clean,
+    "rewards.truthfulness.shown_claim": shown_claim,
     "verifier.Verifier.__call__": lambda raw: Verifier(EXTRACT, None, WeakJudge())(raw, evidence=[raw, FACT]),
     "verifier.report.page": lambda raw: page(
         Report(raw, checks=tuple(Check(Claim("c", n, n + 9)) for n in range(0, min(len(raw), 4_000), 9)))
@@ -226,6 +254,63 @@ READERS: dict[str, Reader] = {
         for spec in ("bapo", "corver", "factreason", "fspo", "klcf", "knowrl", "robust")
     },
 }
+
+# What takes text and is not timed here, and why.
+ELSEWHERE = {
+    "what the user writes": "bridges.verl train.page cli evals.plots evals.report train.tuning.settings",
+    "a small world of its own": "lab",
+    "a protocol": "verifier.search.Search rewards.Reward",
+    "what others here are given to": "evals.shortqa.score_text text.html.page "
+    "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
+    "text.few_marks verifier.claims.unwrapped verifier.claims.normalised verifier.claims.content_words "
+    "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
+    "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
+    "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
+    "verifier.verify rewards.citations.supporting train.search.last_said "
+    "papers.intuitor rewards.result_of rewards.resources.written_group rewards.resources.written_course "
+    "papers.truthrl.truthrl_reasoning",
+    "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
+    "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
+    "verifier.search.dense",
+    "a server is asked": "rewards.remote verifier.search.WebSearch",
+    "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
+    "an own test of its time": "train.credit",
+    "a text of factrl's own": "train.tuning.reliability_plot",
+}
+_NAMES = (
+    "answer body claim claims completion content document evidence fact gold inside line part prediction "
+    "query question raw reply sentence solution_str text title"
+)
+TEXTS = frozenset(_NAMES.split())
+
+
+def public_readers() -> Iterator[str]:
+    """The public functions and methods of the package with a parameter that is a text."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.parse(path.read_text("utf-8")).body:
+            inside = [("", node)]
+            if isinstance(node, ast.ClassDef):
+                inside = [] if node.name.startswith("_") else [(f"{node.name}.", part) for part in node.body]
+            for owner, part in inside:
+                if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    continue
+                named = part.name == "__call__" or not part.name.startswith("_")
+                given = (*part.args.posonlyargs, *part.args.args, *part.args.kwonlyargs)
+                types = {ast.unparse(one.annotation) for one in given if one.annotation and one.arg in TEXTS}
+                if named and types & {"str", "str | None", "Completion", "Claim", "Sequence[Claim]"}:
+                    yield f"{module}.{owner}{part.name}"
+
+
+def unlisted() -> list[str]:
+    """The public readers that are neither timed nor excused."""
+    timed = {name.partition(" (")[0] for name in READERS}
+    excused = [name for names in ELSEWHERE.values() for name in names.split()]
+    return [
+        name
+        for name in public_readers()
+        if name not in timed and not any(f"{name}.".startswith(f"{one}.") for one in excused)
+    ]
 
 
 def called(reader: Reader) -> Reader:
