@@ -93,19 +93,15 @@ def path_chart(curves: Curves, frontier: Sequence[Point] = ()) -> Markup:
     across = 10.0 * math.ceil(10.5 * max(point.abstention for point in points) + 0.3)
     up = 10.0 * math.ceil(10.5 * max(point.hallucination for point in points) + 0.3)
     told = [[f"{arm}, step {one.step}: {_outcomes(one)}" for one in points] for arm, points in curves.items()]
-    paths = {
-        f"{_short(arm)}, step {points[-1].step}": [
-            (100 * p.abstention, 100 * p.hallucination) for p in points
-        ]
-        for arm, points in curves.items()
-    }
+    named = {f"{_short(arm)}, step {points[-1].step}": points for arm, points in curves.items()}
     kinds: list[str] = []
     if frontier:
-        paths["what the model's own knowledge allows"] = [
-            (100 * p.abstention, 100 * p.hallucination) for p in frontier
-        ]
+        named["what the model's own knowledge allows"] = frontier
         told.append([f"a threshold on its agreement: {_outcomes(one)}" for one in frontier])
         kinds = [*(f"a{number % _COLOURS}" for number in range(len(curves))), "frontier"]
+    paths = {
+        name: [(100 * p.abstention, 100 * p.hallucination) for p in points] for name, points in named.items()
+    }
     guides = [
         ((max(0.0, rest - up), min(up, rest)), (min(across, rest), max(0.0, rest - across)))
         for rest in range(20, 101, 20)

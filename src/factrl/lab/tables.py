@@ -234,7 +234,7 @@ def signs_table(outcome: Outcome) -> Grid:
     grid = _grid("paper = here", *(column.name for column in outcome.table.judged), "agrees")
     for arm in outcome.arms:
         cells = [sign_cell(outcome, arm, column) for column in outcome.table.judged]
-        known = [cell for cell in cells if not cell.startswith("–") and not cell.endswith(_UNDEFINED)]
+        known = [cell for cell in cells if "=" in cell or "≠" in cell]
         agrees = f"{sum('=' in cell for cell in known)} of {len(known)}" if known else "–"
         styled = [Text(cell, style="bold red" if "≠" in cell else "") for cell in cells]
         grid.add_row(arm.row.arm, *styled, agrees)

@@ -19,7 +19,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -190,8 +190,7 @@ def frontier_of(test: Sequence[Row], train: Sequence[Row]) -> tuple[list[Point],
 
 def _reached(before: Arm, arm: Arm, knows: Knowledge, told: ArmSettings) -> str:
     """The arm's truthfulness as a share of what the model's own agreement allows, counted from the start."""
-    start, end = (rates(one.rows)["truthfulness"] or 0.0 for one in (before, arm))
-    best = knows.best.truthfulness
+    start, end, best = before.curve[-1].truthfulness, arm.curve[-1].truthfulness, knows.best.truthfulness
     text = f"what its own knowledge allows: truthfulness {100 * best:.1f}, by declining where too few of "
     text += f"{told.base_samples} samples agree"
     if best > start:
@@ -287,7 +286,7 @@ class _Stages:
         self.model.get_input_embeddings().requires_grad_(not self.settings.model.freeze_embeddings)
         self._tune(examples, targets, told, folder, "calibrate")
         rows = self._rows()
-        curve = [_point(step, rates(of)) for step, of in ((0, before.rows), (told.steps, rows))]
+        curve = [*before.curve, _point(told.steps, rates(rows))]
         return Arm("calibrated", rows, folder, curve, told.steps)
 
     def _tune(
@@ -299,10 +298,8 @@ class _Stages:
         title: str,
     ) -> None:
         """Supervised steps on these answers."""
-        prompts, on_cpu = (
-            render_prompts(examples, self.tokenizer, self.settings.data),
-            not torch.cuda.is_available(),
-        )
+        prompts = render_prompts(examples, self.tokenizer, self.settings.data)
+        on_cpu = not torch.cuda.is_available()
         rows = {"prompt": prompts, "completion": [text + self.tokenizer.eos_token for text in targets]}
         config = SFTConfig(
             output_dir=str(folder),
@@ -341,18 +338,16 @@ class _Stages:
     def before(self, folder: Path) -> tuple[Arm, Knowledge, list[list[Row]]]:
         """The warm-started model's answers, what it knows, and its samples of training questions."""
         told, calibrate = self.settings.demo, self.settings.calibrate
-        arm = Arm("before", self._rows(), folder)
+        rows = self._rows()
+        arm = Arm("before", rows, folder, [_point(0, rates(rows))])
         train = self.questions.train[: calibrate.questions]
         with Progress("what does it know", len(self.test) + len(train)) as progress:
             asked = self._samples(self.test, told.base_samples, progress)
             taught = self._samples(train, calibrate.samples, progress)
         grades = [[row.grade for row in rows] for rows in asked]
         known = [number for number, knew in enumerate(known_mask(grades, told.base_correct)) if knew]
-        return (
-            arm,
-            Knowledge(known, *frontier_of(*map(list, map(chain.from_iterable, (asked, taught))))),
-            taught,
-        )
+        knows = Knowledge(known, *frontier_of(*([*chain.from_iterable(part)] for part in (asked, taught))))
+        return arm, knows, taught
 
     def _samples(self, questions: Sequence[Example], size: int, progress: Progress) -> list[list[Row]]:
         """`size` graded samples of each question."""
@@ -376,19 +371,20 @@ class _Stages:
         values = {field: getattr(self.settings, field) for field in RunSettings.model_fields}
         values["train"] = self.settings.train.model_copy(update={"steps": steps})
         settings = RunSettings.model_validate({**values, "paper": name, "reward": dict(reward.knobs)})
-        found = [(0, before.rows)]
+        rows, curve = before.rows, [replace(before.curve[-1], step=0)]
 
         def on_the_way(model: Any, step: int) -> Mapping[str, float | None]:
-            found.append((step, self._rows()))
-            return rates(found[-1][1])
+            nonlocal rows
+            rows = self._rows()
+            curve.append(_point(step, values := rates(rows)))
+            return values
 
         questions = self.questions.train
         prompts = render_prompts(questions, self.tokenizer, settings.data)
         with Run.create(before.folder.parent / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, reward, questions, prompts, run, on_the_way)
         gc.collect()
-        curve = [_point(step, rates(rows)) for step, rows in found]
-        return Arm(name.rpartition(":")[2], found[-1][1], run.path, curve, steps)
+        return Arm(name.rpartition(":")[2], rows, run.path, curve, steps)
 
     def _rows(self) -> list[Row]:
         groups = answer(self.model, self.tokenizer, self.test, self.settings)

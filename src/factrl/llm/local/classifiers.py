@@ -73,7 +73,8 @@ class CrossEncoder(Network):
         kind = named.kind if named else "AutoModelForSequenceClassification"
         what, dtype = (named.name, "auto") if named else ("cross-encoder", "float32")
         super().__init__(model, kind, what, dtype=dtype, trusted=trust_remote_code)
-        self._named, self._answers = named, []
+        self._chat, self._ending = (named.chat, named.ending) if named else (None, "")
+        self._answers: list[Any] = []
         if named is None:
             self._meanings = _meanings(self.config, self.identity)
             prompt = getattr(self.config, "prompt", None)
@@ -107,7 +108,7 @@ class CrossEncoder(Network):
         with self.lock:
             rows = [self._read(premise, hypothesis) for premise, hypothesis in pairs]
             options: dict[str, Any] = {}
-            if self._named is not None and self._named.chat is not None:
+            if self._chat is not None:
                 told = inspect.signature(self.network.forward).parameters
                 options = {"left": True, **({"logits_to_keep": 1} if "logits_to_keep" in told else {})}
             for batch, logits in self.logits(rows, TOKENS_AT_ONCE, **options):
@@ -142,18 +143,20 @@ class CrossEncoder(Network):
 
     def _tokens(self, premise: str, hypothesis: str) -> Row:
         text = self._text(premise, hypothesis)
-        if _PLACES[1] in self._prompt or (self._named and self._named.chat):
-            return self.tokenizer(text, add_special_tokens=not (self._named and self._named.chat))
+        if self._chat is not None:
+            return self.tokenizer(text, add_special_tokens=False)
+        if _PLACES[1] in self._prompt:
+            return self.tokenizer(text)
         return self.tokenizer(text, hypothesis)
 
     def _text(self, premise: str, hypothesis: str) -> str:
         """What the model reads of both, or of the premise where they are a pair."""
         texts: dict[str, str] = dict(zip(_PLACES, (premise, hypothesis), strict=True))
-        if self._named is None or self._named.chat is None:
+        if self._chat is None:
             return _filled(self._prompt or _PLACES[0], texts)
-        told = _filled(self._named.chat, texts)
+        told = _filled(self._chat, texts)
         whole = self.tokenizer.apply_chat_template(**told, add_generation_prompt=True, tokenize=False)
-        return whole + self._named.ending
+        return whole + self._ending
 
 
 def _filled(value: Any, texts: Mapping[str, str]) -> Any:
