@@ -34,17 +34,10 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a random two-layer Llama and its word tokenizer with a chat template."""
-    from tiny import save_llama
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from tiny import save_llama, word_tokenizer
 
-    special = ["<pad>", "<unk>", "<end>"]
-    vocab = {word: index for index, word in enumerate([*special, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="<end>"
-    )
+    tokens = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "<end>"}
+    fast = word_tokenizer([*tokens.values(), *WORDS], **tokens)
     fast.chat_template = (
         "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' ' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ 'is ' }}{% endif %}"

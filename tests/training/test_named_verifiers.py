@@ -75,30 +75,23 @@ Maker = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from tiny import word_tokenizer
+    from tokenizers import pre_tokenizers
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "</s>", "<pad>"]
+    tokens = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    tokens["eos_token"] = "</s>"
     own = " ".join(text for text, _, _ in READS.values()) + " yes no Yes No born Paris"
     words = [word for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(own)]
-    vocab = {word: number for number, word in enumerate(dict.fromkeys([*special, *words]))}
 
     def build(name: str, **changes: Any) -> Path:
         folder = tmp_path_factory.mktemp(name)
         kind = READS[name][1]
-        tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        if kind not in ("Llama", "Granite", "T5"):
-            tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+        pairs = kind not in ("Llama", "Granite", "T5")
         chat = {"bespoke-minicheck-7b": BESPOKE_CHAT, "granite-guardian-3.3": GUARDIAN_CHAT}.get(name)
-        transformers.PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token="[PAD]",
-            unk_token="[UNK]",
-            cls_token="[CLS]",
-            sep_token="[SEP]",
-            eos_token="</s>",
-            chat_template=chat,
-        ).save_pretrained(folder)
+        tokenizer = word_tokenizer(
+            [*tokens.values(), "<pad>", *words], pairs=pairs, **tokens, chat_template=chat
+        )
+        tokenizer.save_pretrained(folder)
         sizes = T5 if kind == "T5" else SIZES
         config = getattr(transformers, f"{kind}Config")(
             vocab_size=256, pad_token_id=0, **{**sizes, "num_labels": 2, **changes}

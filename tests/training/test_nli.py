@@ -31,26 +31,17 @@ Maker = Callable[..., Path]
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     """Folders with one and the same random BERT, but for its labels and the order of its outputs."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+    from tiny import word_tokenizer
+    from transformers import BertConfig, BertForSequenceClassification
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    vocab = {word: number for number, word in enumerate([*special, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokens = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    tokenizer = word_tokenizer([*tokens.values(), *WORDS], pairs=True, **tokens)
 
     def build(labels: list[str], order: list[int] | None = None, **changes: Any) -> Path:
         folder = tmp_path_factory.mktemp("cross-encoder")
-        PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token="[PAD]",
-            unk_token="[UNK]",
-            cls_token="[CLS]",
-            sep_token="[SEP]",
-        ).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         config = BertConfig(
-            vocab_size=len(vocab),
+            vocab_size=len(tokenizer),
             hidden_size=32,
             intermediate_size=64,
             num_hidden_layers=2,

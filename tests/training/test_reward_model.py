@@ -33,37 +33,25 @@ Maker = Callable[..., Path]
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     """Folders with a tiny random network that has one output."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from tiny import word_tokenizer
     from transformers import (
         BertConfig,
         BertForSequenceClassification,
         LlamaConfig,
         LlamaForSequenceClassification,
-        PreTrainedTokenizerFast,
     )
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<end>"]
-    vocab = {word: number for number, word in enumerate([*special, *WORDS])}
+    tokens = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "eos_token": "<end>"}
+    words = ["[PAD]", *tokens.values(), *WORDS]
 
     def build(kind: str = "pair", *, outputs: int = 1, pad: bool = True, positions: int = 48) -> Path:
         folder = tmp_path_factory.mktemp("reward-model")
-        tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        if kind == "pair":
-            tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-        fast = PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            unk_token="[UNK]",
-            cls_token="[CLS]",
-            sep_token="[SEP]",
-            eos_token="<end>",
-            padding_side="left",
-            **({"pad_token": "[PAD]"} if pad else {}),
-        )
+        padded = {"pad_token": "[PAD]"} if pad else {}
+        fast = word_tokenizer(words, pairs=kind == "pair", padding_side="left", **tokens, **padded)
         fast.chat_template = CHAT if kind == "chat" else None
         fast.save_pretrained(folder)
         shape = {
-            "vocab_size": len(vocab),
+            "vocab_size": len(words),
             "hidden_size": 32,
             "intermediate_size": 64,
             "num_hidden_layers": 2,

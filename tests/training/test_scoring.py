@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
+from tiny import llama
+from transformers import GraniteConfig, GraniteForCausalLM
 
 from factrl.evals.confidence import answers_of
 from factrl.evals.samples import Row
@@ -32,17 +33,7 @@ class Letters:
 
 @pytest.fixture(scope="module")
 def writer() -> PolicyWriter:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=256,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    )
-    return PolicyWriter(LlamaForCausalLM(config), Letters(), settings("{question}"), "weights")
+    return PolicyWriter(llama(256), Letters(), settings("{question}"), "weights")
 
 
 def settings(prompt: str) -> AskSettings:

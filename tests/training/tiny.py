@@ -1,31 +1,53 @@
-"""The random model of these tests."""
+"""The random models and tokenizers of these tests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 
-def save_llama(folder: Path, tokenizer: Any, positions: int) -> Path:
-    """Save a two-layer Llama with its tokenizer, whose tokens 0 and 2 are the padding and the end."""
+def word_tokenizer(words: Iterable[str], *, pairs: bool = False, **told: Any) -> Any:
+    """A fast tokenizer of whole words, whose tokens are numbered in their order.
+
+    Args:
+        pairs: two texts stand as `[CLS]`, the first, `[SEP]`, the second, `[SEP]`, which are tokens 2 and 3.
+        told: of transformers' tokenizer, `unk_token` among them.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocab = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=told["unk_token"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    if pairs:
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
+
+
+def llama(words: int, **told: Any) -> Any:
+    """A random two-layer Llama."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tokenizer),
+        vocab_size=words,
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=positions,
-        pad_token_id=0,
-        eos_token_id=2,
-        bos_token_id=None,
         tie_word_embeddings=True,
+        **told,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    return LlamaForCausalLM(config)
+
+
+def save_llama(folder: Path, tokenizer: Any, positions: int) -> Path:
+    """Save a Llama with its tokenizer, whose tokens 0 and 2 are the padding and the end."""
+    tokenizer.save_pretrained(folder)
+    tokens = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
+    llama(len(tokenizer), max_position_embeddings=positions, **tokens).save_pretrained(folder)
     return folder
