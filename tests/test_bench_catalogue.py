@@ -68,6 +68,41 @@ def test_a_row_as_upstream_has_it(name: str, monkeypatch: pytest.MonkeyPatch) ->
             check_scorer(benchmark, example, Tools(Grader(), mathematician))
 
 
+@pytest.mark.parametrize("name", [name for name, one in benchmarks().items() if one.hub])
+def test_a_released_file_is_read_like_the_hub(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        from_hub = questions(name, patch)
+    monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
+    path = tmp_path / f"{benchmarks()[name].local.partition('.')[0]}.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps([ROWS[name]]))
+    found, source = load_questions(benchmarks()[name])
+    assert ([(one.question, one.answers) for one in found], source.startswith("FACTRL_DATA/")) == (
+        [(one.question, one.answers) for one in from_hub],
+        True,
+    )
+
+
+def test_a_table_of_questions_and_where_to_put_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing(*_: Any) -> Any:
+        raise DataError("no hub")
+
+    monkeypatch.setenv("FACTRL_DATA", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(catalogue, "read_rows", missing)
+        with pytest.raises(
+            DataError, match=r"no hub; or put .* simpleqa/test\.jsonl \(or .*csv.* id, question"
+        ):
+            load_questions(benchmarks()["simpleqa"])
+    (tmp_path / "simpleqa").mkdir()
+    (tmp_path / "simpleqa" / "test.csv").write_text('metadata,problem,answer\n{},"Who, where?",Ann Lee\n')
+    (example,), source = load_questions(benchmarks()["simpleqa"])
+    assert (example.question, example.answers) == ("Who, where?", ("Ann Lee",))
+    assert source == "FACTRL_DATA/simpleqa/test.csv"
+
+
 @needs_math
 @pytest.mark.data
 @pytest.mark.skipif("FACTRL_DATA" not in os.environ, reason="needs FACTRL_DATA")

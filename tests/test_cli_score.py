@@ -211,3 +211,13 @@ def test_a_mistake_gets_one_line(
     assert err.count("\n") == 1
     assert message.replace("{closed}", closed) in err
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_bug_in_a_users_reward_shows_the_users_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bug.py").write_text(
+        "from factrl import reward\n\n@reward\ndef broken(example, completion):\n    return {}['nope']\n"
+    )
+    assert main(["score", "stored.jsonl", "--paper", "bug.py:broken"]) == 2
+    err = capsys.readouterr().err
+    assert re.findall(r'File ".*?(\w+\.py)", line (\d+)', err) == [("bug.py", "5")]
+    assert "KeyError: 'nope'\nfactrl: reward 'broken' failed on example '1' with KeyError: 'nope'\n" in err

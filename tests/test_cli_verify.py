@@ -161,10 +161,23 @@ def test_a_mistake_gets_one_line(
     assert verifier.asked == ()
 
 
+def test_the_text_and_reports_about_it_are_no_evidence(
+    fake: Say, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    verifier = fake(made("supported"))
+    assert main(["verify", "answer.txt", "--docs", "."]) == 0
+    assert [path.name for path in verifier.opened["docs"]] == ["curie.txt", "latin.txt"]
+    assert "answer.txt is left out of --docs: it is the text" in capsys.readouterr().err
+    assert main(["verify", "answer.txt", "--docs", str(folder / "answer.txt")]) == 2
+    assert "--docs names nothing but answer.txt" in capsys.readouterr().err
+
+
 def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Path) -> None:
     verifier = fake(made("supported"))
     server = FaultServer(says("ok"))
-    words = "--docs curie.txt a.txt --docs b.md --index wiki --web http://s --judge nli:x --preset knowrl"
+    Path("notes.md").write_text("# Notes")
+    words = "--docs curie.txt latin.txt --docs notes.md "
+    words += "--index wiki --web http://s --judge nli:x --preset knowrl"
     more = "--question Who? --topic Curie --k 3 --max-claims 9 --max-chars 50 --llm"
     try:
         assert main(["verify", TEXT, *words.split(), *more.split(), f"{server.url}#qwen"]) == 0
@@ -177,7 +190,7 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
     assert verifier.opened.pop("llm").model == "qwen"
     assert verifier.opened == {
         "preset": "knowrl",
-        "docs": ["curie.txt", "a.txt", "b.md"],
+        "docs": [Path("curie.txt"), Path("latin.txt"), Path("notes.md")],
         **{"index": "wiki", "web": "http://s", "judge": "nli:x"},
         **{"k": 3, "max_claims": 9, "max_chars": 50},
     }
@@ -296,6 +309,8 @@ def test_a_text_is_checked_from_end_to_end(capsys: pytest.CaptureFixture[str]) -
     document = json.loads(capsys.readouterr().out)
     assert document["weak"] is True
     assert document["passages"][0]["text"].strip() in CURIE
+    assert main(["verify", TEXT, "--docs", "out.html", *WEAK]) == 2
+    assert "no text in out.html" in capsys.readouterr().err
 
 
 # Without transformers there is nothing to look for the model with.

@@ -216,7 +216,8 @@ def test_wrong_column_names(tmp_path: Path, columns: dict[str, str], message: st
         ),
         ("d.json", b'{"question": "Q"}', r"d\.json holds one dict, not a list of rows"),
         ("d.parquet", b"not parquet", r"d\.parquet is not a parquet file: "),
-        ("d.csv", b"question,answers\nQ,a\n", r"d\.csv is none of \.jsonl, \.jsonl\.gz, \.json, \.parquet"),
+        ("d.txt", b"question,answers\nQ,a\n", r"d\.txt is none of \.jsonl, \.jsonl\.gz, \.json, \.csv"),
+        ("d.csv", b"question,answers\nQ,a,b\n", r"d\.csv, line 2 has more fields than the first line"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:

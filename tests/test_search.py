@@ -109,6 +109,53 @@ def test_a_text_file_is_a_document(tmp_path: Path) -> None:
     ]
 
 
+def pdf(*pages: str) -> bytes:
+    """A PDF whose pages show these lines, in its author's title "Marie Curie"."""
+    kids = " ".join(f"{5 + 2 * n} 0 R" for n in range(len(pages)))
+    parts = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        "<< /Title (Marie Curie) >>",
+    ]
+    for number, lines in enumerate(pages):
+        shown = "".join(f"({line}) Tj 0 -14 Td " for line in lines.splitlines())
+        stream = f"BT /F1 12 Tf 72 700 Td {shown}ET"
+        fonts = "/Resources << /Font << /F1 3 0 R >> >>"
+        parts.append(f"<< /Type /Page /Parent 2 0 R {fonts} /Contents {6 + 2 * number} 0 R >>")
+        parts.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    body, places = "%PDF-1.4\n", []
+    for number, part in enumerate(parts, start=1):
+        places.append(f"{len(body):010} 00000 n \n")
+        body += f"{number} 0 obj\n{part}\nendobj\n"
+    table = f"xref\n0 {len(parts) + 1}\n0000000000 65535 f \n{''.join(places)}"
+    ending = f"trailer\n<< /Size {len(parts) + 1} /Root 1 0 R /Info 4 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
+    return (body + table + ending).encode()
+
+
+def test_each_page_of_a_pdf_is_a_document_in_whole_sentences(tmp_path: Path) -> None:
+    (tmp_path / "curie.pdf").write_bytes(
+        pdf("Marie Curie was\nborn in War-\nsaw.\nIn 1867.", "", "She won twice.")
+    )
+    assert read(tmp_path / "curie.pdf") == [
+        Passage("Marie Curie was born in Warsaw.\nIn 1867.", "Marie Curie", "curie.pdf", "page 1"),
+        Passage("She won twice.", "Marie Curie", "curie.pdf", "page 3"),
+    ]
+
+
+def test_of_a_web_page_its_words_are_read(tmp_path: Path) -> None:
+    story = "Marie Curie was born in Warsaw in 1867 and moved to Paris. " * 9
+    page = f"<html><head><title>Curie</title></head><body><p>{story}</p><table><tr><td>1903</td></tr></table>"
+    (tmp_path / "long.html").write_text(page + "<script>let x = 1</script></body></html>")
+    (tmp_path / "two_words.htm").write_text("<p>Short text.</p>")
+    (long,), (short,) = read(tmp_path / "long.html"), read(tmp_path / "two_words.htm")
+    assert (long.title, long.source) == ("Curie", "long.html")
+    assert "Marie Curie was born" in long.text
+    assert "1903" in long.text
+    assert "let x" not in long.text
+    assert (short.title, short.text) == ("two words", "Short text.")
+
+
 def test_a_cirrus_dump(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [
         {"index": {"_type": "page", "_id": "7"}},
@@ -135,6 +182,9 @@ def test_a_cirrus_dump(tmp_path: Path) -> None:
         ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-9], "cannot be read after"),
         ("x.parquet", b"PAR1", "x.parquet is not a parquet file"),
         ("x.db", b"no database at all" * 99, "cannot be read after 0 documents"),
+        ("x.pdf", pdf("One.")[:400], "x.pdf cannot be read as PDF"),
+        ("x.pdf", b"words", "x.pdf cannot be read as PDF"),
+        ("x.pdf", pdf("", ""), "x.pdf has no text on any page; if it is scanned"),
         ("x.xml", "<mediawiki></mediawiki>", "of Wikipedia take the Cirrus dump, .json.gz"),
     ],
 )  # fmt: skip
@@ -162,9 +212,9 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no file of a known format"):
         find_sources([tmp_path / "empty"])
-    (tmp_path / "x.pdf").write_text("x")
+    (tmp_path / "x.doc").write_text("x")
     with pytest.raises(DataError, match=r"of no known format \(known: \.jsonl"):
-        find_sources([tmp_path / "x.pdf"])
+        find_sources([tmp_path / "x.doc"])
     for one in (str(tmp_path), tmp_path):  # its letters would be names
         with pytest.raises(DataError, match=r"files are a list, not '.*' alone; write \['"):
             Given.read(one)  # pyright: ignore[reportArgumentType]

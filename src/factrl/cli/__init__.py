@@ -35,7 +35,7 @@ from . import (
     tune,
     verify,
 )
-from .terminal import complain, drop_stdout, mishap, never_fail_on_letters
+from .terminal import complain, drop_stdout, mishap, never_fail_on_letters, tell, users_frames
 
 _VERBS = (
     lab,
@@ -147,7 +147,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         drop_stdout()
         return 141  # as a shell reports a program that wrote to a closed pipe
     except BaseException as error:
-        line = mishap(error)
+        line, frames = mishap(error), users_frames(error)
+        if frames:
+            tell(frames.rstrip())
+            complain(str(error))
+            return 2
         if line is not None:
             complain(line)
             try:

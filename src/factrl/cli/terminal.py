@@ -9,12 +9,14 @@ import errno
 import io
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from factrl.errors import ConfigError, FactrlError
+import factrl
+from factrl.errors import ConfigError, FactrlError, RewardBug
 from factrl.text.escape import one_line, visible
 
 if TYPE_CHECKING:
@@ -54,6 +56,17 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """The same on stderr, for a person who watches; others' text in it cannot steer the terminal."""
     sys.stderr.write(f"{visible(text)}\n")
+
+
+def users_frames(error: BaseException) -> str:
+    """The traceback of a reward that failed, from where it leaves our code; "" for any other error."""
+    cause = error.__cause__
+    if not isinstance(error, RewardBug) or cause is None:
+        return ""
+    ours, frames = Path(factrl.__file__).parent, traceback.extract_tb(cause.__traceback__)
+    while frames and Path(frames[0].filename).is_relative_to(ours):
+        del frames[0]
+    return "".join([*frames.format(), *traceback.format_exception_only(cause)]) if frames else ""
 
 
 def show_table(table: Table) -> None:

@@ -59,7 +59,12 @@ def add_verbs(verbs: Verbs) -> None:
     )
     evidence = parser.add_argument_group("evidence, one of them")
     evidence.add_argument(
-        "--docs", metavar="FILE", nargs="+", action="extend", default=[], help="txt, md, jsonl, csv, parquet"
+        "--docs",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="txt, md, html, pdf, jsonl, csv, parquet, or a folder of these; the text itself is left out",
     )
     evidence.add_argument("--index", metavar="FOLDER", help="made by factrl index")
     evidence.add_argument("--web", metavar="URL", help="a Serper-compatible search server; needs a key")
@@ -112,7 +117,7 @@ def _add_index(verbs: Verbs) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="jsonl, csv, tsv, txt, md (each also .gz), parquet, db, or a folder of these",
+        help="jsonl, csv, tsv, txt, md, html (each also .gz), pdf, parquet, db, or a folder of these",
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the index shall be")
 
@@ -139,6 +144,8 @@ def _verify(args: argparse.Namespace) -> int:
     text = _text(args.text)
     if not text.strip():
         raise ConfigError("the text is empty; give it as an argument, name a file, or pipe it in")
+    if args.docs:
+        args.docs = _evidence(args.docs, args.text)
     try:
         with ExitStack() as stack:
             watch = _watch(stack)
@@ -228,6 +235,22 @@ def _decoded(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
+
+
+def _evidence(names: list[str], word: str | None) -> list[Path]:
+    """The files behind `--docs`, without the one that is checked: a text would bear itself out."""
+    from factrl.verifier.search.sources import find_sources
+
+    files = find_sources(names)
+    itself = None if word is None or "\n" in word or len(word) > 1_000 else Path(word).absolute()
+    others = [file for file in files if file.resolve() != (itself and itself.resolve())]
+    if not others:
+        raise ConfigError(
+            f"--docs names nothing but {word}, the text that is checked; name what it is to be checked by"
+        )
+    if len(others) < len(files):
+        tell(f"{word} is left out of --docs: it is the text that is checked")
+    return others
 
 
 def _open(args: argparse.Namespace) -> Verifier:

@@ -18,14 +18,14 @@ import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
 
-from factrl.errors import ConfigError, DataError, nearest
+from factrl.errors import ConfigError, DataError, MissingExtra, nearest
 from factrl.runs.data import ColumnName, documents, load_examples, to_example
-from factrl.runs.rows import Row, read_rows
+from factrl.runs.rows import READERS, Row, read_rows
 from factrl.runs.settings import DataSettings
 from factrl.types import Example
 
@@ -81,7 +81,7 @@ def benchmarks() -> Mapping[str, Benchmark]:
     """Every benchmark by name."""
     found = {}
     for name, row in _table()["benchmarks"].items():
-        told = {**_table()["kinds"][row["kind"]], **row}
+        told = {**_table()["kinds"][row["kind"]], "local": f"{name}/test.jsonl", **row}
         found[name] = Benchmark(name, **{**told, "prompt": template(told["prompt"])})
     return found
 
@@ -176,34 +176,56 @@ def check_gradable(examples: Sequence[Example], source: str | Path) -> None:
 
 
 def local_path(benchmark: Benchmark) -> Path | None:
-    """Its file under `FACTRL_DATA`, None when it is not there."""
+    """Its file under `FACTRL_DATA`, of whatever format, None when it is not there."""
     folder = os.environ.get(VARIABLE)
-    path = Path(folder) / benchmark.local if folder and benchmark.local else None
-    return path if path is not None and path.is_file() else None
+    if not folder or not benchmark.local:
+        return None
+    name = Path(folder) / benchmark.local.partition(".")[0]
+    return next((path for end in READERS if (path := name.with_name(name.name + end)).is_file()), None)
 
 
 def _read(benchmark: Benchmark) -> tuple[list[Example], str]:
     path = local_path(benchmark)
     if path is not None:
-        named = f"{VARIABLE}/{benchmark.local}"
-        chosen = [_plain(row) for row in read_rows(str(path))]
-        if benchmark.keep is not None:
+        named = f"{VARIABLE}/{path.relative_to(os.environ[VARIABLE])}"
+        rows = list(read_rows(str(path)))
+        as_released = _is_released(benchmark, rows)
+        chosen = list(map(partial(_released, benchmark) if as_released else _plain, rows))
+        if benchmark.keep is not None and not as_released:
             column, value = benchmark.keep
             chosen = [(row, example) for row, example in chosen if example.meta.get(column) == value]
     elif benchmark.hub:
         named = ", ".join(filter(None, (benchmark.hub, benchmark.subset, benchmark.split)))
-        change = _UPSTREAM.get(benchmark.read, dict)
-        upstream = map(change, read_rows(benchmark.hub, benchmark.split, benchmark.subset))
-        chosen = [(row, to_example(row, benchmark.columns)) for row in upstream]
+        try:
+            rows = list(read_rows(benchmark.hub, benchmark.split, benchmark.subset))
+        except (DataError, MissingExtra) as error:
+            raise DataError(f"{error}; or {_place(benchmark)}") from error
+        chosen = [_released(benchmark, row) for row in rows]
     else:
-        raise DataError(
-            f"{benchmark.name} has no dataset on the hub; put its questions into {benchmark.local} under the "
-            f"folder that the variable {VARIABLE} names, with the columns id, question and answers"
-        )
+        raise DataError(f"{benchmark.name} has no dataset on the hub; {_place(benchmark)}")
     examples = list(_with_ids(_with_choices(benchmark.options, row, example) for row, example in chosen))
     if not examples:
         raise DataError(f"{benchmark.name}: {named} has no questions")
     return examples, named
+
+
+def _place(benchmark: Benchmark) -> str:
+    released = ", or as they were released" if benchmark.hub else ""
+    return (
+        f"put its questions into {benchmark.local} (or .json, .csv, .parquet) under the folder that the "
+        f"variable {VARIABLE} names, with the columns id, question and answers{released}"
+    )
+
+
+def _is_released(benchmark: Benchmark, rows: Sequence[Row]) -> bool:
+    """Whether a file has the columns of the dataset on the hub; the plain schema has `answers` or `meta`."""
+    ours = {"answers", "meta"} - set(benchmark.columns.values())
+    return bool((benchmark.read or benchmark.columns) and rows and not ours & set(rows[0]))
+
+
+def _released(benchmark: Benchmark, row: Row) -> tuple[Row, Example]:
+    row = _UPSTREAM.get(benchmark.read, dict)(row)
+    return row, to_example(row, benchmark.columns)
 
 
 def _plain(row: Row) -> tuple[Row, Example]:

@@ -341,7 +341,7 @@ def stored_texts(path: str | Path, column: str, benchmark: Benchmark, examples: 
     samples, in the order of the file.  A question without a row is masked.
 
     Args:
-        path: .jsonl, .jsonl.gz, .json or .parquet; `samples.jsonl` of an earlier evaluation is one.
+        path: .jsonl, .json, .csv, .tsv or .parquet; `samples.jsonl` of an earlier evaluation is one.
         column: of the completions; by default `completion`, `response`, `prediction` or `output`.
 
     Raises:

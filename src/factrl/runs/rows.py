@@ -1,4 +1,4 @@
-"""Rows of a dataset: from .jsonl, .jsonl.gz, .json (a list) and .parquet files, folders of those, or the hub.
+"""Rows of a dataset: .jsonl, .json (a list), .csv, .tsv and .parquet files, folders of those, or the hub.
 
 A row is a mapping of columns; what the columns mean is not known here (`factrl.runs.data`).
 """
@@ -6,6 +6,7 @@ A row is a mapping of columns; what the columns mean is not known here (`factrl.
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import json
 import zlib
@@ -38,7 +39,7 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
             yield from _read_file(part)
     elif path.exists():
         yield from _read_file(path)
-    elif source.startswith((".", "/", "~")) or source.endswith(tuple(_READERS)) or source.count("/") > 1:
+    elif source.startswith((".", "/", "~")) or source.endswith(tuple(READERS)) or source.count("/") > 1:
         # A hub id is `name` or `owner/name`, without the suffix of a data file.
         around = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError(f"{source} does not exist{nearest(path.name, around)}")
@@ -48,7 +49,7 @@ def read_rows(source: str, split: str = "train", subset: str | None = None) -> I
 
 def _parts(folder: Path, split: str) -> list[Path]:
     """`train.jsonl`, or the parts `train-00000-of-00002.parquet`, …"""
-    files = sorted(file for file in folder.iterdir() if file.name.endswith(tuple(_READERS)))
+    files = sorted(file for file in folder.iterdir() if file.name.endswith(tuple(READERS)))
     parts = [file for file in files if file.name.split(".")[0] == split or file.name.startswith(f"{split}-")]
     if not parts:
         names = ", ".join(file.name for file in files[:10]) or "no data file"
@@ -57,9 +58,9 @@ def _parts(folder: Path, split: str) -> list[Path]:
 
 
 def _read_file(path: Path) -> Iterator[Row]:
-    read = next((read for suffix, read in _READERS.items() if path.name.endswith(suffix)), None)
+    read = next((read for suffix, read in READERS.items() if path.name.endswith(suffix)), None)
     if read is None:
-        raise DataError(f"{path} is none of {', '.join(_READERS)}")
+        raise DataError(f"{path} is none of {', '.join(READERS)}")
     try:
         for number, row in enumerate(read(path), start=1):
             if not isinstance(row, dict):
@@ -67,7 +68,7 @@ def _read_file(path: Path) -> Iterator[Row]:
             yield row
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: {error.reason}") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 
@@ -108,6 +109,19 @@ def read_lines(path: Path) -> Iterator[Any]:
                 yield _parse(line.decode("utf-8"), f"{path}, line {number}")
 
 
+def read_separated(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of .csv or .tsv, plain or .gz; the first line names the columns, and every value is text."""
+    csv.field_size_limit(LONGEST_LINE)
+    delimiter = "\t" if ".tsv" in path.name.lower() else ","
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        lines = map(bytes.decode, lines_of(file, path))  # pyright: ignore[reportArgumentType]
+        reader = csv.DictReader(lines, delimiter=delimiter)
+        for row in reader:
+            if None in row:
+                raise DataError(f"{path}, line {reader.line_num} has more fields than the first line")
+            yield row
+
+
 def _read_list(path: Path) -> list[Any]:
     rows = _parse(path.read_text(encoding="utf-8-sig"), str(path))
     if not isinstance(rows, list):
@@ -135,10 +149,11 @@ def _parse(text: str, where: str) -> Any:
         raise DataError(f"{where} is not JSON: {said}") from error
 
 
-_READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {
+READERS: Mapping[str, Callable[[Path], Iterable[Any]]] = {
     ".jsonl": read_lines,
     ".jsonl.gz": read_lines,
     ".json": _read_list,
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_separated),
     ".parquet": _read_parquet,
 }
 

@@ -74,7 +74,7 @@ class DataSettings(Section):
     """`[data]`: the questions and how they become prompts."""
 
     train: str = Field(min_length=1)
-    """Questions to train on: a .jsonl, .jsonl.gz, .json or .parquet file, a folder of them, or a hub id."""
+    """Questions to train on: a .jsonl, .json, .csv, .tsv or .parquet file, a folder of them, or a hub id."""
     split: str = Field(default="train", min_length=1)
     """Split of `train`, for a folder or a hub id."""
     subset: str | None = None

@@ -1,10 +1,10 @@
 """Documents from files, one after the other, in memory that does not grow with the file; their passages, and
 what a word is to a search.
 
-Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text and Markdown (a file
-is a document), and the SQLite files in which FActScore and KnowRL keep Wikipedia; all but parquet and SQLite
-also as .gz.  Nothing is repaired: a row without text is left out, and what cannot be read is an error that
-names the file and the place.
+Reads JSON Lines (plain, or as a Cirrus dump of a wiki), CSV and TSV, parquet, plain text, Markdown and HTML
+(a file is a document), PDF (a page is one), and the SQLite files in which FActScore and KnowRL keep
+Wikipedia; all but parquet, PDF and SQLite also as .gz.  Nothing is repaired: a row without text is left out,
+and what cannot be read is an error that names the file and the place.
 
 A passage is short enough that a judge can read several for one claim, and long enough to say what its
 sentences are about; it ends at the end of a sentence.  Corpora that come in passages keep theirs: cutting
@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import importlib
 import re
 import sqlite3
 import unicodedata
@@ -26,9 +27,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from factrl.errors import DataError, nearest
+from factrl.errors import DataError, MissingExtra, nearest
 from factrl.runs import rows as limits
-from factrl.runs.rows import lines_of, read_lines, read_rows
+from factrl.runs.rows import lines_of, read_lines, read_rows, read_separated
 from factrl.text.sentences import sentences
 from factrl.types import Passage
 
@@ -43,6 +44,10 @@ _TEXT = ("text", "contents", "passage")
 _COLUMNS = (_TEXT, ("title",), ("url", "source"), ("id", "_id"))
 # Between the passages of one document in the databases of FActScore and KnowRL (systems: `documents`).
 _SEPARATOR = "####SPECIAL####SEPARATOR####"
+
+_HEAD = 1_000  # characters of a page in which it says what made it
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
+_WRAPPED = re.compile(r"(?<![.:!?\n])\n(?!\n)")  # an end of a line, not of a sentence or paragraph
 
 _Rows: TypeAlias = Iterator[tuple[str, Mapping[str, Any]]]
 """Each row with its place in the file."""
@@ -156,13 +161,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _read_separated(path: Path) -> _Rows:
-    csv.field_size_limit(limits.LONGEST_LINE)
-    reader = csv.DictReader(_lines(path), delimiter="\t" if _kind(path) == ".tsv" else ",")
-    for row in reader:
-        place = f"line {reader.line_num}"
-        if None in row:
-            raise DataError(f"{path}, {place} has more fields than the first line")
-        yield place, row
+    for number, row in enumerate(read_separated(path), start=1):
+        yield f"row {number}", row
 
 
 def _read_database(path: Path) -> _Rows:
@@ -173,14 +173,58 @@ def _read_database(path: Path) -> _Rows:
 
 
 def _read_text(path: Path) -> _Rows:
-    if path.stat().st_size > limits.LONGEST_LINE:  # all of it is in memory at once
-        raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
-    text = "".join(_lines(path))
-    title = path.name[: path.name.lower().rindex(_kind(path))].replace("_", " ")
+    text, title = "".join(_lines(_small(path))), _title(path)
     first, _, rest = text.lstrip().partition("\n")
     if _kind(path) == ".md" and first.startswith("# "):
         title, text = first[2:].strip(), rest
     yield "it", {"text": text.strip(), "title": title}
+
+
+def _small(path: Path) -> Path:
+    if path.stat().st_size > limits.LONGEST_LINE:  # all of it is in memory at once
+        raise DataError(f"{path} has more than {limits.LONGEST_LINE:,} bytes; cut it into several")
+    return path
+
+
+def _title(path: Path) -> str:
+    return path.name[: path.name.lower().rindex(_kind(path))].replace("_", " ")
+
+
+def _read_html(path: Path) -> _Rows:
+    from factrl.text.html import OWN_PAGE  # the template engine, which only pages need
+
+    trafilatura = _package("trafilatura")
+    text = "".join(_lines(_small(path)))
+    if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
+        return
+    if "<html" not in text.lower():  # a fragment, of which it reads nothing
+        text = f"<html><body>{text}</body></html>"
+    page = trafilatura.bare_extraction(text, favor_recall=True, include_comments=False, with_metadata=True)
+    # A short page can give it nothing; then all words are taken, menus among them.
+    found = (page and page.text) or trafilatura.html2txt(text)
+    yield "it", {"text": found, "title": (page and page.title) or _title(path)}
+
+
+def _read_pdf(path: Path) -> _Rows:
+    errors, empty = _package("pypdf.errors"), True
+    try:
+        reader = _package("pypdf").PdfReader(_small(path))
+        title = (reader.metadata and reader.metadata.title) or _title(path)
+        for number, page in enumerate(reader.pages, start=1):
+            text = _WRAPPED.sub(" ", _HYPHEN.sub("", page.extract_text().strip()))
+            empty = empty and not text
+            yield f"page {number}", {"text": text, "title": title, "id": f"page {number}"}
+    except (errors.PyPdfError, errors.DependencyError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} cannot be read as PDF: {error}") from error
+    if empty:
+        raise DataError(f"{path} has no text on any page; if it is scanned, make it searchable first (OCR)")
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(name.partition(".")[0], "files") from error
 
 
 _READERS: Mapping[str, Callable[[Path], _Rows]] = {
@@ -191,6 +235,9 @@ _READERS: Mapping[str, Callable[[Path], _Rows]] = {
     ".parquet": _read_rows,
     ".txt": _read_text,
     ".md": _read_text,
+    ".html": _read_html,
+    ".htm": _read_html,
+    ".pdf": _read_pdf,
     ".db": _read_database,
 }
 
@@ -199,8 +246,8 @@ def _reader(path: Path) -> Callable[[Path], _Rows]:
     reader = _READERS.get(_kind(path))
     if reader is None or not path.is_file():
         raise DataError(
-            f"{path} is of no known format (known: {', '.join(_READERS)}; all but .parquet and .db also as "
-            ".gz; of Wikipedia take the Cirrus dump, .json.gz)"
+            f"{path} is of no known format (known: {', '.join(_READERS)}; all but .parquet, .pdf and .db "
+            "also as .gz; of Wikipedia take the Cirrus dump, .json.gz)"
         )
     return reader
 
