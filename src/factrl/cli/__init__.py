@@ -66,7 +66,6 @@ GONE = {
     "index dense": "an index is searched by words, which found more than vectors (docs/history.md)",
     "index add": "build another index of all the files",
     "verify recall-at": "--json has the counts, and factrl eval reports F1@K of benchmarks",
-    "train measure": "one step tells its time and cost: --steps 1, then metrics.jsonl and spent.json",
     "train second": "grade the same answers twice: factrl eval FILE --judge of each",
     **{
         f"prepare {what} contaminated": "what --against finds is left out and counted"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import shlex
+import sys
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from factrl.errors import ConfigError, SetupError, nearest
 from factrl.llm.spending import OverBudget
 from factrl.runs.config import dump_toml, peek
-from factrl.runs.folder import settings_in
+from factrl.runs.folder import read_metrics, settings_in
+from factrl.runs.progress import clock
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 from factrl.train.page import PAGE
@@ -45,7 +49,7 @@ def add_verbs(verbs: Verbs) -> None:
             "  factrl train truthrl --model Qwen/Qwen2.5-0.5B-Instruct --data questions.jsonl \\\n"
             "      --judge http://localhost:8000/v1#Qwen/Qwen3-8B --steps 100 train.learning_rate=2e-6\n"
             "  factrl train small/truthrl --data mine.jsonl\n"
-            "  factrl train recipe.toml --dry-run\n"
+            "  factrl train recipe.toml --dry-run --measure\n"
             "  factrl train recipe.toml --max-cost 5 judge.price_in=0.15 judge.price_out=0.6\n"
             "  factrl train recipe.toml --engine verl --verl trainer.nnodes=2 --dry-run\n"
             "  factrl train --resume runs/truthrl-20260101-120000\n"
@@ -79,18 +83,27 @@ def add_verbs(verbs: Verbs) -> None:
         action="store_true",
         help="print the resolved settings, the plan and what it will take; train nothing, ask nobody",
     )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="with --dry-run: take one step, its judge included, to tell time and memory; nothing is kept",
+    )
     add_settings(parser)
 
 
 def _train(args: argparse.Namespace) -> int:
     settings = run_settings(*_layers(args))
+    if args.measure and (args.engine == "verl" or not args.dry_run):
+        raise ConfigError("--measure goes with --dry-run, and not with --engine verl")
     if args.engine == "verl":
         return train_with_verl(settings, dry_run=args.dry_run, words=args.verl)
     if args.verl:
         raise ConfigError(f"--verl {args.verl[0]} needs --engine verl")
-    plan = make_plan(settings, only_show=args.dry_run)
+    plan = make_plan(settings, only_show=args.dry_run and not args.measure)
     if args.dry_run:
         tell(_described(plan))
+        if args.measure:
+            tell(as_lines({"measured": _measured(plan)}))
         say(dump_toml(plan.settings).rstrip())
         return 0
     needs_extra("train.model", "train").quiet_libraries()
@@ -111,6 +124,25 @@ def _train(args: argparse.Namespace) -> int:
     tell(f"train on:   factrl train --resume {run} --steps MORE")
     say(str(folder))
     return 0
+
+
+def _measured(plan: Plan) -> str:
+    """What the first step took, in a run folder that is thrown away."""
+    import resource  # not on Windows
+
+    needs_extra("train.model", "train").quiet_libraries()
+    told, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
+    with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
+        train = told.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})
+        run = told.run.model_copy(update={"dir": folder, "resume": None, "max_cost": None})
+        once = replace(plan, settings=told.model_copy(update={"train": train, "run": run}), held_out=())
+        row = read_metrics(needs_extra("train.online", "train").train(once))[-1]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
+    whole = clock(row["step_time"] * plan.steps)
+    return (
+        f"the first step took {row['step_time']:.1f} s, so all {plan.steps} about {whole} without "
+        f"evaluations; at most {memory:.1f} GB of memory, a GPU's not counted"
+    )
 
 
 def _layers(args: argparse.Namespace) -> tuple[str | Path | None, list[str]]:
