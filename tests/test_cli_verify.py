@@ -19,7 +19,7 @@ import factrl.verifier as presets
 from factrl.cli import main
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier.report import Check, Report
+from factrl.verifier.report import Check, Report, page
 from fault_server import FaultServer, says
 
 TEXT = "Marie Curie was born in Warsaw in 1868. She won two Nobel Prizes."
@@ -288,6 +288,16 @@ def test_every_ending_has_a_code(
     if isinstance(comes, Report):
         assert main(["verify", TEXT, *DOCS, "--json"]) == code
         assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(comes.to_json()))
+
+
+def test_headings_and_code_are_told_and_not_dropped() -> None:
+    text = "# Curie\n\nShe won.\n\n```python\nx = {}\n```\n"
+    report = Report(text, checks=(Check(Claim("She won.", 9, 17), (), Verdict("supported", "fake", 0.9)),))
+    assert [text[part.start : part.end] for part in report.unread()] == ["Curie", "```python\nx = {}\n```"]
+    assert "– not read   Curie (heading)\n– not read   ```python" in str(report)
+    assert "1 heading, 1 code" in page(report)
+    found = replace(report, checks=(Check(Claim("Curie", 2, 7), (), Verdict("supported", "fake", 0.9)),))
+    assert [part.kind for part in found.unread()] == ["code"]
 
 
 # With the real parts, and the judge that needs no model

@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 from factrl.errors import ConfigError, Unscored
 from factrl.text.escape import one_line
+from factrl.text.sentences import Sentence, sentences
 from factrl.types import Claim, Finding, Passage, Verdict
 
 WIDTH = 0.05  # the widest interval that is still published as a number
@@ -116,6 +117,12 @@ class Report:
         """How many claims are shown as what."""
         return Counter(self.kind(check) for check in self.checks)
 
+    def unread(self) -> list[Sentence]:
+        """Headings and blocks of code, which state nothing, where no claim was found in them."""
+        spans = [(check.claim.start, check.claim.end) for check in self.checks]
+        found = [part for part in sentences(self.text) if part.kind in ("heading", "code")]
+        return [one for one in found if not any(a < one.end and one.start < b for a, b in spans)]
+
     @property
     def precision(self) -> float | None:
         """Supported claims over all that count; 0 without claims, None when the text abstained.
@@ -174,6 +181,7 @@ class Report:
             **{name: getattr(self, name) for name in fields},
             "failure": str(self.failure) if self.failure else None,
             "counts": dict(self.counts),
+            "unread": [asdict(part) for part in self.unread()],
             "precision": low_high,
             "claims": claims,
             "passages": [asdict(passage) for passage in passages],
@@ -207,6 +215,9 @@ class Report:
     def __str__(self) -> str:
         """One line per claim, the sentence that decided beneath it, and the arithmetic of the score."""
         lines = [line for check in self.checks for line in _lines(check, self.kind(check))]
+        for part in self.unread() if self.checks else ():
+            seen = one_line(self.text[part.start : part.end])
+            lines.append(f"– not read   {seen if len(seen) <= _SHOWN else f'{seen[:_SHOWN]}…'} ({part.kind})")
         return "\n".join([*lines, *self.summary()])
 
     def summary(self) -> list[str]:
@@ -255,6 +266,7 @@ def _lines(check: Check, kind: str) -> list[str]:
 
 # -- The report as a page: claims underlined by verdict, the evidence beside them, the score
 
+_SHOWN = 80  # characters of what is not read
 _AROUND = 240  # characters shown on each side of a quote
 _SKIPPED = {
     "question": "the question already says it",
@@ -267,11 +279,12 @@ _SKIPPED = {
 def page(report: Report) -> str:
     """The report as a self-contained HTML page."""
     shown = report.kinds()
-    skipped = shown["skipped"]
+    skipped, unread = shown["skipped"], Counter(part.kind for part in report.unread())
     facts = {
         "judge": report.judge or "none",
         "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
         "text": f"{len(report.text):,} characters",
+        **({"not read": ", ".join(f"{n} {kind}" for kind, n in unread.items())} if unread else {}),
         "took": f"{report.seconds:.1f} s",
     }
     claims = [_claim(number, check, report) for number, check in enumerate(report.checks, start=1)]
