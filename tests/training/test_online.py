@@ -16,7 +16,7 @@ import pytest
 from factrl.errors import ConfigError, DataError, ModelError, TooManyMasked
 from factrl.runs import progress
 from factrl.runs.folder import Run, read_metrics
-from factrl.train.callbacks import Beside, Interrupted, last_checkpoint
+from factrl.train.callbacks import Beside, Interrupted, last_checkpoint, nothing_learnt
 from factrl.train.online import train
 from factrl.train.plan import Plan, make_plan, run_settings
 
@@ -250,3 +250,12 @@ def test_frozen_embeddings_stay_and_the_rest_moves(recipe: Path, tiny_model: Pat
     moved = {name for name in before if not before[name].equal(after[name])}
     assert "model.embed_tokens.weight" in before
     assert moved == set(before) - {"model.embed_tokens.weight"}
+
+
+def test_a_first_step_that_teaches_nothing_says_what_to_do() -> None:
+    assert nothing_learnt({"floored/no_box": 0.9, "masked/timeout": 0.1, "reward/floored_frac": 1.0}) == ""
+    assert "floored (no_box)" in nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.2})
+    assert "data.prompt" in nothing_learnt({"floored/no_box": 1.0, "completions/clipped_ratio": 0.2})
+    cut_off = {"floored/think_unclosed": 1.0, "completions/clipped_ratio": 0.9}
+    assert "raise train.max_completion_length" in nothing_learnt(cut_off)
+    assert "masked (judge_unreadable)" in nothing_learnt({"masked/judge_unreadable": 1.0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -121,6 +122,8 @@ class Beside(TrainerCallback):
             self._note = f"reward {logs['reward']:+.2f}" + (f", {masked:.0%} masked" if masked else "")
         if state.is_world_process_zero:
             self.run.log(self.before + state.global_step, logs)
+            if self.before + state.global_step == 1 and (told := nothing_learnt(logs)):
+                sys.stderr.write(f"\n{told}\n")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
@@ -143,6 +146,25 @@ class Beside(TrainerCallback):
         """Once all of a checkpoint is on disk, so that a kill while saving leaves no trap."""
         if state.is_world_process_zero and args.output_dir:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+
+
+def nothing_learnt(logs: Mapping[str, float]) -> str:
+    """What to do where every completion of a step was masked or floored for one reason, else ""."""
+    for name, share in logs.items():
+        state, _, cause = name.partition("/")
+        if state not in ("floored", "masked") or not share or share < 1:
+            continue
+        if state == "masked":
+            remedy = "the judge or the evidence failed, not the policy; the rollouts say why"
+        elif logs.get("completions/clipped_ratio", 0) >= 0.5:
+            remedy = "most were cut off; raise train.max_completion_length"
+        else:
+            remedy = (
+                "the prompt has to ask for the form that the reward reads (data.prompt, reward.answer), or "
+                "the model has to learn it first (factrl tune sft)"
+            )
+        return f"nothing to learn: every completion of the first step was {state} ({cause}); {remedy}"
+    return ""
 
 
 class Interrupted(KeyboardInterrupt):
