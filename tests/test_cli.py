@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -546,3 +547,24 @@ def test_check_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
         "      terms {'short': 1.0}, not {'short': 0.0}",
         "1 of 2 cases pass",
     ]
+
+
+BASH = shutil.which("bash")
+
+
+@pytest.mark.skipif(BASH is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("factrl ver", "verify"),
+        ("factrl prepare kl", "klcf"),
+        ("factrl prepare klcf --dem", "--demonstrations"),
+        ("factrl train recipe.toml --meas", "--measure"),
+    ],
+)
+def test_the_tab_key(capsys: pytest.CaptureFixture[str], folder: Path, typed: str, offered: str) -> None:
+    assert main(["--completion"]) == 0
+    script = capsys.readouterr().out
+    asked = f'COMP_WORDS=({typed}); COMP_CWORD={len(typed.split()) - 1}; _factrl; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run([str(BASH), "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [offered]

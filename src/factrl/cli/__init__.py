@@ -17,6 +17,7 @@ from factrl import __version__
 from factrl.errors import ConfigError, SetupError, TooManyMasked, nearest
 
 from . import (
+    completion,
     describe,
     doctor,
     evaluate,
@@ -35,7 +36,7 @@ from . import (
     tune,
     verify,
 )
-from .terminal import complain, drop_stdout, mishap, never_fail_on_letters, tell, users_frames
+from .terminal import complain, drop_stdout, mishap, never_fail_on_letters, say, tell, users_frames
 
 _VERBS = (
     lab,
@@ -167,6 +168,9 @@ def _run(words: Sequence[str]) -> int:
         if any("\ud800" <= letter <= "\udfff" for letter in word):  # bytes that are no UTF-8
             raise ConfigError(f"{word!r} is not UTF-8 text; rename the file, or write the word in UTF-8")
     parser, verbs = _parsers()
+    if list(words) == ["--completion"]:
+        say(completion.script(verbs).rstrip())
+        return 0
     try:
         args = _parse(parser, verbs, list(words) or ["--help"])
     except SystemExit as done:  # --help or --version
@@ -205,7 +209,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentP
         prog="factrl",
         description="Find what language models make up, and train them to be right, and to say so when they\n"
         "do not know.",
-        epilog="factrl VERB --help tells more. Start with: factrl demo",
+        epilog="factrl VERB --help tells more. Start with: factrl demo\n"
+        'The tab key completes verbs and options after: eval "$(factrl --completion)"',
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"factrl {__version__}")
