@@ -295,7 +295,7 @@ def test_headings_and_code_are_told_and_not_dropped() -> None:
     report = Report(text, checks=(Check(Claim("She won.", 9, 17), (), Verdict("supported", "fake", 0.9)),))
     assert [text[part.start : part.end] for part in report.unread()] == ["Curie", "```python\nx = {}\n```"]
     assert "– not read   Curie (heading)\n– not read   ```python" in str(report)
-    assert "1 heading, 1 code" in page(report)
+    assert "1 × heading, 1 × code" in page(report)
     found = replace(report, checks=(Check(Claim("Curie", 2, 7), (), Verdict("supported", "fake", 0.9)),))
     assert [part.kind for part in found.unread()] == ["code"]
 

@@ -1,8 +1,8 @@
 """The policy in this process: what it writes, how likely texts are under it, and how certain it was.
 
 `transformers.generate` runs every copy of a prompt through the model and keeps computing rows that
-have already ended.  For groups of short answers on a CPU that is most of the cost, so here a prompt
-is run once for all its samples and a row leaves the batch when it ends.  The distribution is the
+have already ended.  For groups of short answers on a CPU that is most of the cost, so here what samples of
+a prompt have in common is run once, and a row leaves the batch when it ends.  The distribution is the
 model's own: temperature and top-p only, no other logits processing.
 
 Self-certainty is how far the next-token distributions are from uniform, over the tokens that were written:
@@ -113,27 +113,27 @@ def _sample_chunk(
     ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
     cache = DynamicCache(config=model.config)
-    hidden = _last_hidden(model, ids, mask, cache).repeat_interleave(num_samples, dim=0)
-    cache.batch_repeat_interleave(num_samples)
-    mask = mask.repeat_interleave(num_samples, dim=0)
-    completions: list[list[int]] = [[] for _ in range(len(hidden))]
-    alive = list(range(len(completions)))
+    hidden = _last_hidden(model, ids, mask, cache)
+    completions: list[list[int]] = [[] for _ in range(len(prompts) * num_samples)]
+    # Completion -> row of the batch: those that have written the same so far share one.
+    rows = {number: number // num_samples for number in range(len(completions))}
     for position in range(max_new_tokens):
-        tokens = choose(model.get_output_embeddings()(hidden).float(), alive, position)
-        going = []
-        for row, token in enumerate(tokens.tolist()):
-            completions[alive[row]].append(token)
+        logits = model.get_output_embeddings()(hidden).float()
+        told = torch.tensor(list(rows.values()), device=device)
+        tokens = choose(logits[told], list(rows), position)
+        going: dict[tuple[int, int], list[int]] = {}
+        for (number, row), token in zip(rows.items(), tokens.tolist(), strict=True):
+            completions[number].append(token)
             if token not in eos_ids:
-                going.append(row)
+                going.setdefault((row, token), []).append(number)
         if not going or position == max_new_tokens - 1:
             break
-        if len(going) < len(alive):
-            kept = torch.tensor(going, device=device)
-            cache.batch_select_indices(kept)
-            mask, tokens = mask[kept], tokens[kept]
-            alive = [alive[row] for row in going]
-        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-        hidden = _last_hidden(model, tokens.unsqueeze(1), mask, cache)
+        kept = torch.tensor([row for row, _ in going], device=device)
+        ids = torch.tensor([[token] for _, token in going], device=device)
+        cache.batch_select_indices(kept)
+        mask = torch.cat([mask[kept], mask.new_ones(len(kept), 1)], dim=1)
+        rows = dict(sorted((number, row) for row, same in enumerate(going.values()) for number in same))
+        hidden = _last_hidden(model, ids, mask, cache)
     return completions
 
 

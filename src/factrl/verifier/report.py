@@ -284,7 +284,7 @@ def page(report: Report) -> str:
         "judge": report.judge or "none",
         "claims": str(report.claims) + (f" and {skipped} not counted" if skipped else ""),
         "text": f"{len(report.text):,} characters",
-        **({"not read": ", ".join(f"{n} {kind}" for kind, n in unread.items())} if unread else {}),
+        **({"not read": ", ".join(f"{n} × {kind}" for kind, n in unread.items())} if unread else {}),
         "took": f"{report.seconds:.1f} s",
     }
     claims = [_claim(number, check, report) for number, check in enumerate(report.checks, start=1)]
