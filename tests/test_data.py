@@ -313,7 +313,7 @@ def test_hub_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch, error: Any
 
 def test_without_the_hub_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"pip install '.\[train\]' in a clone of factrl"):
+    with pytest.raises(MissingExtra, match=r"pip install '.\[eval\]' in a clone of factrl"):
         load_examples("owner/name")
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -230,5 +231,6 @@ def test_models_says_why_it_cannot(
 ) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "noise\nERROR: No matching distribution found\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert main(["models", *words.split()]) == 2
     assert message in capsys.readouterr().err

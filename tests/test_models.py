@@ -232,7 +232,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        self.requests.append(self.path)
+        if not self.path.startswith("/api/"):  # which the hub's client asks at times, of itself
+            self.requests.append(self.path)
         data = self.files.get(self.path)
         if data is None:
             self.send_error(404)

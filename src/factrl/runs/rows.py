@@ -163,7 +163,7 @@ def _read_hub(source: str, split: str, subset: str | None) -> Iterator[Row]:
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
     except ImportError as error:
-        raise MissingExtra("datasets", "train") from error
+        raise MissingExtra("datasets", "eval") from error
     try:
         rows: Any = load_dataset(source, subset, split=split)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
