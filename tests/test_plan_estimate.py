@@ -112,11 +112,6 @@ def test_verls_dry_run_has_what_it_can_tell(capsys: pytest.CaptureFixture[str]) 
     assert "run.max_cost = 1.0 has no counterpart in verl" in capsys.readouterr().err
 
 
-def test_measuring_is_gone_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "truthrl", "--model", "model", "--data", "q.jsonl", "--dry-run", "--measure"]) == 2
-    assert "--measure is gone since 0.2 (commit 1b92e7e has it): one step" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("mode", ["colocate", "server"])
 def test_vllm_that_is_not_there_is_told_before_anything_is_loaded(
     mode: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

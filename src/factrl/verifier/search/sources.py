@@ -16,7 +16,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import importlib
 import re
 import sqlite3
 import unicodedata
@@ -193,7 +192,10 @@ def _title(path: Path) -> str:
 def _read_html(path: Path) -> _Rows:
     from factrl.text.html import OWN_PAGE  # the template engine, which only pages need
 
-    trafilatura = _package("trafilatura")
+    try:
+        import trafilatura
+    except ImportError as error:
+        raise MissingExtra("trafilatura", "files") from error
     text = "".join(_lines(_small(path)))
     if OWN_PAGE in text[:_HEAD]:  # a report shows the text that it judged, which would bear itself out
         return
@@ -206,9 +208,13 @@ def _read_html(path: Path) -> _Rows:
 
 
 def _read_pdf(path: Path) -> _Rows:
-    errors, empty = _package("pypdf.errors"), True
     try:
-        reader = _package("pypdf").PdfReader(_small(path))
+        from pypdf import PdfReader, errors
+    except ImportError as error:
+        raise MissingExtra("pypdf", "files") from error
+    empty = True
+    try:
+        reader = PdfReader(_small(path))
         title = (reader.metadata and reader.metadata.title) or _title(path)
         for number, page in enumerate(reader.pages, start=1):
             text = _WRAPPED.sub(" ", _HYPHEN.sub("", page.extract_text().strip()))
@@ -218,13 +224,6 @@ def _read_pdf(path: Path) -> _Rows:
         raise DataError(f"{path} cannot be read as PDF: {error}") from error
     if empty:
         raise DataError(f"{path} has no text on any page; if it is scanned, make it searchable first (OCR)")
-
-
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra(name.partition(".")[0], "files") from error
 
 
 _READERS: Mapping[str, Callable[[Path], _Rows]] = {
