@@ -201,7 +201,9 @@ def _read_html(path: Path) -> _Rows:
         return
     if "<html" not in text.lower():  # a fragment, of which it reads nothing
         text = f"<html><body>{text}</body></html>"
-    page = trafilatura.bare_extraction(text, favor_recall=True, include_comments=False, with_metadata=True)
+    page: Any = trafilatura.bare_extraction(
+        text, favor_recall=True, include_comments=False, with_metadata=True
+    )
     # A short page can give it nothing; then all words are taken, menus among them.
     found = (page and page.text) or trafilatura.html2txt(text)
     yield "it", {"text": found, "title": (page and page.title) or _title(path)}
