@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from factrl import __version__
-from factrl.errors import ConfigError, SetupError, TooManyMasked, nearest
+from factrl.errors import ConfigError, RewardBug, SetupError, TooManyMasked, nearest
 
 from . import (
     completion,
@@ -140,6 +140,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TooManyMasked as error:
         complain(str(error))
         return 3
+    except RewardBug as error:
+        frames = users_frames(error)
+        if not frames:
+            raise
+        tell(frames)
+        complain(str(error))
+        return 2
     except KeyboardInterrupt as error:
         complain(str(error) or "interrupted")
         return 130
@@ -147,11 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         drop_stdout()
         return 141  # as a shell reports a program that wrote to a closed pipe
     except BaseException as error:
-        line, frames = mishap(error), users_frames(error)
-        if frames:
-            tell(frames.rstrip())
-            complain(str(error))
-            return 2
+        line = mishap(error)
         if line is not None:
             complain(line)
             try:

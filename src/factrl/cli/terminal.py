@@ -58,15 +58,15 @@ def tell(text: str) -> None:
     sys.stderr.write(f"{visible(text)}\n")
 
 
-def users_frames(error: BaseException) -> str:
-    """The traceback of a reward that failed, from where it leaves our code; "" for any other error."""
+def users_frames(error: RewardBug) -> str:
+    """The traceback of a reward that failed, from where it leaves our code; "" where it never does."""
     cause = error.__cause__
-    if not isinstance(error, RewardBug) or cause is None:
+    if cause is None:
         return ""
     ours, frames = Path(factrl.__file__).parent, traceback.extract_tb(cause.__traceback__)
     while frames and Path(frames[0].filename).is_relative_to(ours):
         del frames[0]
-    return "".join([*frames.format(), *traceback.format_exception_only(cause)]) if frames else ""
+    return "".join([*frames.format(), *traceback.format_exception_only(cause)]).rstrip() if frames else ""
 
 
 def show_table(table: Table) -> None:

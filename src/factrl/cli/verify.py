@@ -242,8 +242,8 @@ def _evidence(names: list[str], word: str | None) -> list[Path]:
     from factrl.verifier.search.sources import find_sources
 
     files = find_sources(names)
-    itself = None if word is None or "\n" in word or len(word) > 1_000 else Path(word).absolute()
-    others = [file for file in files if file.resolve() != (itself and itself.resolve())]
+    itself = None if word is None or "\n" in word or len(word) > 1_000 else Path(word).resolve()
+    others = [file for file in files if file.resolve() != itself]
     if not others:
         raise ConfigError(
             f"--docs names nothing but {word}, the text that is checked; name what it is to be checked by"

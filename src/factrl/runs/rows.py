@@ -112,8 +112,9 @@ def read_lines(path: Path) -> Iterator[Any]:
 def read_separated(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of .csv or .tsv, plain or .gz; the first line names the columns, and every value is text."""
     csv.field_size_limit(LONGEST_LINE)
-    delimiter = "\t" if ".tsv" in path.name.lower() else ","
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+    name = path.name.lower()
+    delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
+    with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
         lines = map(bytes.decode, lines_of(file, path))  # pyright: ignore[reportArgumentType]
         reader = csv.DictReader(lines, delimiter=delimiter)
         for row in reader:

@@ -10,10 +10,11 @@ released code).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -119,9 +120,11 @@ class Report:
 
     def unread(self) -> list[Sentence]:
         """Headings and blocks of code, which state nothing, where no claim was found in them."""
-        spans = [(check.claim.start, check.claim.end) for check in self.checks]
+        spans = sorted((check.claim.start, check.claim.end) for check in self.checks)
+        starts = [start for start, _ in spans]
+        reached = [0, *accumulate((end for _, end in spans), max)]  # by the first so many claims
         found = [part for part in sentences(self.text) if part.kind in ("heading", "code")]
-        return [one for one in found if not any(a < one.end and one.start < b for a, b in spans)]
+        return [one for one in found if reached[bisect_left(starts, one.end)] <= one.start]
 
     @property
     def precision(self) -> float | None:

@@ -215,8 +215,9 @@ def _read_pdf(path: Path) -> _Rows:
     except ImportError as error:
         raise MissingExtra("pypdf", "files") from error
     empty = True
+    _small(path)
     try:
-        reader = PdfReader(_small(path))
+        reader = PdfReader(path)
         title = (reader.metadata and reader.metadata.title) or _title(path)
         for number, page in enumerate(reader.pages, start=1):
             text = _WRAPPED.sub(" ", _HYPHEN.sub("", page.extract_text().strip()))
