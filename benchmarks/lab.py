@@ -30,7 +30,7 @@ from factrl.lab.loop import LoopSettings, optimise
 from factrl.lab.model import END, PAD, Base, ModelSettings, pretrained
 from factrl.lab.people import People
 from factrl.papers import form_of
-from factrl.train.model import quiet_libraries
+from factrl.train.model import for_command_line
 
 SPEC, STEPS = "truthrl:ternary", 8
 SETTINGS = LoopSettings()
@@ -136,7 +136,7 @@ def _tokenizer(world: People) -> PreTrainedTokenizerFast:
 
 def main() -> None:
     """Print the medians and the ratio of every pair of rounds."""
-    quiet_libraries()
+    for_command_line()
     torch.set_num_threads(1)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     world = People(per_tier=60)

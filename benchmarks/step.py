@@ -31,7 +31,7 @@ from factrl.papers import load_reward
 from factrl.rewards import reward
 from factrl.rewards.resources import supply
 from factrl.train.grpo import FactualGRPOTrainer
-from factrl.train.model import SMALLEST, load_policy, quiet_libraries, render_prompts
+from factrl.train.model import SMALLEST, for_command_line, load_policy, render_prompts
 from factrl.train.online import grpo_config
 from factrl.types import Completion, Example
 
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("rounds", type=int, nargs="?", default=3)
     parser.add_argument("--long", action="store_true", help="one long prompt, long completions")
     options = parser.parse_args()
-    quiet_libraries()
+    for_command_line()
     what = (
         f"{SIZE} completions of {LONGEST} tokens, a prompt of {PROMPT}" if options.long else "128 completions"
     )

@@ -289,7 +289,7 @@ def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = Non
 def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> None:
     """Put a module of functions in the place of one that needs torch, and of the one that quietens it."""
     monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**names))  # type: ignore[arg-type]
-    quiet = types.SimpleNamespace(quiet_libraries=lambda: None)
+    quiet = types.SimpleNamespace(for_command_line=lambda: None)
     monkeypatch.setitem(sys.modules, "factrl.train.model", quiet)  # type: ignore[arg-type]
 
 

@@ -224,7 +224,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((table, [*seeds], steps))
         return outcome(table, {row.arm: [{"hallucination": 0.1} for _ in seeds] for row in table.rows})
 
-    parts = argparse.Namespace(run_table=run_table, quiet_libraries=lambda: None)
+    parts = argparse.Namespace(run_table=run_table, for_command_line=lambda: None)
     monkeypatch.setattr(verb, "needs_extra", lambda name, extra: parts)
     return calls
 

@@ -80,6 +80,7 @@ def test_all_problems_come_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("train.lr.peak=1", "override: unknown key train.lr"),
         ("paper.name=x", "override: paper is a value elsewhere and cannot be a table here"),
         ("model.trust_remote_code=true", "model.trust_remote_code = true needs model.revision"),
+        ("model.freeze_layers=-1", "override: model.freeze_layers = -1"),
         ("judge.timeout_call=5", "judge.timeout_call = 5 is shorter than judge.timeout_attempt = 30"),
         ("micro_batch_size=7", "train.micro_batch_size = 7 does not divide the 512 completions of a step"),
         ("eval_steps=5", "train.eval_steps = 5 needs data.eval"),

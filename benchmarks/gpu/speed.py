@@ -35,7 +35,7 @@ import factrl as fx
 from factrl.bridges.trl import to_trl
 from factrl.runs.settings import RunSettings
 from factrl.train.grpo import FactualGRPOTrainer
-from factrl.train.model import load_policy, lora_config, quiet_libraries, render_prompts
+from factrl.train.model import for_command_line, load_policy, lora_config, render_prompts
 from factrl.train.online import grpo_config
 from factrl.train.plan import run_settings
 
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--lora", action="store_true", help="an adapter, as 7b in float32 wants 112 GB")
     parser.add_argument("--json", type=Path, help="where the numbers go")
     options = parser.parse_args()
-    quiet_libraries()
+    for_command_line()
     os.environ["FACTRL_JUDGE_API_KEY"] = "none"
     found: list[dict[str, Any]] = []
     spawn = multiprocessing.get_context("spawn")

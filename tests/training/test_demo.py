@@ -13,10 +13,11 @@ import pytest
 from factrl.errors import ModelError
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import build_questions
+from factrl.lab.demo import build_questions, with_passages
 from factrl.lab.demo.run import frontier_of, play
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
+from factrl.text.answers import contains
 from factrl.train.model import embedded_policy
 from factrl.train.plan import run_settings
 from factrl.types import Example
@@ -43,6 +44,17 @@ def test_every_accepted_answer_is_accepted_and_another_is_not() -> None:
             assert grade(question.question, answer, question.answers).label == "correct", (question, answer)
         assert reward(question, "I don't know.").value == 0
         assert reward(question, "Atlantis").value == -1
+
+
+def test_a_passage_helps_where_it_says_so_and_nothing_else_tells() -> None:
+    asked = with_passages(build_questions(0).test, seed=0)
+    for question in asked:
+        found = [contains(passage.text, question.answers) is not None for passage in question.evidence]
+        assert sum(found) == question.meta["helps"], question
+        assert len(found) == 2
+    assert 0.6 < sum(question.meta["helps"] for question in asked) / len(asked) < 0.72
+    first = sum(contains(q.evidence[0].text, q.answers) is not None for q in asked if q.meta["helps"])
+    assert 0.4 < first / sum(q.meta["helps"] for q in asked) < 0.6, "its place tells which one helps"
 
 
 def test_the_frontier_is_what_agreement_allows_at_the_threshold_that_other_questions_choose() -> None:
@@ -81,13 +93,15 @@ def test_a_download_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pyte
 # --- a run -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("retrieval", [False, True])
 def test_a_quick_demo_on_a_tiny_model_shows_everything(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    retrieval: bool, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     overrides = [
         f"model.name={tiny_model}",
+        "model.freeze_layers=1",
         f"run.dir={tmp_path}",
-        "data.prompt='{question}'",
+        "data.prompt='{evidence} {question}'" if retrieval else "data.prompt='{question}'",
         "train.max_completion_length=4",
         "demo.contrast=truthrl:binary",
         "demo.contrast_steps=2",
@@ -96,7 +110,7 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "calibrate.samples=2",
         "calibrate.right=1",
     ]
-    report = play("truthrl:ternary", overrides, quick=True)
+    report = play("truthrl:ternary", overrides, quick=True, retrieval=retrieval)
     folder = report.parents[2]
     shown = capsys.readouterr().out
     for word in (
@@ -107,8 +121,11 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "its own knowledge",
         "--quick",
         "report.html",
+        "factrl train small/truthrl",
     ):
         assert word in shown
+    assert ("\nhelped: accuracy" in shown, "no help: abstention" in shown) == (retrieval, retrieval)
+    assert not list(folder.glob("*.safetensors")), "half a gigabyte is left behind"
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (folder / "demo.svg").stat().st_size > 1_000
     numbers: dict[str, Any] = json.loads((folder / "numbers.json").read_text(encoding="utf-8"))

@@ -222,6 +222,7 @@ def test_lora_trains_only_its_adapter(recipe: Path) -> None:
         ("data.train=nothing.jsonl", DataError, "nothing.jsonl"),
         ('report_to=["wandbb"]', ConfigError, "names 'wandbb', which is no tracker; did you mean 'wandb'"),
         ('report_to=["clearml"]', ConfigError, "which is not installed; run: pip install clearml"),
+        ("model.freeze_layers=2", ConfigError, "leaves none to train: .* has 2 layers"),
         ("train.max_prompt_length=1", DataError, "0 of 8 questions can be used"),
     ],
 )
@@ -250,6 +251,15 @@ def test_frozen_embeddings_stay_and_the_rest_moves(recipe: Path, tiny_model: Pat
     moved = {name for name in before if not before[name].equal(after[name])}
     assert "model.embed_tokens.weight" in before
     assert moved == set(before) - {"model.embed_tokens.weight"}
+
+
+def test_frozen_layers_stay_and_those_above_them_move(recipe: Path, tiny_model: Path) -> None:
+    from safetensors.torch import load_file
+
+    run = train(_plan(recipe, "freeze_layers=1", "train.steps=2", "eval_steps=2", "save_steps=2"))
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, run / "model"))
+    still = {name for name in before if before[name].equal(after[name])}
+    assert still == {name for name in before if name.startswith("model.layers.0.")} != set()
 
 
 def test_a_first_step_that_teaches_nothing_says_what_to_do() -> None:

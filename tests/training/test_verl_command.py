@@ -141,6 +141,7 @@ REFUSED = {
     "train.mask_truncated_completions=true": "train.mask_truncated_completions = True",
     "train.bf16=false": "train.bf16 = False",
     "model.freeze_embeddings=true": "model.freeze_embeddings = True",
+    "model.freeze_layers=1": "model.freeze_layers = 1",
     "model.revision=abc": "model.revision = 'abc'",
     "train.num_generations=1008": "verifier.share = True",
     "verifier.share=true": "verifier.share = True",

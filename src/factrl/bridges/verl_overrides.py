@@ -56,6 +56,7 @@ def refusals(settings: RunSettings) -> list[str]:
     no = {
         "model.revision": (model.revision is not None, "download that revision and name its folder"),
         "model.freeze_embeddings": (model.freeze_embeddings, "verl trains them"),
+        "model.freeze_layers": (model.freeze_layers > 0, "verl trains all layers"),
         "model.lora_dropout": (model.lora and model.lora_dropout > 0, "verl's adapters have none"),
         "train.loss_type": (told.loss_type == "bnpo", "verl averages over the batch: `dapo`"),
         "train.lr_scheduler_type": (

@@ -31,6 +31,7 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("--reward", default="", metavar="PAPER", help="the reward (default: the recipe's)")
     parser.add_argument("--quick", action="store_true", help="a few steps, to see that everything works")
+    parser.add_argument("--retrieval", action="store_true", help="with passages, some of which help")
     add_options(parser, "steps", "seed", "runs")
     add_settings(parser)
     parser = add_verb(
@@ -69,9 +70,10 @@ def add_verbs(verbs: Verbs) -> None:
 def _demo(args: argparse.Namespace) -> int:
     overrides = as_overrides(args)
     # Mistakes come before torch is loaded.
-    reward = demo_settings(overrides, args.reward, quick=args.quick).paper
-    needs_extra("train.model", "demo").quiet_libraries()
-    needs_extra("lab.demo.run", "demo").play(reward, overrides, quick=args.quick)
+    scale = {"quick": args.quick, "retrieval": args.retrieval}
+    reward = demo_settings(overrides, args.reward, **scale).paper
+    needs_extra("train.model", "demo").for_command_line()
+    needs_extra("lab.demo.run", "demo").play(reward, overrides, **scale)
     return 0
 
 
@@ -83,7 +85,7 @@ def _lab(args: argparse.Namespace) -> int:
         table = table_of(args.arms, name) if args.arms else find_table(name or "default")
     folder = Path(args.output) / f"lab-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True, exist_ok=True)
-    needs_extra("train.model", "train").quiet_libraries()
+    needs_extra("train.model", "train").for_command_line()
     arms = needs_extra("lab.arms", "train")  # what is missing is said before anything is trained
     outcome = arms.run_table(table, range(args.seeds or table.seeds), args.steps)
     _show(outcome, folder, as_json=args.json)

@@ -146,7 +146,7 @@ def quiet_policy(model: ModelSettings) -> None:
         MissingExtra: they are not installed.
     """
     if model.is_policy:
-        needs_extra("train.model", "train").quiet_libraries()
+        needs_extra("train.model", "train").for_command_line()
 
 
 def within(least: int, most: int) -> Callable[[str], int]:

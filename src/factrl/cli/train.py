@@ -106,7 +106,7 @@ def _train(args: argparse.Namespace) -> int:
             tell(as_lines({"measured": _measured(plan)}))
         say(dump_toml(plan.settings).rstrip())
         return 0
-    needs_extra("train.model", "train").quiet_libraries()
+    needs_extra("train.model", "train").for_command_line()
     if settings.train.use_vllm:
         _check_vllm()
     elif not has_gpu():
@@ -130,7 +130,7 @@ def _measured(plan: Plan) -> str:
     """What the first step took, in a run folder that is thrown away."""
     import resource  # not on Windows
 
-    needs_extra("train.model", "train").quiet_libraries()
+    needs_extra("train.model", "train").for_command_line()
     told, place = plan.settings, Path(plan.settings.run.dir).absolute().parent
     with TemporaryDirectory(prefix="factrl-measure-", dir=place) as folder:
         train = told.train.model_copy(update={"steps": 1, "eval_steps": None, "report_to": ()})

@@ -73,7 +73,7 @@ def _tune(args: argparse.Namespace) -> int:
         return 0
     if plan.judge is None and (plan.settings.measure == "grade" or plan.held_out):
         tell("No --judge: rules alone compare answers, so a paraphrase counts as wrong.")
-    needs_extra("train.model", "train").quiet_libraries()
+    needs_extra("train.model", "train").for_command_line()
     folder, outcome = needs_extra("train.offline", "train").tune(plan, tell)
     rows, model, recipe = (shlex.quote(str(folder / name)) for name in ("data", "model", "config.toml"))
     tell(f"rows:       {rows}")

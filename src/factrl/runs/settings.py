@@ -57,6 +57,8 @@ class ModelSettings(Section):
     """Modules that get an adapter: `all-linear` or a list of names."""
     freeze_embeddings: bool = False
     """Leave the token embeddings, and an output head tied to them, as they are."""
+    freeze_layers: int = Field(default=0, ge=0)
+    """Leave so many of the lowest layers as they are: less memory, and steps that are faster."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model; needs `revision`, so that the code cannot change."""
 
@@ -68,6 +70,8 @@ class ModelSettings(Section):
     def _problems(self) -> Iterator[str]:
         if self.trust_remote_code and not self.revision:
             yield "model.trust_remote_code = true needs model.revision, the commit that you read"
+        if self.lora and self.freeze_layers:
+            yield "model.freeze_layers is for model.lora = false: an adapter leaves all weights as they are"
 
 
 class DataSettings(Section):

@@ -9,6 +9,7 @@ a checkpoint, so its weights are copied once into a plain model.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import tempfile
 import warnings
@@ -38,6 +39,10 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
 
     Full training loads float32 weights, whatever the checkpoint holds: at reinforcement-learning rates an
     update is smaller than bfloat16 can hold.  A LoRA base stays as the checkpoint has it.
+
+    Raises:
+        ConfigError: `freeze_layers` is no fewer than the model has.
+        ModelError: it cannot be loaded.
     """
     check_model(settings.name)
     name = str(embedded_policy(settings.name)) if is_embedded(settings.name) else settings.name
@@ -57,6 +62,7 @@ def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "left"
+    _freeze(model, settings)
     return model, tokenizer
 
 
@@ -74,6 +80,17 @@ def check_model(name: str) -> None:
             f"model.name = {name!r}: there is no such folder{nearest(path.name, around)}; give a folder that "
             "holds a model, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
         )
+
+
+def _freeze(model: Any, told: ModelSettings) -> None:
+    """Leave the weights as they are that `freeze_embeddings` and `freeze_layers` name."""
+    model.get_input_embeddings().requires_grad_(not told.freeze_embeddings)
+    if told.freeze_layers:
+        layers: Any = getattr(model.get_decoder(), "layers", ())
+        if told.freeze_layers >= len(layers):
+            count = f"{told.name!r} has {len(layers)} layers"
+            raise ConfigError(f"model.freeze_layers = {told.freeze_layers} leaves none to train: {count}")
+        layers[: told.freeze_layers].requires_grad_(False)
 
 
 def lora_config(told: ModelSettings) -> LoraConfig | None:
@@ -213,11 +230,17 @@ def end_tokens(model: Any, tokenizer: Any) -> list[int]:
 # -- What libraries print -----------------------------------------------------------------------------
 
 
-def quiet_libraries() -> None:
-    """For the command line, which shows its own: errors stay; bars, hints and deprecation notes go."""
+def for_command_line() -> None:
+    """Quiet libraries, as the command line shows its own: errors stay; bars, hints and deprecation notes go.
+
+    And glibc gives freed tensors back to the system at once: by itself it keeps those below 32 MB,
+    scattered, half a gigabyte of the demo's peak.
+    """
     import datasets
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|accelerate")
+    with contextlib.suppress(OSError, TypeError, AttributeError):  # where there is no glibc
+        ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD

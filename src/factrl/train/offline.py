@@ -284,7 +284,6 @@ def _learn(
         before: steps that the run did in earlier rounds; returns those done now.
     """
     model, tokenizer = load_policy(start)
-    model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
     trainer = trainer_of(settings, start, model, tokenizer, rows, checkpoints)
     inner = undressed(model)
     if not torch.cuda.is_available():

@@ -117,7 +117,6 @@ def optimise(
         asked = [conversation(example, settings.data) for example in examples]
     config = grpo_config(settings, run.checkpoints)
     config.prefill = beginning(tokenizer, settings.data.prefill, chat=settings.data.chat)
-    model.get_input_embeddings().requires_grad_(not settings.model.freeze_embeddings)
     trainer = FactualGRPOTrainer(
         model,
         reward,

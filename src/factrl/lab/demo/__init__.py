@@ -12,9 +12,9 @@ All questions about one entity stay in one split, so nothing is learned in train
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -24,7 +24,8 @@ from factrl.errors import MissingExtra
 from factrl.papers import load_reward
 from factrl.runs.config import load_settings
 from factrl.runs.settings import Positive, RunSettings, Section
-from factrl.types import Example
+from factrl.text.answers import contains
+from factrl.types import Example, Passage
 
 PAPER = "truthrl:ternary"  # the main reward
 
@@ -58,6 +59,9 @@ class CalibrateSettings(SupervisedSettings):
     right: Positive = 2
     """So many of them must be right; otherwise the question is taught to be declined.  A greedy answer is
     right more often than a sample."""
+    way: float = Field(default=0.6, gt=0, le=1)
+    """How far the weights go from the warm start's to those that the steps end at (WiSE-FT, arXiv
+    2109.01903): as truthful, and less is lost of what was known."""
 
 
 class ArmSettings(Section):
@@ -73,6 +77,8 @@ class ArmSettings(Section):
     """Samples per held-out question that tell what the model knows before training."""
     base_correct: Positive = 20
     """A question counts as known when so many of its samples are right."""
+    retrieval: bool = False
+    """Each question is asked with two passages, of which for one in three none helps."""
 
 
 class DemoSettings(RunSettings):
@@ -86,7 +92,6 @@ class DemoSettings(RunSettings):
 _QUICK = (
     "train.steps=4",
     "train.prompts_per_step=8",
-    "train.micro_batch_size=64",
     "train.eval_steps=2",
     "warm.steps=6",
     "demo.contrast=''",
@@ -98,17 +103,26 @@ _QUICK = (
 )
 
 
-def demo_settings(overrides: list[str], reward: str = "", *, quick: bool = False) -> DemoSettings:
+_RETRIEVAL = (
+    "demo.retrieval=true",
+    "data.prompt='<|im_start|>user\n{evidence}\n\n{question}<|im_end|>\n<|im_start|>assistant\n'",
+)
+
+
+def demo_settings(
+    overrides: list[str], reward: str = "", *, quick: bool = False, retrieval: bool = False
+) -> DemoSettings:
     """The demo's recipe with `key=value` overrides, for `quick` made small first.
 
     Args:
         reward: the main one, by default `PAPER`.
+        retrieval: with passages in the prompt.
 
     Raises:
         ConfigError: every problem at once.
     """
     recipe, reward = files("factrl.lab.demo") / "demo.toml", reward or PAPER
-    words = [f"paper={reward}", *(_QUICK if quick else ()), *overrides]
+    words = [f"paper={reward}", *(_QUICK if quick else ()), *(_RETRIEVAL if retrieval else ()), *overrides]
     return load_settings(DemoSettings, str(recipe), words, knobs={"reward": load_reward(reward).knobs})
 
 
@@ -133,6 +147,7 @@ _COUNTRY_ALIASES = {
     "AE": ("UAE",),
 }
 WARM_SHARE, TRAIN_SHARE = 0.15, 0.62  # the rest, 23 %, is the test
+WITHHELD = 1 / 3  # of the questions with passages get none that helps
 CITIES = 450
 LATIN_LETTERS_END = 0x250  # aliases in other scripts never match what this model writes
 
@@ -182,6 +197,27 @@ def build_questions(seed: int = 0) -> Splits:
     for part in parts:
         random.Random(seed).shuffle(part)
     return Splits(*map(tuple, parts))
+
+
+def with_passages(questions: Sequence[Example], seed: int) -> tuple[Example, ...]:
+    """The questions with two statements each, in any order; `meta["helps"]` says whether one is the answer's.
+
+    All others are about other questions of the same kind, and none of them has an accepted answer in it, so
+    that neither their number nor their form tells whether one helps.
+    """
+    kinds, shown = defaultdict[str, list[str]](list), []
+    for example in questions:
+        kinds[example.meta["kind"]].append(statement(example))
+    for example in questions:
+        draw = random.Random(f"passages {seed} {example.id}")
+        helps = draw.random() >= WITHHELD
+        texts = [statement(example)] if helps else []
+        others = draw.sample(kinds[example.meta["kind"]], len(kinds[example.meta["kind"]]))
+        texts += [text for text in others if contains(text, example.answers) is None][: 2 - len(texts)]
+        draw.shuffle(texts)
+        meta = {**example.meta, "helps": helps}
+        shown.append(replace(example, evidence=tuple(map(Passage, texts)), meta=meta))
+    return tuple(shown)
 
 
 def statement(example: Example) -> str:

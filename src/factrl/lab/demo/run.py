@@ -12,14 +12,12 @@ entities appear nowhere in training.  Each arm has a run folder with the page th
 
 from __future__ import annotations
 
-import copy
 import gc
-import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,18 +25,25 @@ from typing import Any
 import torch
 from datasets import Dataset
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from safetensors.torch import load_model, save_model
 from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.evals.confidence import answers_of, risk_coverage
-from factrl.evals.metrics import Interval, compare, known_mask, short_form
-from factrl.evals.plots import Point, write_picture
+from factrl.evals.metrics import known_mask
+from factrl.evals.plots import Point
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
-from factrl.lab.demo import ArmSettings, DemoSettings, SupervisedSettings, build_questions, demo_settings
+from factrl.lab.demo import (
+    DemoSettings,
+    Splits,
+    SupervisedSettings,
+    build_questions,
+    demo_settings,
+    with_passages,
+)
+from factrl.lab.demo.outcome import Arm, Knowledge, show
 from factrl.papers import load_reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
@@ -46,103 +51,41 @@ from factrl.runs.config import dump_toml
 from factrl.runs.folder import Run
 from factrl.runs.progress import Progress, clock
 from factrl.runs.settings import RunSettings
-from factrl.text.escape import one_line
 from factrl.train.held_out import rates
 from factrl.train.model import embedded_policy, is_embedded, load_policy, render_prompts, uses_bf16
 from factrl.train.online import optimise
 from factrl.train.page import write_run_page
 from factrl.train.shortcuts import restore_forward, use_packed_logprobs
 from factrl.train.writing import answer
-from factrl.types import Example, Grade
+from factrl.types import Example
 
 ABSTENTION = "I don't know."
 AT_ONCE = 20  # questions whose samples are drawn between two words of progress
 KNOWN_TEMPERATURE = 1.0  # the model's own distribution says what it knows
-SHOWN = 10  # questions with their answers
-_WORDS = {"correct_given_attempted": "right if answered"}
-_MARKS = {"correct": ("C", "blue"), "abstained": ("A", "dim"), "incorrect": ("W", "red"), None: ("?", "")}
-_NOTES = (
-    "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
-    "before: after a warm start that teaches the form of an answer; calibrated: then taught to decline where "
-    "hardly any of its own samples is right. Both rewards start from there.",
-    "+1/0/-1 pays for declining wherever the model is right less than half the time, and on most of these "
-    "questions it is: hallucination falls, and some right answers go with it.",
-)
-Change = tuple[Interval | None, Interval | None, Interval | None]
-"""A metric before and after training, and the paired difference."""
+_NEXT = "your own  factrl train small/truthrl --model FOLDER --data FILE (columns: question, answers)"
 
 
-@dataclass(frozen=True)
-class Knowledge:
-    """What the warm-started model knows, by several samples of each held-out question.
-
-    `frontier` is what its own agreement allows: at each threshold on the share of a question's samples that
-    say the same, that answer where it is reached and an abstention elsewhere, from the most abstentions on.
-    `best` is the one whose threshold has the highest truthfulness on training questions.
-    """
-
-    known: Sequence[int]  # questions that enough of the samples got right
-    frontier: Sequence[Point]
-    best: Point
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One reward's model on the held-out questions, in their order, and its way there."""
-
-    name: str
-    rows: Sequence[Row]
-    folder: Path
-    curve: Sequence[Point] = ()
-    steps: int = 0
-
-    @property
-    def grades(self) -> list[Grade | None]:
-        return [row.grade for row in self.rows]
-
-
-def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False) -> Path:
+def play(reward: str, overrides: Sequence[str] = (), *, quick: bool = False, retrieval: bool = False) -> Path:
     """Run the demo and print what it measured; returns the path of the main reward's page.
 
     Args:
         reward: the main reward, e.g. `truthrl:ternary`.
         overrides: `key=value` settings.
         quick: a few steps on a few questions, to see that everything works; it shows no effect.
+        retrieval: ask with passages, and report apart where one helps and where none does.
 
     Raises:
         SetupError: the model or a data package is not there.
     """
     started = time.monotonic()
-    settings = demo_settings(list(overrides), reward, quick=quick)
-    told, console = settings.demo, Console()
+    settings = demo_settings(list(overrides), reward, quick=quick, retrieval=retrieval)
     before, arms, knows = _run(settings)
-    folder = before.folder
-    model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in arms[:0:-1])
-    title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
-    curves = {arm.name: arm.curve for arm in arms}
-    write_picture(curves, folder / "demo.svg", title=title, frontier=knows.frontier)
-    numbers = {arm.name: changes(before, arm, knows.known) for arm in arms}
-    plain = {
-        arm: {
-            name: [each and [each.value, each.low, each.high] for each in told] for name, told in some.items()
-        }
-        for arm, some in numbers.items()
-    }
-    allowed = {"frontier": [asdict(point) for point in knows.frontier], "best": asdict(knows.best)}
-    (folder / "numbers.json").write_text(json.dumps(plain | {"allowed": allowed}, indent=2), encoding="utf-8")
-    for arm in reversed(arms):
-        console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
-    knew = f"right in {told.base_correct} of {told.base_samples} samples before"
-    console.print(f"\nknown: {len(knows.known)} questions, {knew}", highlight=False)
-    console.print(_reached(before, arms[-1], knows, told), highlight=False)
-    drawn = random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))
-    console.print(_side_by_side([before, *arms], sorted(drawn)))
-    quickly = ("This was --quick: it shows that everything works, not what training does.",) if quick else ()
-    for note in (*quickly, *_NOTES):
-        console.print(note, highlight=False)
+    show(before, arms, knows, settings)
     report = [write_run_page(arm.folder) for arm in arms[1:]][-1]
-    console.print(f"\n{clock(time.monotonic() - started)} minutes", highlight=False)
-    console.print(f"picture  {folder / 'demo.svg'}\nreport   {report}", highlight=False, soft_wrap=True)
+    lines = ["This was --quick: it shows that everything works, not what training does."] if quick else []
+    lines += ["", f"{clock(time.monotonic() - started)} minutes"]
+    lines += [f"picture   {before.folder / 'demo.svg'}", f"report    {report}", _NEXT]
+    Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     return report
 
 
@@ -159,8 +102,12 @@ def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], Knowledge]:
         stages.warm(run.path / "warm")
         before, knows, samples = stages.before(run.path)
         calibrated = stages.calibrate(run.path / "calibrated", before, samples)
-        start = copy.deepcopy(stages.model.state_dict())
-        arms = [stages.arm(reward, steps, calibrated, start) for reward, steps in rewards.items() if reward]
+        start = run.path / "start.safetensors"  # on disk: a copy of the weights is half a gigabyte
+        save_model(stages.model, str(start))
+        try:
+            arms = [stages.arm(name, steps, calibrated, start) for name, steps in rewards.items() if name]
+        finally:
+            start.unlink()
     return before, [calibrated, *arms], knows
 
 
@@ -188,62 +135,6 @@ def frontier_of(test: Sequence[Row], train: Sequence[Row]) -> tuple[list[Point],
     return [point for _, point in allowed], [point for at, point in allowed if at >= level][-1]
 
 
-def _reached(before: Arm, arm: Arm, knows: Knowledge, told: ArmSettings) -> str:
-    """The arm's truthfulness as a share of what the model's own agreement allows, counted from the start."""
-    start, end, best = before.curve[-1].truthfulness, arm.curve[-1].truthfulness, knows.best.truthfulness
-    text = f"what its own knowledge allows: truthfulness {100 * best:.1f}, by declining where too few of "
-    text += f"{told.base_samples} samples agree"
-    if best > start:
-        text += f";\n{arm.name} has {(end - start) / (best - start):.0%} of that gain, in one sample"
-    return text.replace("-", "−")
-
-
-def changes(before: Arm, arm: Arm, known: Sequence[int]) -> dict[str, Change]:
-    """Every metric of an arm, and accuracy and abstention on the questions that were known before."""
-
-    def of(numbers: Sequence[int]) -> dict[str, Change]:
-        first, last = ([side.grades[number] for number in numbers] for side in (before, arm))
-        moved = compare(first, last).differences
-        then, now = short_form(first).metrics, short_form(last).metrics
-        return {name: (then[name], now[name], moved[name]) for name in then if name != "f_score"}
-
-    found = of(range(len(before.rows)))
-    if known:
-        subset = of(known)
-        found |= {f"known: {name}": subset[name] for name in ("accuracy", "abstention")}
-    return found
-
-
-def _table(arm: Arm, numbers: Mapping[str, Change], masked: int) -> Table:
-    """One line per metric: before, after this arm's training, and the paired change; 80 columns wide."""
-    title = f"\n{arm.name}: {arm.steps} steps, {len(arm.rows)} held-out questions, with 95 % intervals"
-    table = Table(
-        title=title, title_justify="left", title_style="", box=None, padding=(0, 1, 0, 0), pad_edge=False
-    )
-    table.add_column("", no_wrap=True)
-    for column in ("before", "after", "change"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, (then, now, moved) in numbers.items():
-        cells = (str(then or "–"), str(now or "–"), moved.signed() if moved else "–")
-        table.add_row(_WORDS.get(name, name), *cells)
-    table.add_row("masked", str(masked), str(sum(grade is None for grade in arm.grades)), "")
-    return table
-
-
-def _side_by_side(arms: Sequence[Arm], numbers: Sequence[int]) -> Table:
-    """Questions with their answers before and after."""
-    title = "\nSome of them, drawn by the seed (C correct, A abstained, W wrong)"
-    table = Table("question", "accepted", *(arm.name for arm in arms), title=title, title_justify="left")
-    for number in numbers:
-        example = arms[0].rows[number].example
-        rows = [arm.rows[number] for arm in arms]
-        answers = [
-            Text.assemble(_MARKS[row.label], " ", one_line((row.completion or "").strip())) for row in rows
-        ]
-        table.add_row(Text(one_line(example.question)), Text(one_line(example.answers[0])), *answers)
-    return table
-
-
 class _OnStep(TrainerCallback):
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
@@ -257,7 +148,10 @@ class _Stages:
 
     def __init__(self, settings: DemoSettings) -> None:
         self.settings = settings
-        self.questions = build_questions(settings.run.seed)
+        self.questions = build_questions(seed := settings.run.seed)
+        if settings.demo.retrieval:
+            parts = (self.questions.warm, self.questions.train, self.questions.test)
+            self.questions = Splits(*(with_passages(part, seed) for part in parts))
         self.model, self.tokenizer = load_policy(settings.model)
         self.test = self.questions.test[: settings.demo.test_questions]
         self.grader = Grader()  # by rules alone: every question has its accepted answers
@@ -270,6 +164,7 @@ class _Stages:
         questions to decline.
         """
         told, examples = self.settings.warm, self.questions.warm
+        self.model.get_input_embeddings().requires_grad_(True)
         count = round(told.abstain_share * len(examples))
         declined = set(random.Random(self.settings.run.seed).sample(range(len(examples)), count))
         targets = [ABSTENTION if i in declined else example.answers[0] for i, example in enumerate(examples)]
@@ -277,14 +172,17 @@ class _Stages:
 
     def calibrate(self, folder: Path, before: Arm, samples: Sequence[Sequence[Row]]) -> Arm:
         """Teach the warm-started model to decline where hardly any of its `samples` of a training question
-        is right, and elsewhere what most of the right ones say."""
+        is right, and elsewhere what most of the right ones say; and go a part of the way there."""
         told, examples, targets = self.settings.calibrate, [], []
         for rows in samples:
             right = [(row.completion or "").strip() for row in rows if row.label == "correct"]
             examples.append(rows[0].example)
             targets.append(Counter(right).most_common(1)[0][0] if len(right) >= told.right else ABSTENTION)
         self.model.get_input_embeddings().requires_grad_(not self.settings.model.freeze_embeddings)
+        starts = [(w, w.detach().clone()) for w in self.model.parameters() if w.requires_grad]
         self._tune(examples, targets, told, folder, "calibrate")
+        for weight, start in starts:
+            weight.detach().lerp_(start, 1 - told.way)
         rows = self._rows()
         curve = [*before.curve, _point(told.steps, rates(rows))]
         return Arm("calibrated", rows, folder, curve, told.steps)
@@ -361,9 +259,9 @@ class _Stages:
                 progress.advance()
         return found
 
-    def arm(self, name: str, steps: int, before: Arm, start: Mapping[str, Any]) -> Arm:
+    def arm(self, name: str, steps: int, before: Arm, start: Path) -> Arm:
         """Train with one reward from the calibrated weights, which answered as `before`, and evaluate."""
-        self.model.load_state_dict(start)
+        load_model(self.model, str(start))
         # Knobs that the settings change; the rest is what tells one arm's reward from the other's.
         usual = load_reward(self.settings.paper).knobs
         told = {name: value for name, value in self.settings.reward.items() if value != usual[name]}
