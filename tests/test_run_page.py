@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,9 @@ def test_what_is_no_run_is_told_in_one_line(tmp_path: Path, run: Path) -> None:
 
 
 def test_held_out_questions_are_drawn_where_the_run_asked_some(run: Path) -> None:
-    assert "On the way" not in write_run_page(run).read_text("utf-8")
+    text = write_run_page(run).read_text("utf-8")
+    assert "On the way" not in text
+    assert "reward 0.10 at step 1 → 0.50 at step 5; no question was held out" in text
     with Run.open(run) as more:
         for step, right in ((2, 0.25), (4, 0.5)):
             shares = {"accuracy": right, "abstention": 0.25, "hallucination": 0.75 - right}
@@ -91,6 +94,22 @@ def test_held_out_questions_are_drawn_where_the_run_asked_some(run: Path) -> Non
     assert "On the way" in text
     assert "fspo, step 4: accuracy 50.0, abstention 25.0, hallucination 25.0, truthfulness 25.0" in text
     assert "hallucination 50.0 at step 2" in text
+    told = "held-out questions, step 2 → 4: hallucination 50.0 → 25.0 %, abstention 25.0 → 25.0 %, accuracy"
+    assert f"{told} 25.0 → 50.0 %" in text
+
+
+def test_a_group_is_called_by_its_question_and_what_is_alike_stands_once(tmp_path: Path) -> None:
+    with Run.create(tmp_path, "fspo", SETTINGS) as run:
+        same = [
+            Rollout("q", "<|user|>Colour?", "blue", Result("scored", 1.0, {"x": 1.0}), 0.5, "Colour?")
+        ] * 3
+        run.write_rollouts(1, [*same, replace(same[0], completion="red")])
+        run.log(1, {"reward": 1.0, "rewards/sum/mean": 1.0, "rewards/x/mean": 1.0, "reward/masked_frac": 0.0})
+        text = write_run_page(run.path).read_text("utf-8")
+    assert "&lt;|user|&gt;" not in text
+    assert text.count("Colour?") == 1
+    assert (text.count("3 × scored"), text.count(">scored<")) == (1, 1)
+    assert "x 1 at step" not in text, "a reward of one term is drawn twice"
 
 
 def test_the_worst_and_the_best_are_shown(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_quick_demo_on_a_tiny_model_shows_everything(
         "factrl train small/truthrl",
     ):
         assert word in shown
-    assert ("\nhelped: accuracy" in shown, "no help: abstention" in shown) == (retrieval, retrieval)
+    assert ("\nhelped: right" in shown, "\nno help: declined" in shown) == (retrieval, retrieval)
     assert not list(folder.glob("*.safetensors")), "half a gigabyte is left behind"
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (folder / "demo.svg").stat().st_size > 1_000

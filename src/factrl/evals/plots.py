@@ -155,10 +155,10 @@ def series_chart(
     values = [value for points in lines.values() for _, value in points]
     steps = [step for points in lines.values() for step, _ in points]
     low, high = min(0.0, *values), max(0.0, *values)
-    room = 0.08 * ((high - low) or 1.0)
+    room = 0.08 * (high - low)
     told = [[f"{name} {value:{form}} at step {step:g}" for step, value in lines[name]] for name in lines]
     named = {f"{name} {points[-1][1]:{form}}".replace("-", "−"): points for name, points in lines.items()}
-    limits = (low - room * (low < 0), high + room)
+    limits = (low - room * (low < 0), high + room if high > low else 1.0)  # nothing but zeros: up to one
     return _chart(title, ("step", title), (min(steps), max(steps)), limits, named, told, kinds)
 
 

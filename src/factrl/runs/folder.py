@@ -57,6 +57,7 @@ class Rollout:
         id: id of the example.
         result: what became of it; each of its terms becomes a column `term/<name>`.
         advantage: sequence advantage; None when the sample took no part in the update.
+        question: what a page calls the prompt; empty where it is not known.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Rollout:
     completion: str
     result: Result
     advantage: float | None
+    question: str = ""
 
 
 class Run:
@@ -160,7 +162,7 @@ class Run:
     def write_rollouts(self, step: int, rollouts: Sequence[Rollout]) -> Path:
         """Write the completions of one step, replacing what an earlier attempt at it wrote.
 
-        Columns: step, id, prompt, completion, state, cause, detail, value, advantage, `term/<name>` for
+        Columns: step, id, question, prompt, completion, state, cause, detail, value, advantage, `term/<name>` for
         each term, facts and spans (start, end, sign) as JSON.
         """
         import pyarrow
@@ -168,7 +170,7 @@ class Run:
 
         rows = [{"step": step, **_row(rollout)} for rollout in rollouts]
         terms = sorted({key for row in rows for key in row if key.startswith("term/")})
-        texts = ("id", "prompt", "completion", "state", "cause", "detail")
+        texts = ("id", "question", "prompt", "completion", "state", "cause", "detail")
         schema = pyarrow.schema(
             [
                 ("step", pyarrow.int64()),
@@ -302,6 +304,7 @@ def _row(rollout: Rollout) -> dict[str, Any]:
     result = rollout.result
     row = {
         "id": rollout.id,
+        "question": rollout.question,
         "prompt": rollout.prompt,
         "completion": rollout.completion,
         "state": result.state,

@@ -277,7 +277,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         for n, text, read, result, advantage in everyone:
             example, prompt = self.examples[n], self.train_dataset[n]["prompt"]
             prompt = prompt if isinstance(prompt, str) else transcript(prompt)
-            rows.append(Rollout(example.id, prompt, read, result, advantage))
+            rows.append(Rollout(example.id, prompt, read, result, advantage, example.question))
             samples.append(Sample(example, text, result, self.args.prefill))
         self.run.write_rollouts(self.state.global_step + 1, rows)
         for name, value in signals(samples).items():

@@ -102,6 +102,7 @@ def write_run_page(folder: str | Path, path: str | Path | None = None) -> Path:
                 "seed": str(settings.get("run", {}).get("seed", 0)),
                 "time in steps": _minutes(metrics),
             },
+            outcome=_outcome(points, metrics),
             thinned=len(metrics) > MOST,
             charts=[series_chart(title, lines) for title in _CHARTS if (lines := _lines(title, metrics))],
             columns=list(keys),
@@ -125,6 +126,20 @@ def _damage(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder} is damaged, or not what factrl train wrote: {error!r}") from error
 
 
+def _outcome(points: Sequence[Point], metrics: Sequence[Mapping[str, Any]]) -> str:
+    """What came of the run in one line: on held-out questions, else the reward."""
+    if not points:
+        ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (metrics[0], metrics[-1])]
+        return f"reward {' → '.join(ends)}; no question was held out"
+    first, last = points[0], points[-1]
+    told = [
+        f"{name} {100 * getattr(first, name):.1f} → {100 * getattr(last, name):.1f} %"
+        for name in ("hallucination", "abstention", "accuracy")
+    ]
+    when = f"step {first.step} → {last.step}" if len(points) > 1 else f"step {last.step}"
+    return f"held-out questions, {when}: {', '.join(told)}"
+
+
 def _minutes(metrics: Sequence[Mapping[str, Any]]) -> str:
     return f"{sum(row.get('step_time') or 0.0 for row in metrics) / 60:.1f} min"
 
@@ -140,7 +155,8 @@ def _lines(title: str, metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[t
             points = [(row["step"], scale * row[key]) for row in metrics if row.get(key) is not None]
             if points and (key == name or (star and label != "sum")):
                 lines[label] = points
-    return lines
+    # A reward of one term is that term.
+    return {name: points for name, points in lines.items() if name == "sum" or points != lines.get("sum")}
 
 
 def _number(value: Any) -> str:
@@ -182,14 +198,16 @@ def _step(file: Path) -> Mapping[str, Any]:
 
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any]]:
-    """A prompt, the end of a long one, and what was written to it."""
-    prompt = rows[0]["prompt"]
-    short = prompt if len(prompt) <= _PROMPT else f"…{prompt[-_PROMPT:]}"
-    return short, [_completion(row) for row in rows]
+    """A question, or the end of a long prompt, and what was written to it; what is alike once."""
+    asked = rows[0].get("question") or rows[0]["prompt"]
+    short = asked if len(asked) <= _PROMPT else f"…{asked[-_PROMPT:]}"
+    alike = Counter(each := [(row["completion"], row["state"], row["cause"], row["value"]) for row in rows])
+    first = dict(zip(reversed(each), reversed(rows), strict=True))
+    return short, [_completion(first[key], count) for key, count in alike.items()]
 
 
-def _completion(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """One completion with what it earned, its judged steps and its checked claims."""
+def _completion(row: Mapping[str, Any], count: int) -> Mapping[str, Any]:
+    """What was written so many times, with what it earned, its judged steps and its checked claims."""
     facts, text = json.loads(row.get("facts") or "{}"), row["completion"]
     checked = facts.get("checked")
     pieces, position = [], 0
@@ -199,7 +217,7 @@ def _completion(row: Mapping[str, Any]) -> Mapping[str, Any]:
     terms = {key.removeprefix("term/"): n for key, n in row.items() if key.startswith("term/")}
     return {
         "edge": {"scored": "c", "floored": "w"}.get(row["state"], "m"),
-        "state": ", ".join(filter(None, (row["state"], row["cause"]))),
+        "state": f"{count} × " * (count > 1) + ", ".join(filter(None, (row["state"], row["cause"]))),
         "value": "no reward" if row["value"] is None else f"{row['value']:+.3g}",
         "terms": ", ".join(f"{name} {n:+.3g}" for name, n in terms.items() if n is not None),
         "advantage": "" if row["advantage"] is None else f"advantage {row['advantage']:+.2f}",

@@ -20,8 +20,13 @@ from factrl.types import Grade
 
 from . import ArmSettings, DemoSettings
 
+PARTS = ("known", "helped", "no help")  # of the held-out questions
 SHOWN = 10  # questions with their answers
-_WORDS = {"correct_given_attempted": "right if answered"}
+_WORDS = {
+    "correct_given_attempted": "right if answered",
+    **{f"{part}: accuracy": f"{part}: right" for part in PARTS},
+    **{f"{part}: abstention": f"{part}: declined" for part in PARTS},
+}
 _MARKS = {"correct": ("C", "blue"), "abstained": ("A", "dim"), "incorrect": ("W", "red"), None: ("?", "")}
 _NOTES = (
     "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
@@ -73,7 +78,7 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
     write_picture(curves, folder / "demo.svg", title=title, frontier=knows.frontier)
     parts: dict[str, Sequence[int]] = {"known": knows.known}
     if told.retrieval:
-        for name, helped in (("helped", True), ("no help", False)):
+        for name, helped in zip(PARTS[1:], (True, False), strict=True):
             parts[name] = [i for i, row in enumerate(before.rows) if row.example.meta["helps"] is helped]
     numbers = {arm.name: changes(before, arm, parts) for arm in arms}
     plain = {
