@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factrl.evals.metrics import Interval, bootstrap, compare, known_mask, short_form, wilson
+from factrl.evals.metrics import Interval, bootstrap, compare, short_form, wilson
 from factrl.types import Grade
 
 C, A, W = (Grade(label, "", "exact") for label in ("correct", "abstained", "incorrect"))
@@ -129,18 +129,3 @@ def test_a_difference_that_one_side_lacks_is_undefined() -> None:
     assert (got.n, got.left_out) == (0, 2)
     assert set(got.differences.values()) == {None}
     assert set(compare([], []).differences.values()) == {None}
-
-
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
-        ([C, C, W], True),
-        ([C, W, A], False),
-        ([C, C, None], True),
-        ([C, None, W], None),
-        ([None, W, W], False),
-        ([None, None, None], None),
-    ],
-)
-def test_known_needs_k_of_m(samples: list[Grade | None], expected: bool | None) -> None:
-    assert known_mask([samples], k=2) == [expected]

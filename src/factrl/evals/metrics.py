@@ -229,22 +229,6 @@ def compare(before: Sequence[Grade | None], after: Sequence[Grade | None]) -> Co
     return Comparison(len(both), left_out, bootstraps(second, OUTCOME_STATISTICS, before=first))
 
 
-def known_mask(samples: Sequence[Sequence[Grade | None]], k: int) -> list[bool | None]:
-    """Which questions a model knows: right in at least k of the samples.
-
-    Args:
-        samples: for each question the grades of its samples.
-
-    Returns:
-        Per question True, False, or None when masked samples could tip it either way.
-    """
-    known: list[bool | None] = []
-    for grades in samples:
-        right = sum(grade is not None and grade.label == "correct" for grade in grades)
-        known.append(True if right >= k else None if right + [*grades].count(None) >= k else False)
-    return known
-
-
 def ratio(over: Floats, under: Floats) -> Floats:
     """Their quotient, NaN where `under` is 0."""
     return np.divide(over, under, out=np.full_like(over, np.nan), where=under > 0)

@@ -162,8 +162,8 @@ class Run:
     def write_rollouts(self, step: int, rollouts: Sequence[Rollout]) -> Path:
         """Write the completions of one step, replacing what an earlier attempt at it wrote.
 
-        Columns: step, id, question, prompt, completion, state, cause, detail, value, advantage, `term/<name>` for
-        each term, facts and spans (start, end, sign) as JSON.
+        Columns: step, id, question, prompt, completion, state, cause, detail, value, advantage,
+        `term/<name>` for each term, facts and spans (start, end, sign) as JSON.
         """
         import pyarrow
         import pyarrow.parquet

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +22,8 @@ from factrl.types import Grade
 
 from . import ArmSettings, DemoSettings
 
-PARTS = ("known", "helped", "no help")  # of the held-out questions
+PARTS = ("known", "sure", "helped", "no help")  # of the held-out questions
+SURE = 7 / 8  # of the samples right
 SHOWN = 10  # questions with their answers
 _WORDS = {
     "correct_given_attempted": "right if answered",
@@ -48,6 +51,7 @@ class Knowledge:
     `best` is the one whose threshold has the highest truthfulness on training questions.
     """
 
+    right: Sequence[int]  # of each question's samples
     known: Sequence[int]  # questions that enough of the samples got right
     frontier: Sequence[Point]
     best: Point
@@ -76,9 +80,10 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
     title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
     curves = {arm.name: arm.curve for arm in arms}
     write_picture(curves, folder / "demo.svg", title=title, frontier=knows.frontier)
-    parts: dict[str, Sequence[int]] = {"known": knows.known}
+    sure = [number for number, right in enumerate(knows.right) if right >= SURE * told.base_samples]
+    parts: dict[str, Sequence[int]] = {"known": knows.known, "sure": sure}
     if told.retrieval:
-        for name, helped in zip(PARTS[1:], (True, False), strict=True):
+        for name, helped in zip(PARTS[2:], (True, False), strict=True):
             parts[name] = [i for i, row in enumerate(before.rows) if row.example.meta["helps"] is helped]
     numbers = {arm.name: changes(before, arm, parts) for arm in arms}
     plain = {
@@ -87,11 +92,16 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
         }
         for arm, some in numbers.items()
     }
-    allowed = {"frontier": [asdict(point) for point in knows.frontier], "best": asdict(knows.best)}
+    allowed: dict[str, Any] = {
+        "frontier": [asdict(point) for point in knows.frontier],
+        "best": asdict(knows.best),
+    }
+    allowed |= {"samples": told.base_samples, "right of each question": list(knows.right)}
     (folder / "numbers.json").write_text(json.dumps(plain | {"allowed": allowed}, indent=2), encoding="utf-8")
     for arm in reversed(arms):
         console.print(_table(arm, numbers[arm.name], sum(grade is None for grade in before.grades)))
-    knew = f"right in {told.base_correct} of {told.base_samples} samples before"
+    knew = f"right in {told.base_correct} of {told.base_samples} samples before; sure, the"
+    knew += f" {len(sure)} of them in {math.ceil(SURE * told.base_samples)}"
     console.print(f"\nknown: {len(knows.known)} questions, {knew}", highlight=False)
     console.print(_reached(before, arms[-1], knows, told), highlight=False)
     drawn = random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))

@@ -31,7 +31,6 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from factrl.evals.confidence import answers_of, risk_coverage
-from factrl.evals.metrics import known_mask
 from factrl.evals.plots import Point
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import grade_completions
@@ -242,9 +241,11 @@ class _Stages:
         with Progress("what does it know", len(self.test) + len(train)) as progress:
             asked = self._samples(self.test, told.base_samples, progress)
             taught = self._samples(train, calibrate.samples, progress)
-        grades = [[row.grade for row in rows] for rows in asked]
-        known = [number for number, knew in enumerate(known_mask(grades, told.base_correct)) if knew]
-        knows = Knowledge(known, *frontier_of(*([*chain.from_iterable(part)] for part in (asked, taught))))
+        right = [sum(row.label == "correct" for row in rows) for rows in asked]
+        known = [number for number, count in enumerate(right) if count >= told.base_correct]
+        knows = Knowledge(
+            right, known, *frontier_of(*([*chain.from_iterable(part)] for part in (asked, taught)))
+        )
         return arm, knows, taught
 
     def _samples(self, questions: Sequence[Example], size: int, progress: Progress) -> list[list[Row]]:
