@@ -142,7 +142,7 @@ def _table(arm: Arm, numbers: Mapping[str, Change], masked: int) -> Table:
     table = Table(
         title=title, title_justify="left", title_style="", box=None, padding=(0, 1, 0, 0), pad_edge=False
     )
-    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=len("right if answered"))
     for column in ("before", "after", "change"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, (then, now, moved) in numbers.items():
