@@ -26,13 +26,25 @@ PATHS = st.lists(SHARES, min_size=1, max_size=5).map(
 
 
 def test_the_picture(tmp_path: Path) -> None:
-    write_picture(CURVES, tmp_path / "new" / "plot.svg", title="Two arms, $5 each & <more>")
+    write_picture(
+        CURVES,
+        tmp_path / "new" / "plot.svg",
+        title="Two arms, $5 each & <more>",
+        frontier=TERNARY,
+        count=300,
+        answers=[("Who? & " + "why " * 30, "incorrect", "abstained"), ("Where?", "correct", None)],
+    )
     svg = (tmp_path / "new" / "plot.svg").read_text("utf-8")
     root = ET.fromstring(svg)  # noqa: S314 - our own
     assert len(root.findall(".//{*}svg")) == 2
     assert "Two arms, $5 each &amp; &lt;more&gt;" in svg
     assert "prefers-color-scheme: dark" in svg
     assert "<script" not in svg
+    words = ["".join(text.itertext()) for text in root.findall("./{*}svg/{*}text")]
+    assert words[1:5] == ["wrong", "→", "declined", "Who? & why why why why why why why why wh…"]
+    assert words[5:] == ["right", "→", "masked", "Where?"]
+    bars = [line.attrib for line in root.findall(".//{*}line") if "bar" in line.attrib["class"]]
+    assert [line["class"] for line in bars] == ["bar a0", "bar a0", "bar a1", "bar a1"]
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,18 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
     folder = before.folder
     model, against = Path(settings.model.name).name, " against ".join(arm.name for arm in arms[:0:-1])
     title = f"{model} on {len(before.rows)} held-out questions: {against} reward"
-    curves = {arm.name: arm.curve for arm in arms}
-    write_picture(curves, folder / "demo.svg", title=title, frontier=knows.frontier)
+    drawn = sorted(
+        random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))
+    )
+    rows = [(before.rows[number], arms[-1].rows[number]) for number in drawn]
+    write_picture(
+        {arm.name: arm.curve for arm in (before, *arms)},
+        folder / "demo.svg",
+        title=title,
+        frontier=knows.frontier,
+        count=len(before.rows),
+        answers=[(first.example.question, first.label, last.label) for first, last in rows],
+    )
     sure = [number for number, right in enumerate(knows.right) if right >= SURE * told.base_samples]
     parts: dict[str, Sequence[int]] = {"known": knows.known, "sure": sure}
     if told.retrieval:
@@ -104,8 +114,7 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
     knew += f" {len(sure)} of them in {math.ceil(SURE * told.base_samples)}"
     console.print(f"\nknown: {len(knows.known)} questions, {knew}", highlight=False)
     console.print(_reached(before, arms[-1], knows, told), highlight=False)
-    drawn = random.Random(settings.run.seed).sample(range(len(before.rows)), min(SHOWN, len(before.rows)))
-    console.print(_side_by_side([before, *arms], sorted(drawn)))
+    console.print(_side_by_side([before, *arms], drawn))
     for note in _NOTES:
         console.print(note, highlight=False)
 
