@@ -99,7 +99,7 @@ def write_picture(
         below=below,
         answers=[
             (asked if len(asked) <= 42 else f"{asked[:41]}…", _WORDS[before], _WORDS[after])
-            for asked, before, after in ((one_line(asked), *grades) for asked, *grades in answers)
+            for asked, before, after in ((one_line(each[0]), each[1], each[2]) for each in answers)
         ],
         width=_WIDTH + 20,
         height=below + (_ROW * (len(answers) + 1) + 10 if answers else 0),
