@@ -97,10 +97,7 @@ def write_picture(
         top=_ROW * len(lines) + 20,
         chart=path_chart(curves, frontier, count),
         below=below,
-        answers=[
-            (asked if len(asked) <= 42 else f"{asked[:41]}…", _WORDS[before], _WORDS[after])
-            for asked, before, after in ((one_line(each[0]), each[1], each[2]) for each in answers)
-        ],
+        answers=[(_short(asked, 42), _WORDS[before], _WORDS[after]) for asked, before, after in answers],
         width=_WIDTH + 20,
         height=below + (_ROW * (len(answers) + 1) + 10 if answers else 0),
     )
@@ -247,10 +244,10 @@ def _chart(
     )
 
 
-def _short(arm: str) -> str:
-    """The name of an arm in a label."""
-    arm = one_line(arm)
-    return arm if len(arm) <= 24 else f"{arm[:23]}…"
+def _short(text: str, most: int = 24) -> str:
+    """An arm in a label, or a question beside a chart."""
+    text = one_line(text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _thinned(points: Sequence[Spot]) -> list[Spot]:
