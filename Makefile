@@ -13,7 +13,7 @@ PINS = pyproject.toml constraints.txt $(VERL)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes on two cores, 4 GB)
+demo: $(VENV)/.demo ## teach a small real model to say when it does not know (ten minutes on two cores, 3 GB)
 	$(VENV)/bin/factrl demo
 
 test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without torch first, then those that train
