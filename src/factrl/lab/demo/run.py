@@ -94,8 +94,8 @@ def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], Knowledge]:
         with Progress("unpack the model", 1) as progress:
             embedded_policy(settings.model.name)
             progress.advance()
-    told = settings.demo
-    rewards = {told.contrast: told.contrast_steps, settings.paper: settings.train.steps or 1}
+    contrast, steps = settings.demo.contrast, settings.demo.contrast_steps
+    rewards = {contrast: steps, settings.paper: settings.train.steps or 1}
     stages = _Stages(settings)
     with Run.create(settings.run.dir, settings.run.name or "demo", dump_toml(settings)) as run:
         stages.warm(run.path / "warm")
@@ -104,7 +104,8 @@ def _run(settings: DemoSettings) -> tuple[Arm, list[Arm], Knowledge]:
         start = run.path / "start.safetensors"  # on disk: a copy of the weights is half a gigabyte
         save_model(stages.model, str(start))
         try:
-            arms = [stages.arm(name, steps, calibrated, start) for name, steps in rewards.items() if name]
+            told = (calibrated, start, stages.practice(samples))
+            arms = [stages.arm(name, steps, *told) for name, steps in rewards.items() if name]
         finally:
             start.unlink()
     return before, [calibrated, *arms], knows
@@ -260,7 +261,22 @@ class _Stages:
                 progress.advance()
         return found
 
-    def arm(self, name: str, steps: int, before: Arm, start: Path) -> Arm:
+    def practice(self, samples: Sequence[Sequence[Row]]) -> list[Example]:
+        """The questions of reinforcement learning: every one that half of the samples have right, and twice
+        as many others.
+
+        Of all questions three in four are others, and what is learned first is then to decline everywhere.
+        """
+        known, others = list[Example](), list[Example]()
+        for rows in samples:
+            right = sum(row.label == "correct" for row in rows)
+            (known if 2 * right >= len(rows) else others).append(rows[0].example)
+        draw = random.Random(self.settings.run.seed)
+        asked = known + draw.sample(others, min(len(others), 2 * len(known)))
+        draw.shuffle(asked)
+        return asked or others
+
+    def arm(self, name: str, steps: int, before: Arm, start: Path, questions: Sequence[Example]) -> Arm:
         """Train with one reward from the calibrated weights, which answered as `before`, and evaluate."""
         load_model(self.model, str(start))
         # Knobs that the settings change; the rest is what tells one arm's reward from the other's.
@@ -278,7 +294,6 @@ class _Stages:
             curve.append(_point(step, values := rates(rows)))
             return values
 
-        questions = self.questions.train
         prompts = render_prompts(questions, self.tokenizer, settings.data)
         with Run.create(before.folder.parent / "arms", name.replace(":", "-"), dump_toml(settings)) as run:
             optimise(settings, self.model, self.tokenizer, reward, questions, prompts, run, on_the_way)
