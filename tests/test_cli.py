@@ -276,8 +276,8 @@ def play_with(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = Non
     """Replace the demo; returns what it will be called with."""
     calls: list[Any] = []
 
-    def play(reward: str, overrides: list[str], *, quick: bool) -> Path:
-        calls.append((reward, overrides, quick))
+    def play(reward: str, overrides: list[str], *, quick: bool, retrieval: bool) -> Path:
+        calls.append((reward, overrides, quick, retrieval))
         if error is not None:
             raise error
         return Path("report.html")
@@ -338,6 +338,7 @@ def test_demo_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
                 "--seed",
                 "7",
                 "--quick",
+                "--retrieval",
                 "demo.contrast=''",
             ]
         )
@@ -349,8 +350,9 @@ def test_demo_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             "truthrl:ternary",
             ["train.steps=3", "run.seed=7", "run.dir=out", "warm.steps=2", "demo.contrast=''"],
             True,
+            True,
         ),
-        ("truthrl:binary", [], False),
+        ("truthrl:binary", [], False, False),
     ]
 
 
