@@ -41,7 +41,7 @@ def test_the_picture(tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in svg
     assert "<script" not in svg
     words = ["".join(text.itertext()) for text in root.findall("./{*}svg/{*}text")]
-    assert words[1:5] == ["wrong", "→", "declined", "Who? & why why why why why why why why wh…"]
+    assert words[1:5] == ["wrong", "→", "declined", "Who? & why why why why why why why why …"]
     assert words[5:] == ["right", "→", "masked", "Where?"]
     bars = [line.attrib for line in root.findall(".//{*}line") if "bar" in line.attrib["class"]]
     assert [line["class"] for line in bars] == ["bar a0", "bar a0", "bar a1", "bar a1"]

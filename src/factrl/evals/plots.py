@@ -97,7 +97,7 @@ def write_picture(
         top=_ROW * len(lines) + 20,
         chart=path_chart(curves, frontier, count),
         below=below,
-        answers=[(_short(asked, 42), _WORDS[before], _WORDS[after]) for asked, before, after in answers],
+        answers=[(_short(asked, 40), _WORDS[before], _WORDS[after]) for asked, before, after in answers],
         width=_WIDTH + 20,
         height=below + (_ROW * (len(answers) + 1) + 10 if answers else 0),
     )
