@@ -84,7 +84,8 @@ def check_model(name: str) -> None:
 
 def _freeze(model: Any, told: ModelSettings) -> None:
     """Leave the weights as they are that `freeze_embeddings` and `freeze_layers` name."""
-    model.get_input_embeddings().requires_grad_(not told.freeze_embeddings)
+    if told.freeze_embeddings:
+        model.get_input_embeddings().requires_grad_(False)
     if told.freeze_layers:
         layers: Any = getattr(model.get_decoder(), "layers", ())
         if told.freeze_layers >= len(layers):

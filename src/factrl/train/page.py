@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -201,9 +201,10 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any]]:
     """A question, or the end of a long prompt, and what was written to it; what is alike once."""
     asked = rows[0].get("question") or rows[0]["prompt"]
     short = asked if len(asked) <= _PROMPT else f"…{asked[-_PROMPT:]}"
-    alike = Counter(each := [(row["completion"], row["state"], row["cause"], row["value"]) for row in rows])
-    first = dict(zip(reversed(each), reversed(rows), strict=True))
-    return short, [_completion(first[key], count) for key, count in alike.items()]
+    alike = defaultdict[tuple[Any, ...], list[Mapping[str, Any]]](list)
+    for row in rows:
+        alike[row["completion"], row["state"], row["cause"], row["value"]].append(row)
+    return short, [_completion(same[0], len(same)) for same in alike.values()]
 
 
 def _completion(row: Mapping[str, Any], count: int) -> Mapping[str, Any]:

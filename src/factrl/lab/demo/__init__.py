@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 from pydantic import Field
@@ -213,7 +214,8 @@ def with_passages(questions: Sequence[Example], seed: int) -> tuple[Example, ...
         helps = draw.random() >= WITHHELD
         texts = [statement(example)] if helps else []
         others = draw.sample(kinds[example.meta["kind"]], len(kinds[example.meta["kind"]]))
-        texts += [text for text in others if contains(text, example.answers) is None][: 2 - len(texts)]
+        fit = (text for text in others if contains(text, example.answers) is None)
+        texts += islice(fit, 2 - len(texts))
         draw.shuffle(texts)
         meta = {**example.meta, "helps": helps}
         shown.append(replace(example, evidence=tuple(map(Passage, texts)), meta=meta))
