@@ -325,6 +325,14 @@ def test_eval_and_report(verbs: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (tmp_path / "b" / "comparison.html").is_file()
     assert verbs("report", a, b, "--json") == 0
     assert json.loads(capsys.readouterr().out)["simpleqa"]["fixed"] == 0
+    for side in "xy":  # answers of one's own: each is named after its file
+        row = {"question": "Which?", "answers": ["x"], "completion": side}
+        (tmp_path / f"{side}.jsonl").write_text(json.dumps(row), encoding="utf-8")
+        assert verbs("eval", str(tmp_path / f"{side}.jsonl"), "--output", str(tmp_path / f"of-{side}")) == 0
+    capsys.readouterr()
+    assert verbs("report", str(tmp_path / "of-x"), str(tmp_path / "of-y"), "--json") == 0
+    (pair,) = json.loads(capsys.readouterr().out).values()
+    assert (pair["n"], pair["broken"], pair["notes"]) == (1, 1, [])
     with pytest.raises(ConfigError, match="is an evaluation, whose page is"):
         verbs("report", a)
     with pytest.raises(DataError, match="holds no evaluation"):

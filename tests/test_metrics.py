@@ -99,6 +99,15 @@ def test_short_form_by_hand() -> None:
     assert [one and one.value for one in failed] == [0, 0], "not undefined"
 
 
+def test_a_few_answers_that_are_all_alike_leave_room_for_others() -> None:
+    right, wrong, declined = (short_form([grade] * 5).metrics for grade in (C, W, A))
+    share = wilson(5, 5)
+    assert (right["truthfulness"], right["f_score"]) == (Interval(1, 2 * share.low - 1, 1), share)
+    assert (wrong["truthfulness"], wrong["f_score"]) == (Interval(-1, -1, 1 - 2 * share.low), wilson(0, 5))
+    assert declined["truthfulness"] == Interval(0, share.low - 1, 1 - share.low)
+    assert declined["f_score"] is None
+
+
 @given(GRADES.filter(lambda grades: any(grades)))
 @settings(max_examples=30, deadline=None)
 def test_masked_questions_move_no_number(grades: list[Grade | None]) -> None:

@@ -12,7 +12,7 @@ from factrl.errors import ConfigError, DataError
 from factrl.evals.paired import Paired, WinRate, compare_outputs, llm_preference, win_rate, written_in_both
 from factrl.evals.report import beside_rows, names_beside, side_names, write_beside_page, write_paired_page
 from factrl.evals.samples import PAGE as EVALUATION_PAGE
-from factrl.evals.samples import Output, is_output, read_output
+from factrl.evals.samples import Output, is_output, read_outputs
 from factrl.llm import preflight
 from factrl.llm.models import cache_folder
 from factrl.llm.store import Store
@@ -65,7 +65,7 @@ def _report(args: argparse.Namespace) -> int:
     if len(evaluations) == len(folders) == 2:
         return _compare(args)
     if evaluations and len(folders) > 2 and args.judge is None:
-        return _beside(args, [read_output(folder) for folder in folders])
+        return _beside(args, read_outputs(folders))
     for option, what in (("json", "prints a comparison"), ("judge", "compares answers")):
         if getattr(args, option):
             raise ConfigError(f"--{option} {what}; name two folders of factrl eval")
@@ -84,7 +84,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    before, after = read_output(args.folder), read_output(args.after[0])
+    before, after = read_outputs([args.folder, *args.after])
     pairs = compare_outputs(before, after)
     rates = {} if args.judge is None else _preferred(args.judge, before, after, [pair.name for pair in pairs])
     path = Path(args.output) if args.output is not None else after.folder / COMPARISON

@@ -213,7 +213,13 @@ def short_form(grades: Sequence[Grade | None]) -> ShortForm:
         drawn = {name: OUTCOME_STATISTICS[name] for name in ("truthfulness", "f_score")}
         metrics |= bootstraps(_one_hot(labels), drawn)
         counts = {"accuracy": right, "abstention": declined, "hallucination": wrong}
-        metrics |= {name: wilson(count, n) for name, count in counts.items()}
+        rates = {name: wilson(count, n) for name, count in counts.items()}
+        metrics |= rates
+        if n in counts.values():  # all alike: no resample differs, so the rates' own intervals bound it
+            truth, wrongs = rates["accuracy"], rates["hallucination"]
+            value, low, high = truth.value - wrongs.value, truth.low - wrongs.high, truth.high - wrongs.low
+            metrics["truthfulness"] = Interval(value, low, high)
+            metrics["f_score"] = truth if attempted else None
     if attempted:
         metrics["correct_given_attempted"] = wilson(right, attempted)
     return ShortForm(right, declined, wrong, len(grades) - n, metrics)

@@ -44,10 +44,11 @@ _ORDER: Sequence[tuple[Label, Label]] = (
     ("incorrect", "abstained"),
     ("abstained", "correct"),
 )
+_OTHER_QUESTIONS = "their questions are from different sources"
 _NOTES = {
     "prompt_hash": "they were asked with different prompts",
     "asked_for": "one chose by likelihood, the other by letter",
-    "source": "their questions are from different sources",
+    "source": _OTHER_QUESTIONS,
     "judge": "they were graded by different judges",
 }
 Groups = Sequence[Sequence[Row]]
@@ -145,6 +146,8 @@ def _paired(name: str, before: Output, after: Output) -> Paired:
     fixed, broken = moves.count((False, True)), moves.count((True, False))
     p = mcnemar(fixed, broken) if single else None
     left_out = len({*sides[0], *sides[1]} - odd) - len(both)
+    if not left_out and _OTHER_QUESTIONS in notes:
+        notes.remove(_OTHER_QUESTIONS)
     return Paired(name, len(both), left_out, differences, notes, fixed, broken, p, _changed(firsts, seconds))
 
 

@@ -121,6 +121,8 @@ def _benchmark(output: Output, name: str) -> Mapping[str, Any]:
     }
     if row["answers"] == row["questions"]:
         del facts["answers"]
+    if not row["licence"]:  # questions of one's own
+        del facts["licence"]
     labels = [one.label for one in samples if one.label is not None]
     examples: list[Row] = []
     for label, count in _SHOWN.items():
@@ -273,6 +275,7 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
         sides = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
         told = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
         lines.append({"name": name, "ends": sides, "change": change.signed(), **told})
+    sure = [side.benchmarks[pair.name].get("risk_coverage") for side in (before, after)]
     changed = [
         (old, new, f"{BADGES[old.label].word} → {BADGES[new.label].word}; ")
         for old, new in pair.changed[:_CHANGED]
@@ -280,7 +283,7 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
     return {
         "pair": pair,
         "p": None if pair.p is None else "below 0.001" if pair.p < 0.001 else f"{pair.p:.3f}",
-        "risk": risk_section(names_beside([before, after]), pair.name),
+        "risk": risk_section(names_beside([before, after]), pair.name) if any(sure) else None,
         "rate": rate if rate and rate.rate is not None else None,
         "reach": reach,
         "main": main_number(second),

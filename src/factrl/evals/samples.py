@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +233,24 @@ def read_output(folder: str | Path) -> Output:
         if sample is not None:
             samples.setdefault(sample.benchmark, []).append(sample)
     return Output(Path(folder), document, benchmarks, samples)
+
+
+def read_outputs(folders: Sequence[str | Path]) -> list[Output]:
+    """Evaluations to compare.  Stored answers are named after their file, so where each is of one benchmark
+    with a name of its own, all get the first one's.
+
+    Raises:
+        DataError: as `read_output`.
+    """
+    outputs = [read_output(folder) for folder in folders]
+    names = [name for output in outputs for name in output.benchmarks]
+    if len(names) != len(outputs) or not all(output.benchmarks for output in outputs):
+        return outputs
+    first = names[0]
+    return [
+        replace(one, benchmarks={first: one.benchmarks[name]}, samples={first: one.samples.get(name, ())})
+        for one, name in zip(outputs, names, strict=True)
+    ]
 
 
 def is_output(folder: str | Path) -> bool:
