@@ -35,8 +35,8 @@ _NOTES = (
     "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
     "before: after a warm start that teaches the form of an answer; calibrated: then taught to decline where "
     "hardly any of its own samples is right. Both rewards start from there.",
-    "+1/0/-1 pays for declining wherever the model is right less than half the time, and on most of these "
-    "questions it is: hallucination falls, and some right answers go with it.",
+    "TruthRL's reward is +1.5/0/-1 here: declining pays where the model is right less than 40 times in 100. "
+    "The paper's +1/0/-1 (reward.correct=1.0) draws that line at half, and costs more of what was known.",
 )
 Change = tuple[Interval | None, Interval | None, Interval | None]
 """A metric before and after training, and the paired difference."""
