@@ -36,7 +36,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import MappingProxyType, ModuleType, TracebackType
 from typing import Any, Literal
 
 from factrl.errors import ConfigError, FactrlError, first_line, nearest
@@ -200,6 +200,11 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
 }
 """What every pipeline sets at the small scale: a model that writes no more than an answer, in steps so few
 that a paper takes some twenty minutes on two idle cores."""
+SMALL_LONG: Mapping[str, Mapping[str, Any]] = {
+    "verifier": {"preset": "local", "judge": "weak"},
+    "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
+}
+"""What a pipeline of long answers sets besides: claims are sentences, compared by rules."""
 SMALL_HELD_OUT = {"short": 150, "long": 100}
 """Questions of a row's evaluation there, by the length of answers, unless the user gives a file."""
 SMALL_SFT = "train.learning_rate=5e-5 train.prompts_per_step=8 train.micro_batch_size=8"
@@ -245,6 +250,11 @@ def rewarded(
     """
     words = f"train --config {{recipe}} --model {{{model}}} --data {{{data}}} paper={paper}:{variant} {more}"
     return Stage(row or variant, words.rstrip(), row=row or variant, small=small, full=full)
+
+
+def no_answers(example: Example, knobs: Mapping[str, Any] = MappingProxyType({})) -> str | None:
+    """What a question lacks whose answer is graded; a false premise is there to be named."""
+    return None if example.answers or example.false_premise else "it has no accepted answers"
 
 
 def paper_names() -> tuple[str, ...]:

@@ -42,7 +42,7 @@ from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
 
-from . import Gold, Pipeline, Stage, Study, cold_start, rewarded, truthrl
+from . import Gold, Pipeline, Stage, Study, cold_start, no_answers, rewarded, truthrl
 
 _LONG = 512  # tokens that cost nothing
 _PRONOUNS = frozenset("he she it they we i you this that these those there here who which".split())  # noqa: SIM905
@@ -51,15 +51,11 @@ _JOINS = frozenset({"", "of", "of the", "de", "von", "van"})  # between the part
 _MAX_NAME = 8  # words of a name that are looked up
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    return None if example.answers or example.false_premise else "it has no accepted answers"
-
-
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return [] if knobs["sentences"] else ["together"]
 
 
-@reward(requires=_requires, unused=_unused)
+@reward(requires=no_answers, unused=_unused)
 def corver(
     example: Example,
     completion: Completion,

@@ -44,7 +44,7 @@ from factrl.types import Completion, Example, Score
 from factrl.verifier.blame import judged_here
 from factrl.verifier.report import WIDTH, Report
 
-from . import SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
+from . import SMALL_LONG, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -459,10 +459,7 @@ PIPELINE = Pipeline(
             )
         ),
     ),
-    small={
-        "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"steps": 6, "num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
-    },
+    small={**SMALL_LONG, "train": {**SMALL_LONG["train"], "steps": 6}},
     model="meta-llama/Llama-3.1-8B-Instruct",
     asks={
         "warm": "two-shot demonstrations, prompt and response",

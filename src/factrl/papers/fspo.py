@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from factrl.errors import INSTALL, ConfigError, DataError, Unscored
+from factrl.errors import INSTALL, DataError, Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.rewards.mathematics import mathematician
@@ -42,7 +42,7 @@ from factrl.verifier.blame import OWN
 from factrl.verifier.claims import normalised
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold, Pipeline, Study, cold_start, rewarded
+from . import Gold, Pipeline, Study, cold_start, no_answers, rewarded
 
 Step = Literal["supported", "refuted", "unknown", "unjudged", "neutral"]
 # Of the claims of a sentence the first of these decides; one without a verdict could still refute it.
@@ -53,31 +53,23 @@ _BARE = (
     "or set reward.without_evidence=outcome: its answer alone counts, as in mathematics"
 )
 
-
 _BY_RULES = Grader()
-_CHOICES = {"without_evidence": ("refuse", "outcome"), "verifier": ("rules", "judge")}
+_VERIFIER = {"verifier": ("rules", "judge")}
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _known(**knobs)
-    if not example.answers and not example.false_premise:
-        return "it has no accepted answers"
+    if no_answers(example):
+        return no_answers(example)
     if not example.evidence and importlib.util.find_spec("math_verify") is None:
         return f"it has no evidence, so its answer may be a formula to compare: {INSTALL.format('[eval]')}"
     return _BARE if not example.evidence and knobs.get("without_evidence") == "refuse" else None
-
-
-def _known(**knobs: Any) -> None:
-    for name, known in _CHOICES.items():
-        if knobs.get(name, known[0]) not in known:
-            raise ConfigError(f"{name}={knobs[name]!r} is not {' or '.join(known)}")
 
 
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return ["grade"] if knobs["verifier"] == "rules" else []
 
 
-@reward(requires=_requires, unused=_unused)
+@reward(requires=_requires, unused=_unused, choices={"without_evidence": ("refuse", "outcome"), **_VERIFIER})
 def fspo(
     example: Example,
     completion: Completion,
@@ -102,7 +94,6 @@ def fspo(
         DataError: a question without evidence, and that is refused.
         Unscored: so many sentences have no verdict that they could move the mean by more than 0.05.
     """
-    _known(without_evidence=without_evidence, verifier=verifier)
     if not example.evidence and without_evidence == "refuse":
         raise DataError(f"the question {example.question[:80]!r} cannot be used with fspo: {_BARE}")
     think, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
@@ -122,7 +113,7 @@ def fspo(
     return Score(terms, spans if signs else (), facts=facts)
 
 
-@reward(requires=_requires, unused=_unused)
+@reward(requires=_requires, unused=_unused, choices=_VERIFIER)
 def fspo_outcome(
     example: Example, completion: Completion, *, grade: Grader, verifier: str = "rules"
 ) -> Score:
@@ -131,7 +122,6 @@ def fspo_outcome(
     Args:
         verifier: as of `fspo`.
     """
-    _known(verifier=verifier)
     _, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
     facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
     return Score({"answer": float(graded.label == "correct")}, floored=graded.floored, facts=facts)

@@ -45,12 +45,12 @@ from factrl.text import think_answer
 from factrl.types import Claim, Completion, Example, Score, State
 from factrl.verifier.blame import judged_here
 
-from . import SMALL_PAIRS, Gold, Pipeline, Stage, Study, cold_start, rewarded
+from . import SMALL_LONG, SMALL_PAIRS, Gold, Pipeline, Stage, Study, cold_start, rewarded
 
 Check = Callable[[str, str, Sequence[str]], Sequence[Item]]
 Extract = Callable[[str, str, str], Sequence[Claim]]
 
-_CHOICES: Mapping[str, tuple[str, ...]] = {
+_CHOICES = {
     "combine": ("linear", "harmonic", "f_beta"),
     "truth_claims": ("all", "missing"),
     "length_unit": ("tokens", "characters", "words"),
@@ -62,7 +62,6 @@ _TERMS = {name: (*terms, "truth", "general", "format", "length") for name, terms
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     """Knobs that are missing are told here too, before anything is paid for."""
-    _known(**{name: knobs[name] for name in _CHOICES})
     alpha, beta, gamma = _weights(knobs["alpha"], knobs["beta"], knobs["gamma"])
     _penalty(Completion("", tokens=0), *(knobs[f"length_{name}"] for name in ("max", "buffer", "unit")))
     needed = _needs_checklist(alpha, beta, gamma, knobs["truth_claims"])
@@ -81,7 +80,7 @@ def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return [name for name, needed in used.items() if not needed]
 
 
-@reward(requires=_requires, unused=_unused)
+@reward(requires=_requires, unused=_unused, choices=_CHOICES)
 def klcf(
     example: Example,
     completion: Completion,
@@ -130,7 +129,6 @@ def klcf(
         ConfigError: a knob is missing or out of range, or nobody counted the completion's tokens.
         DataError: the example has no checklist although one is needed.
     """
-    _known(combine=combine, truth_claims=truth_claims, length_unit=length_unit)
     none = dict.fromkeys(_TERMS[combine], 0.0)
     text, question = str(completion), example.question
     if thinking:
@@ -222,14 +220,6 @@ def _weights(*weights: float | None) -> tuple[float, float, float]:
             raise ConfigError(f"reward.{name} = {value!r} must be a number between 0 and 1")
     alpha, beta, gamma = (float(value or 0) for value in weights)
     return alpha, beta, gamma
-
-
-def _known(**chosen: str) -> None:
-    for name, value in chosen.items():
-        if value not in _CHOICES[name]:
-            raise ConfigError(
-                f"{name}={value!r} is not {', '.join(_CHOICES[name][:-1])} or {_CHOICES[name][-1]}"
-            )
 
 
 # What `factrl train klcf` uses unless told otherwise.  The prompt is ours.  Batch, group size, temperature,
@@ -496,10 +486,7 @@ PIPELINE = Pipeline(
             full=_CHECKS,
         ),
     ),
-    small={
-        "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"steps": 6, "num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16},
-    },
+    small={**SMALL_LONG, "train": {**SMALL_LONG["train"], "steps": 6}},
     model="Qwen/Qwen2.5-14B",
     asks={
         "claims": "claims with labels, e.g. of `factrl prepare klcf`",

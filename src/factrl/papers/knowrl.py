@@ -44,7 +44,19 @@ from factrl.text import tag, think_answer
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.report import Report
 
-from . import EVALUATED, REASONED, SMALL_PAIRS, SMALL_SFT, Gold, Pipeline, Stage, Study, cold_start, rewarded
+from . import (
+    EVALUATED,
+    REASONED,
+    SMALL_PAIRS,
+    SMALL_SFT,
+    Gold,
+    Pipeline,
+    Stage,
+    Study,
+    cold_start,
+    no_answers,
+    rewarded,
+)
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
@@ -61,14 +73,10 @@ class _Parts:
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
     _check(knobs["fact_when"], knobs["weight_correct"])
-    if knobs["weight_correct"] and not example.answers and not example.false_premise:
-        return "it has no accepted answers"
-    return None
+    return no_answers(example) if knobs["weight_correct"] else None
 
 
 def _check(fact_when: str, weight_correct: float) -> None:
-    if fact_when not in ("always", "wrong"):
-        raise ConfigError(f"fact_when={fact_when!r} is not always or wrong")
     if fact_when == "wrong" and not weight_correct:
         raise ConfigError("fact_when='wrong' needs the answer's grade; weight_correct must not be 0")
 
@@ -78,7 +86,7 @@ def _unused(knobs: Mapping[str, Any]) -> list[str]:
     return [name for name, weight in weights.items() if not weight]
 
 
-@reward(requires=_requires, unused=_unused, searches=True)
+@reward(requires=_requires, unused=_unused, searches=True, choices={"fact_when": ("always", "wrong")})
 def knowrl(
     example: Example,
     completion: Completion,
@@ -104,7 +112,7 @@ def knowrl(
         released: take the completion apart as the released code does.
 
     Raises:
-        ConfigError: another `fact_when`, or one that needs the answer's grade without `weight_correct`.
+        ConfigError: a `fact_when` that needs the answer's grade without `weight_correct`.
     """
     _check(fact_when, weight_correct)
     parts = _released_parts(completion) if released else _parts(completion)

@@ -35,7 +35,7 @@ from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example, Passage, Score
 from factrl.verifier.blame import judged_here
 
-from . import Gold, Pipeline, Study, cold_start, rewarded
+from . import SMALL_LONG, Gold, Pipeline, Study, cold_start, rewarded
 
 
 @reward(searches=True)
@@ -168,10 +168,7 @@ STUDY = Study(
 
 PIPELINE = Pipeline(
     steps=(cold_start(20), rewarded("rar", "8b")),
-    small={
-        "verifier": {"preset": "local", "judge": "weak"},
-        "train": {"num_generations": 4, "max_completion_length": 80, "micro_batch_size": 16, "beta": 0.001},
-    },
+    small={**SMALL_LONG, "train": {**SMALL_LONG["train"], "beta": 0.001}},
     model="Qwen/Qwen3-8B",
     asks={
         "train": "requests for long answers; the paper's are of WildChat",

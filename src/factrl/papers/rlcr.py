@@ -34,25 +34,22 @@ from factrl.text import tag, think_answer
 from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, Gold, Pipeline, Study, cold_start, rewarded, truthrl
+from . import EVALUATED, Gold, Pipeline, Study, cold_start, no_answers, rewarded, truthrl
 
-_FORMS = ("confidence", "tags", "text")
 _END = "</confidence>"
 
 
-def _known(answer: str, calibration: float) -> None:
-    if answer not in _FORMS:
-        raise ConfigError(f"answer={answer!r} is not {', '.join(_FORMS[:-1])} or {_FORMS[-1]}")
+def _check(answer: str, calibration: float) -> None:
     if answer == "tags" and calibration:
         raise ConfigError("answer='tags' states no confidence; calibration needs answer=confidence or text")
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _known(knobs["answer"], knobs["calibration"])
-    return None if example.answers or example.false_premise else "it has no accepted answers"
+    _check(knobs["answer"], knobs["calibration"])
+    return no_answers(example)
 
 
-@reward(requires=_requires)
+@reward(requires=_requires, choices={"answer": ("confidence", "tags", "text")})
 def rlcr(
     example: Example,
     completion: Completion,
@@ -74,7 +71,7 @@ def rlcr(
             `tags` alone, for RLVR; or `text`, the whole completion but for "Confidence: 75" in it.
         analysis: the form `confidence` has an analysis, as in the paper.
     """
-    _known(answer, calibration)
+    _check(answer, calibration)
     said, sure, cause = _read(completion, answer, analysis)
     if cause is None and sure is None and calibration:
         cause = "no_confidence"

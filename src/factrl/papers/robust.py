@@ -41,7 +41,7 @@ verifier whose claims stand alone, as the preset `local` has.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from factrl.errors import ConfigError, Unscored
@@ -54,16 +54,10 @@ from factrl.types import Completion, Example, Passage, Score
 from factrl.verifier.claims import content_words
 from factrl.verifier.report import WIDTH, Report
 
-from . import Gold
+from . import Gold, no_answers
 
 
-def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    if not example.answers and not example.false_premise:
-        return "it has no accepted answers"
-    return None
-
-
-@reward(requires=_requires, searches=True)
+@reward(requires=no_answers, searches=True, choices={"answer": ("tags", "text")})
 def robust(
     example: Example,
     completion: Completion,
@@ -91,7 +85,7 @@ def robust(
         ConfigError: the bands of two outcomes meet, so that cheating could pay.
         Unscored: no grade, no claims or too few verdicts.
     """
-    _check(correct, abstain, wrong, floor, detail, partial, enough, answer)
+    _check(correct, abstain, wrong, floor, detail, partial, enough)
     blocks = think_answer(completion, completion.prefill) if answer == "tags" else _whole(completion)
     if blocks.think is None or blocks.answer is None:
         return Score({"outcome": floor, "fact": 0.0}, floored=blocks.malformed)
@@ -166,17 +160,8 @@ def _counts(report: Report, example: Example) -> Counter[str]:
 
 
 def _check(
-    correct: float,
-    abstain: float,
-    wrong: float,
-    floor: float,
-    detail: float,
-    partial: float,
-    enough: int,
-    answer: str,
+    correct: float, abstain: float, wrong: float, floor: float, detail: float, partial: float, enough: int
 ) -> None:
-    if answer not in ("tags", "text"):
-        raise ConfigError(f"answer={answer!r} is not tags or text")
     if enough < 1 or detail < 0 or partial < 0:
         raise ConfigError(f"enough={enough}, detail={detail:g} and partial={partial:g} must be positive")
     if not correct - detail > abstain + partial >= abstain - partial > wrong >= floor:

@@ -31,7 +31,7 @@ from factrl.rewards import reward
 from factrl.rewards.grading import Grader
 from factrl.types import Completion, Example, Score
 
-from . import EVALUATED, Gold, Pipeline, Stage, Study, rewarded, truthrl
+from . import EVALUATED, Gold, Pipeline, Stage, Study, no_answers, rewarded, truthrl
 
 VALUES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """The thresholds that `factrl prepare thresholds` draws from: the paper's three, and two below, ours."""
@@ -49,15 +49,15 @@ def penalty(t: float) -> float:
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    if not example.answers and not example.false_premise:
-        return "it has no accepted answers"
+    if no_answers(example):
+        return no_answers(example)
     if "threshold" not in example.meta:
         return "it has no column `threshold`; factrl prepare thresholds writes one"
     penalty(example.meta["threshold"])
     return None
 
 
-@reward(requires=_requires)
+@reward(requires=_requires, choices={"answer": truthrl.truthrl.choices["answer"]})
 def threshold(
     example: Example,
     completion: Completion,

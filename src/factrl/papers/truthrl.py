@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from factrl.errors import ConfigError, OwnDoing
+from factrl.errors import OwnDoing
 from factrl.rewards import reward
 from factrl.rewards.citations import cited
 from factrl.rewards.grading import Grader
@@ -41,38 +41,24 @@ from factrl.text.answers import normalize_released
 from factrl.types import Completion, Example, Grade, Score
 from factrl.verifier.blame import judged_here
 
-from . import PLAIN_START, SMALL_SFT, Gold, Pipeline, Stage, Study, rewarded
+from . import PLAIN_START, SMALL_SFT, Gold, Pipeline, Stage, Study, no_answers, rewarded
 
 _BY_RULES = Grader()
 _HEAD = 4_000  # characters of a reasoning that is too long for the judge
 
-
-_CHOICES = {
-    "answer": ("boxed", "text"),
-    "verifier": ("judge", "em"),
-    "combine": ("multiplicative", "additive", "conditional"),
-}
-
-
-def _known(**knobs: Any) -> None:
-    for name, known in _CHOICES.items():
-        if knobs.get(name, known[0]) not in known:
-            raise ConfigError(f"{name}={knobs[name]!r} is not {', '.join(known[:-1])} or {known[-1]}")
+_CHOICES = {"answer": ("boxed", "text"), "verifier": ("judge", "em")}
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
-    _known(**knobs)
-    if not example.answers and not example.false_premise:
-        return "it has no accepted answers"
-    if knobs["knowledge"] and example.ook is None:
+    if knobs["knowledge"] and example.ook is None and not no_answers(example):
         return (
             "it has no out-of-knowledge flag, which the knowledge-enhanced variants need; "
             "add a boolean column `ook` (true: the model never answers it right)"
         )
-    return None
+    return no_answers(example)
 
 
-@reward(requires=_requires)
+@reward(requires=_requires, choices=_CHOICES)
 def truthrl(
     example: Example,
     completion: Completion,
@@ -96,7 +82,6 @@ def truthrl(
         knowledge: pay abstention like a correct answer where the question is out of knowledge.
         released: parse and normalise as the released code does.
     """
-    _known(answer=answer, verifier=verifier)
     rules_decide = verifier == "em" or (knowledge and bool(example.ook))
     graded = _grade(example, completion, _BY_RULES if rules_decide else grade, answer, released)
     if knowledge and example.ook:  # as the released code, only abstention pays: nothing for a judge to decide
@@ -107,7 +92,7 @@ def truthrl(
     return Score({"outcome": value}, floored=graded.floored, facts=facts)
 
 
-@reward(requires=_requires)
+@reward(requires=_requires, choices={**_CHOICES, "combine": ("multiplicative", "additive", "conditional")})
 def truthrl_reasoning(
     example: Example,
     completion: Completion,
@@ -133,7 +118,6 @@ def truthrl_reasoning(
 
     The other knobs are those of `truthrl`.
     """
-    _known(combine=combine)
     score = truthrl.fn(
         example,
         completion,

@@ -51,6 +51,7 @@ class Reward:
         requires: says what an example lacks for this reward, None when nothing.
         unused: says which resources the knobs leave unasked, as a weight of 0 does.
         searches: `verify` is also asked about questions without evidence, for which it needs a search.
+        choices: knob -> the words that it may be.
     """
 
     fn: RewardFunction
@@ -60,6 +61,7 @@ class Reward:
     requires: Requirement | None = field(default=None, repr=False)
     unused: Unused | None = field(default=None, repr=False)
     searches: bool = field(default=False, repr=False)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To another process by the name of its function, under which `@reward` has left a reward."""
@@ -113,7 +115,9 @@ class Reward:
 
         Raises:
             DataError: how many rows lack what, and the first of them.
+            ConfigError: a knob has a value that it cannot have.
         """
+        self._check_knobs()
         lacks = self.requires or (lambda example, knobs: None)
         problems = [(e, why) for e in examples if (why := lacks(e, self.knobs))]
         if problems:
@@ -128,7 +132,7 @@ class Reward:
 
         Raises:
             RewardBug: the reward raised something other than `Unscored` or returned no score.
-            ConfigError: a resource is missing.
+            ConfigError: a resource is missing, or a knob has a value that it cannot have.
         """
         self._check_supplied()
         if not isinstance(completion, Completion):
@@ -202,7 +206,13 @@ class Reward:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
+    def _check_knobs(self) -> None:
+        for name, (*others, last) in self.choices.items():
+            if self.knobs[name] not in (*others, last):
+                raise ConfigError(f"{name}={self.knobs[name]!r} is not {', '.join(others)} or {last}")
+
     def _check_supplied(self) -> None:
+        self._check_knobs()
         if self.missing:
             name = self.missing[0]
             raise ConfigError(
@@ -231,7 +241,11 @@ def _rebuilt(module: str, name: str, values: Mapping[str, Any]) -> Reward:
 def reward(fn: RewardFunction, /) -> Reward: ...
 @overload
 def reward(
-    *, requires: Requirement | None = None, unused: Unused | None = None, searches: bool = False
+    *,
+    requires: Requirement | None = None,
+    unused: Unused | None = None,
+    searches: bool = False,
+    choices: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Callable[[RewardFunction], Reward]: ...
 def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callable[[RewardFunction], Reward]:
     """Make a reward of a function `(example, completion, *, resource, knob=default)`.
@@ -240,6 +254,7 @@ def reward(fn: RewardFunction | None = None, /, **told: Any) -> Reward | Callabl
         requires: `(example, knobs) -> str | None`: what an example lacks for this reward.
         unused: `knobs -> names`: resources that need not be supplied, because these knobs never ask them.
         searches: questions without evidence are verified too, by a search.
+        choices: knob -> the words that it may be.
 
     Raises:
         TypeError: the function does not have that shape.
