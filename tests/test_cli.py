@@ -195,15 +195,6 @@ def test_a_mistake_gets_one_line(
     assert sorted(path for path in folder.rglob("*") if "__pycache__" not in str(path)) == before
 
 
-@pytest.mark.security("S42")
-def test_text_of_others_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "truthrl", *SMALL, "--data", "a\x1b[2J\u202e.jsonl"]) == 2
-    assert "a⟨U+001B⟩[2J⟨U+202E⟩.jsonl does not exist" in capsys.readouterr().err
-    write("odd.jsonl", {**ROWS[0], "question": "Capital\x1b[2J of Peru?"})
-    assert main(["train", "truthrl", *SMALL, "--data", "odd.jsonl", "--dry-run"]) == 0
-    assert "\x1b" not in "".join(capsys.readouterr())
-
-
 @pytest.mark.parametrize(
     ("words", "extra"),
     [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,18 +213,3 @@ def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
             assert page.comments == 0
     assert {*refused} >= {"value", "advantage", "spans"}
     assert not {*refused} & {"step", "id", "prompt", "completion", "state", "cause"}
-
-
-@pytest.mark.security("S39")
-@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
-def test_what_a_run_and_a_store_hold_is_for_their_owner(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        with Run.create(tmp_path / "runs", "x", TOML) as run:
-            run.log(1, {"reward": 1.0})
-        Store(tmp_path / "cache" / "store" / "verdicts.db").put_many({"a": 1})
-    finally:
-        os.umask(before)
-    for folder in (run.path, tmp_path / "cache" / "store"):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert json.loads((run.path / "env.json").read_text("utf-8"))["python"]
