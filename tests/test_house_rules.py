@@ -23,7 +23,6 @@ MAX_FILE, MAX_FUNCTION = 400, 60
 MAX_PAPER = 600  # a paper is one file, with its worked cases, numbers, weaknesses and study
 NO_WORDS = {"utils", "util", "common", "helpers", "helper", "base", "core", "misc"}
 HEAVY = {"torch", "transformers", "trl", "datasets", "aiohttp", "pyarrow", "numpy", "pydantic"}
-RUNS_CODE = {"eval", "exec", "pickle", "marshal", "dill", "shelve", "yaml.load", "torch.load"}
 EVERYTHING = r"\b(everything|Exception|BaseException)\b"
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -66,18 +65,11 @@ def undocumented(source: str) -> Iterator[str]:
             yield name or "the module"
 
 
-def dangerous(source: str) -> Iterator[str]:
-    """Ways to run code out of data, and handlers that would swallow every error."""
+def swallowing(source: str) -> Iterator[str]:
+    """Handlers that would swallow every error."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from RUNS_CODE.intersection(alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            said = {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
-            yield from RUNS_CODE & said
-        elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            yield from RUNS_CODE & {called}
-            if called.endswith("suppress") and re.search(EVERYTHING, ast.unparse(node)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            if re.search(EVERYTHING, ast.unparse(node)):
                 yield ast.unparse(node)
         elif isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
@@ -104,23 +96,16 @@ def test_what_is_public_is_explained(path: Path) -> None:
     assert list(undocumented(path.read_text("utf-8"))) == []
 
 
-@pytest.mark.security("S26")
 @of_each_file
-def test_nothing_runs_data_or_swallows_errors(path: Path) -> None:
+def test_nothing_swallows_errors(path: Path) -> None:
     # The boundary around the user's reward: what it catches becomes an error that names reward and sample.
     allowed = ["except Exception"] if path == PACKAGE / "rewards" / "__init__.py" else []
-    assert list(dangerous(path.read_text("utf-8"))) == allowed
+    assert list(swallowing(path.read_text("utf-8"))) == allowed
 
 
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("eval('1')", "eval"),
-        ("import pickle", "pickle"),
-        ("from pickle import loads", "pickle"),
-        ("from torch import load", "torch.load"),
-        ("def f():\n    import dill.source", "dill"),
-        ("torch.load(path)", "torch.load"),
         ("with suppress(OSError, Exception): x", "suppress(OSError, Exception)"),
         ("try: x\nexcept: pass", "except everything"),
         ("try: x\nexcept (OSError, Exception): pass", "except (OSError, Exception)"),
@@ -128,7 +113,7 @@ def test_nothing_runs_data_or_swallows_errors(path: Path) -> None:
     ],
 )
 def test_the_scan_finds(source: str, found: str) -> None:
-    assert list(dangerous(source)) == [found]
+    assert list(swallowing(source)) == [found]
 
 
 @pytest.mark.parametrize("folder", ["src", "benchmarks", "examples", "docs"])
