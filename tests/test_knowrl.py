@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
@@ -61,22 +60,6 @@ def test_the_released_format_is_what_trying_all_cuts_finds() -> None:
         found.append(accepts(completion))
         assert found[-1] == accepts_by_trying(completion), completion
     assert 0.2 < sum(found) / len(found) < 0.8
-
-
-@pytest.mark.security("S15")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<think>" + " " * 200_000,
-        "<think>a" + "</think> " * 50_000,
-        "<think>a</think><answer>b" + "</answer> " * 50_000,
-        "<think>" * 50_000,
-    ],
-)
-def test_the_released_format_takes_linear_time(text: str) -> None:
-    started = time.perf_counter()
-    assert not accepts(text)
-    assert time.perf_counter() - started < 1
 
 
 @pytest.mark.parametrize(

@@ -81,20 +81,16 @@ def test_a_paper_is_complete(name: str) -> None:
     ("change", "problem"),
     [
         ({"terms": {"outcome": 1 + 1e-6}}, "terms {'outcome': 1.0}, not {'outcome': 1.000001}"),
-        ({"terms": {"other": 1}}, "terms {'outcome': 1.0}, not {'other': 1}"),
         ({"terms": {}}, "terms {'outcome': 1.0}, not {}"),
         ({"terms": {"outcome": 1 + 1e-10}}, ""),
         ({"state": "floored"}, "scored, not floored"),
-        ({"state": "masked", "terms": {}}, "scored, not masked"),
         ({"replies": ("VERDICT: correct",)}, "the judge was asked 0 times, not 1"),
-        ({"completion": "Rome"}, "floored (no_box: ), not scored"),
         ({"completion": "\\boxed{the eternal city}"}, "FakeLLM has 0 replies and was called 1 times"),
         (
             {"completion": "\\boxed{the eternal city}", "replies": ("hm", "hm")},
             "masked (judge_unreadable: the judge's reply does not end with "
             "'VERDICT: correct|incorrect|not_attempted' but with 'hm'), not scored",
         ),
-        ({"example": dataclasses.replace(ROME, answers=())}, "has no accepted answer"),
     ],
 )
 def test_a_case_that_does_not_hold_is_told(change: dict[str, object], problem: str) -> None:
