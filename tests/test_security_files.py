@@ -67,26 +67,6 @@ def test_no_model_is_called_that(name: str, tmp_path: Path, monkeypatch: pytest.
     assert everything(tmp_path) == set()
 
 
-@pytest.mark.security("S22")
-@pytest.mark.parametrize(
-    "name", ["..%2f..%2fetc%2fpasswd", "../x", "%00", "own.py:mine", "%2e%2e", "a%0d%0ab"]
-)
-def test_no_path_of_a_request_is_a_path_of_the_server(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from serving import RIGHT, request, servers
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
-    with servers() as start:
-        server = start()
-        body = {"query": ["a"], "prompts": ["a"], "labels": ["b"]}
-        before = everything(tmp_path)
-        assert server.ask(f"/v1/openrlhf/{name}", body)[0] == 404
-        assert server.ask("/v1/score", request(RIGHT, reward=name or "x"))[0] == 404
-    assert everything(tmp_path) == before
-
-
 # ---------------------------------------------------------------- states
 
 DEEP = "[" * 100_000
