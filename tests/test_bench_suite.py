@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -374,3 +376,11 @@ def test_a_recipe_asks_in_its_own_way(verbs: Any, tmp_path: Path) -> None:
 def test_mistakes(verbs: Any, line: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         verbs("eval", *line.split())
+
+
+def test_nothing_here_loads_torch() -> None:
+    code = (
+        "import sys, factrl.evals.suite, factrl.evals.report, factrl.cli.evaluate; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TESTS = Path(__file__).parent
-TABLES = {"fault": TESTS / "faults.toml", "security": TESTS / "security.toml"}
+from marked_ids import TABLES, TESTS, files_with, lines, marked, table
+
 ROOT = TESTS.parent
 IDS = {
     "fault": [f"F{number:02}" for number in range(1, 33)],
@@ -25,34 +24,11 @@ IDS = {
 }
 
 
-def table(mark: str) -> dict[str, Any]:
-    """The table of a mark: `tested` and `untested`, id -> one line."""
-    return tomllib.loads(TABLES[mark].read_text("utf-8"))
-
-
-def marked(source: str) -> Iterator[tuple[str, list[str]]]:
-    """Every use of the marks in a test file: the mark and its ids, as they are written there.
-
-    Raises:
-        ValueError: an id that is not written out, which a reader could not search for.
-    """
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TABLES:
-            owner = node.func.value
-            if isinstance(owner, ast.Attribute) and owner.attr == "mark":
-                ids = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-                if not ids or len(ids) < len(node.args) + len(node.keywords):
-                    raise ValueError(f"line {node.lineno}: write the ids out, as strings")
-                yield node.func.attr, [str(one) for one in ids]
-
-
 @pytest.mark.parametrize("mark", TABLES)
 def test_every_id_has_a_line_and_every_tested_one_a_test(mark: str) -> None:
     told = table(mark)
     assert sorted([*told["tested"], *told["untested"]]) == IDS[mark], "each id once, in one of the tables"
-    sources = [path.read_text("utf-8") for path in TESTS.rglob("test_*.py")]
-    found = {one for source in sources for kind, ids in marked(source) if kind == mark for one in ids}
-    assert sorted(found) == sorted(told["tested"]), "marked tests, and what the table says of them"
+    assert sorted(files_with(mark)) == sorted(told["tested"]), "marked tests, and what the table says of them"
     for one, what in {**told["tested"], **told["untested"]}.items():
         assert len(what) <= 160, one
         assert "\n" not in what
@@ -87,3 +63,25 @@ def test_every_mutation_names_tests_that_are_there() -> None:
         name, _, test = place.partition("::")
         assert (ROOT / name).is_file(), f"there is no {name}"
         assert not test or test.partition("[")[0] in functions_of(ROOT / name), f"no {place}"
+
+
+def test_a_mark_must_be_written_out() -> None:
+    assert list(marked("@pytest.mark.fault('F01', 'F02')\ndef test_x(): ...")) == [("fault", ["F01", "F02"])]
+    assert list(marked("p = pytest.param(1, marks=pytest.mark.security('S01'))")) == [("security", ["S01"])]
+    assert list(marked("@pytest.mark.torch\ndef test_x(fault): fault('F01')")) == []
+    for bad in ("pytest.mark.fault(*ids)", "pytest.mark.fault(name)", "pytest.mark.fault()"):
+        with pytest.raises(ValueError, match="line 1: write the ids out"):
+            list(marked(bad))
+
+
+def test_the_summary_has_a_line_for_each_id() -> None:
+    told = {"tested": {"F01": "one", "F03": "three", "F04": "four"}, "untested": {"F02": "two: no such disk"}}
+    counts = {"F01": Counter(passed=3, failed=1)}
+    files = {"F01": ["a.py"], "F03": ["training/b.py"], "F04": ["c.py"]}
+    assert [re.sub(" {2,}", "|", line) for line in lines(told, counts, files)] == [
+        "F01|3 passed, 1 failed|one",
+        "F02|not tested|two: no such disk",
+        "F03|in the run with torch|three",
+        "F04|not in this run|four",
+    ]
+    assert len(list(lines(told, counts, files, only_torch=True))) == 1

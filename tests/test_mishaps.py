@@ -280,14 +280,23 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
     ("error", "line"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device; free some"),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; free some space"),
+        (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; name another place"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "a"), "a: File name too long; give a shorter"),
+        (
+            RuntimeError("I/O error: No space left on device (os error 28)"),
+            "a file could not be written whole: I/O error: No space left",
+        ),
         (
             ValueError("an error of Rust:\n 'Read-only file system'"),
             "a file could not be written whole: an error of Rust: 'Read-only file system'; name another",
         ),
+        (OSError(errno.EBADF, "Bad file descriptor"), None),
         (OSError(errno.EINVAL, "Invalid argument"), None),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset"), None),
         (RewardBug("reward 'x' failed: No space left on device"), None),
         (KeyError("x"), None),
+        (SystemExit(3), None),
     ],
 )
 def test_what_is_the_disks_and_what_is_ours(error: BaseException, line: str | None) -> None:
@@ -313,9 +322,12 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
     [
         ("x = 1\nraise SystemExit(3)", "own.py, line 2 stops with SystemExit: 3"),
         ("\n\nimport nothing_of_this_name", "own.py, line 3 stops with ModuleNotFoundError: No module named"),
+        ("1 / 0", "own.py, line 1 stops with ZeroDivisionError: division by zero"),
         ("def f(): f()\nf()", "own.py, line 1 stops with RecursionError: maximum recursion"),
+        ("raise OSError(28, 'No space left on device')", "own.py, line 1 stops with OSError: [Errno 28]"),
         ("x = (", "own.py, line 1 is not Python: '(' was never closed"),
         ("a\0b", "own.py is not Python: source code string cannot contain null bytes"),
+        (f"x = {HUGE}", "own.py, line 1 is not Python: Exceeds the limit"),
     ],
 )
 @pytest.mark.parametrize("verb", ["score rows.jsonl --paper", "check", "train --dry-run good.toml"])

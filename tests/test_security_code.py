@@ -114,11 +114,17 @@ def test_nothing_runs_or_unpacks_data() -> None:
         "eval(reply)",
         "import builtins\nbuiltins.exec(reply)",
         "import torch as t\nt.load(path, weights_only=True)",
+        "from torch import load as read\nread(path)",
         "f(path, weights_only=False)",
+        "import numpy\nnumpy.load(path, allow_pickle=True)",
+        "from pickle import loads",
+        "import yaml\nyaml.load(text)",
+        "import joblib\njoblib.load(path)",
         "from ast import literal_eval\nliteral_eval(reply)",
         "AutoModel.from_pretrained(name, trust_remote_code=True)",
         "import subprocess\nsubprocess.run(words, shell=True)",
         "import zipfile\nzipfile.ZipFile(path).extractall(folder)",
+        "import tarfile\ntarfile.open(path)",
     ],
 )
 def test_the_scan_finds(source: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,26 @@ def test_no_model_is_called_that(name: str, tmp_path: Path, monkeypatch: pytest.
     with pytest.raises((SetupError, ValueError, OSError)):
         model_path(name)
     assert everything(tmp_path) == set()
+
+
+@pytest.mark.security("S22")
+@pytest.mark.parametrize(
+    "name", ["..%2f..%2fetc%2fpasswd", "../x", "%00", "own.py:mine", "%2e%2e", "a%0d%0ab"]
+)
+def test_no_path_of_a_request_is_a_path_of_the_server(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from serving import RIGHT, request, servers
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
+    with servers() as start:
+        server = start()
+        body = {"query": ["a"], "prompts": ["a"], "labels": ["b"]}
+        before = everything(tmp_path)
+        assert server.ask(f"/v1/openrlhf/{name}", body)[0] == 404
+        assert server.ask("/v1/score", request(RIGHT, reward=name or "x"))[0] == 404
+    assert everything(tmp_path) == before
 
 
 # ---------------------------------------------------------------- states
@@ -193,3 +215,18 @@ def test_a_poisoned_rollout_is_refused_or_shown_as_text(tmp_path: Path) -> None:
             assert page.comments == 0
     assert {*refused} >= {"value", "advantage", "spans"}
     assert not {*refused} & {"step", "id", "prompt", "completion", "state", "cause"}
+
+
+@pytest.mark.security("S39")
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_what_a_run_and_a_store_hold_is_for_their_owner(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with Run.create(tmp_path / "runs", "x", TOML) as run:
+            run.log(1, {"reward": 1.0})
+        Store(tmp_path / "cache" / "store" / "verdicts.db").put_many({"a": 1})
+    finally:
+        os.umask(before)
+    for folder in (run.path, tmp_path / "cache" / "store"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert json.loads((run.path / "env.json").read_text("utf-8"))["python"]

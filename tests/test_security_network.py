@@ -313,3 +313,15 @@ def test_a_hostile_body_is_a_refusal_and_nothing_else(body: bytes, tmp_path: Pat
         assert status in (400, 422), (status, answer)
         assert len(json.dumps(answer)) < 5_000
         assert server.ask("/v1/score", request(RIGHT))[0] == 200
+
+
+@pytest.mark.security("S19", "S32", "S33")
+@pytest.mark.parametrize(
+    "label", [DEEP, '["a", ' + DEEP, json.dumps({"answers": '["a", ' + DEEP})], ids=range(3)
+)
+def test_a_hostile_label_is_a_refusal_or_a_text(label: str, tmp_path: Path) -> None:
+    with servers() as start:
+        server = start()
+        body = {"query": ["Capital? x"], "prompts": ["Capital? "], "labels": [label]}
+        status, answer = server.ask("/v1/openrlhf/truthrl", body)
+        assert status in (200, 422), (status, answer)

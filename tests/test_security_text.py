@@ -181,6 +181,9 @@ def test_no_pattern_anywhere_repeats_a_repetition() -> None:
     assert repeated <= {*ALLOWED}, repeated - {*ALLOWED}
 
 
+# ---------------------------------------------------------------- cost
+
+
 # ---------------------------------------------------------------- terminals, tables, files
 
 STEERING = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\nfactrl: forged"

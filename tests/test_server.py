@@ -321,6 +321,14 @@ def test_what_the_server_should_not_say_is_masked() -> None:
     assert told == dict.fromkeys(bodies, ("masked", None, "bad_body"))
 
 
+@pytest.mark.security("S21", "S36")
+def test_a_redirect_is_not_followed_and_a_dead_server_masks() -> None:
+    with FaultServer(lambda handler: handler.send(302, b"", location="http://127.0.0.1:1/")) as server:
+        assert remote(server.url, "truthrl", max_attempts=1)(PARIS, RIGHT).cause == "redirect"
+        url = server.url
+    assert remote(url, "truthrl", max_attempts=1)(PARIS, RIGHT).cause == "connection"
+
+
 @pytest.mark.security("S47")
 def test_further_requests_are_told_to_come_back_and_the_client_does(make: Make) -> None:
     judge = Held()
