@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from factrl.errors import ConfigError, DataError, Unscored
+from factrl.errors import ConfigError, DataError
 from factrl.papers import load_reward
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
@@ -85,16 +85,15 @@ def test_an_unjudged_claim_could_refute_its_sentence_unless_another_does() -> No
 
 
 @pytest.mark.parametrize(("steps", "state"), [(39, "masked"), (40, "scored")])
-@pytest.mark.parametrize("variant", ["fspo", "outcome+fact", "signs", "code"])
+@pytest.mark.parametrize("variant", ["fspo", "code"])
 def test_one_missing_verdict_is_borne_when_it_moves_the_mean_by_no_more_than_the_width(
     variant: str, steps: int, state: str
 ) -> None:
     text = "\n".join([f"Fact number {number} is true." for number in range(steps - 1)] + ["One is lost."])
     result = supplied(f"fspo:{variant}")(ELY, think(text))
     assert result.state == state
-    if state == "scored" and variant in ("fspo", "signs"):
+    if state == "scored" and variant == "fspo":
         assert signs(result) == [1] * 39 + [0]
-    if state == "scored" and "fact" in variant:
         assert result.terms["fact"] == pytest.approx(39 / 40)
 
 
@@ -125,20 +124,9 @@ def test_the_answer_of_the_best_accepted_spelling_counts_in_the_released_reward(
     assert supplied("fspo:code")(example, think("a is true.", "Ely")).value == 1
 
 
-@pytest.mark.parametrize("spec", ["fspo", "fspo:code"])
-def test_reasoning_that_is_too_long_is_floored(spec: str) -> None:
-    result = supplied(spec)(ELY, think("a is true. " * 4000))
-    least = 0 if spec == "fspo:code" else -1
-    assert (result.state, result.cause, result.value, result.spans) == ("floored", "oversize", least, ())
-
-
-def test_claims_that_could_not_be_found_mask() -> None:
-    def extract(text: str, question: str = "", topic: str = "") -> list[Claim]:
-        raise Unscored("timeout", "no answer", stage="extract")
-
-    for spec in ("fspo", "fspo:code"):
-        reward = supplied(spec).with_(verify=Verifier(extract, None, Judge()))
-        assert reward(ELY, think("a is true.")).cause == "timeout"
+def test_reasoning_that_is_too_long_is_floored_in_the_released_reward_too() -> None:
+    result = supplied("fspo:code")(ELY, think("a is true. " * 4000))
+    assert (result.state, result.cause, result.value, result.spans) == ("floored", "oversize", 0, ())
 
 
 def test_claims_of_sentences_that_do_not_exist_are_left_out() -> None:
