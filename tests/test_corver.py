@@ -30,9 +30,6 @@ TEXT = "Marie Curie was born in Warsaw. Pierre Curie worked in Paris."
         ("He was born in Paris and died in Rome.", None),
         ("the Polish capital", None),  # an answer, no sentence
         ("Warsaw.", None),
-        ("so it goes", None),
-        ("The", None),
-        ("42", None),
         ("", None),
     ],
 )
