@@ -229,7 +229,6 @@ READERS: dict[str, Reader] = {
             "corver.corver": "corver",
             "factreason.factreason": "factreason",
             "fspo.fspo": "fspo",
-            "fspo.fspo_outcome": "fspo:outcome",
             "fspo.fspo_released": "fspo:code",
             "klcf.klcf": "klcf",
             "knowrl.knowrl": "knowrl",

@@ -54,7 +54,7 @@ _BARE = (
 )
 
 _BY_RULES = Grader()
-_VERIFIER = {"verifier": ("rules", "judge")}
+_CHOICES = {"without_evidence": ("refuse", "outcome"), "verifier": ("rules", "judge")}
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -66,10 +66,11 @@ def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
 
 
 def _unused(knobs: Mapping[str, Any]) -> list[str]:
-    return ["grade"] if knobs["verifier"] == "rules" else []
+    rules, answer_alone = knobs["verifier"] == "rules", not (knobs["fact"] or knobs["signs"])
+    return [*(["grade"] if rules else []), *(["verify"] if answer_alone else [])]
 
 
-@reward(requires=_requires, unused=_unused, choices={"without_evidence": ("refuse", "outcome"), **_VERIFIER})
+@reward(requires=_requires, unused=_unused, choices=_CHOICES)
 def fspo(
     example: Example,
     completion: Completion,
@@ -85,7 +86,8 @@ def fspo(
 
     Args:
         fact: add the mean of the steps to the reward; without it there is no such term.
-        signs: give the steps as spans; without it all tokens keep the advantage of the completion.
+        signs: give the steps as spans; without it all tokens keep the advantage of the completion, and
+            without `fact` too no step is judged: the GRPO that FSPO is compared with.
         verifier: `rules` decide whether the answer is right, as in Eq. 9, or the `judge` where they cannot.
         without_evidence: what happens to a question without evidence.  `refuse` stops before anything is
             paid for; `outcome` rewards the answer alone: no step is judged, and the mean is 0.
@@ -101,7 +103,7 @@ def fspo(
     if graded.floored:
         return _floored(graded.floored, facts, fact, example)
     spans, mean = (), 0.0
-    if example.evidence:
+    if example.evidence and (fact or signs):
         steps, floored = _steps(example, think, verify)
         if floored:
             return _floored(floored, facts, fact, example)
@@ -111,20 +113,6 @@ def fspo(
         spans = tuple(Span(start, end, _SIGNS[step]) for start, end, step in steps)
     terms = {"answer": float(graded.label == "correct"), **({"fact": mean} if fact else {})}
     return Score(terms, spans if signs else (), facts=facts)
-
-
-@reward(requires=_requires, unused=_unused, choices=_VERIFIER)
-def fspo_outcome(
-    example: Example, completion: Completion, *, grade: Grader, verifier: str = "rules"
-) -> Score:
-    """The answer alone, 1 or 0: the GRPO that FSPO is compared with; the term is `answer`.
-
-    Args:
-        verifier: as of `fspo`.
-    """
-    _, graded = _graded(example, completion, _BY_RULES if verifier == "rules" else grade)
-    facts = {"answer": graded.answer, "label": graded.label, "how": graded.how}
-    return Score({"answer": float(graded.label == "correct")}, floored=graded.floored, facts=facts)
 
 
 @reward(requires=_requires)
@@ -285,7 +273,7 @@ SETTINGS = {
 VARIANTS = {
     "fspo": fspo,
     "mixed": fspo.with_(without_evidence="outcome"),
-    "outcome": fspo_outcome,
+    "outcome": fspo.with_(fact=False, signs=False, without_evidence="outcome"),
     "outcome+fact": fspo.with_(signs=False),
     "signs": fspo.with_(fact=False),
     "judged": fspo.with_(verifier="judge"),
