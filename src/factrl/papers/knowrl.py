@@ -34,7 +34,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from factrl.errors import ConfigError, LLMError
@@ -60,15 +59,7 @@ from . import (
 
 _OPENING = re.compile("<think>|<answer>")
 _TAGS = re.compile("</?(?:think|answer)>")
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What is looked at: None is a part that is not there."""
-
-    think: str | None
-    answer: str | None
-    malformed: str | None
+_Parts = tuple[str | None, str | None, str | None]  # reasoning, answer, what is malformed; None is not there
 
 
 def _requires(example: Example, knobs: Mapping[str, Any]) -> str | None:
@@ -115,22 +106,22 @@ def knowrl(
         ConfigError: a `fact_when` that needs the answer's grade without `weight_correct`.
     """
     _check(fact_when, weight_correct)
-    parts = _released_parts(completion) if released else _parts(completion)
-    terms = {"format": -1.0 if parts.malformed else 1.0}
-    facts: dict[str, Any] = {"malformed": parts.malformed}
+    think, answer, malformed = _released_parts(completion) if released else _parts(completion)
+    terms = {"format": -1.0 if malformed else 1.0}
+    facts: dict[str, Any] = {"malformed": malformed}
     floored = None
     label = ""
     if weight_correct:
-        graded = _grade(example, parts.answer, grade)
+        graded = _grade(example, answer, grade)
         label, floored = graded.label, graded.floored
         value = {"correct": correct, "abstained": abstain, "incorrect": wrong}[label]
         terms["correct"] = weight_correct * value
         facts |= {"answer": graded.answer, "label": label, "how": graded.how}
     if weight_fact:
         terms["fact"] = 0.0
-        if parts.think and (fact_when == "always" or label == "incorrect"):
+        if think and (fact_when == "always" or label == "incorrect"):
             evidence = example.evidence or None
-            report = verify(parts.think, example.question, topic=example.topic, evidence=evidence)
+            report = verify(think, example.question, topic=example.topic, evidence=evidence)
             terms["fact"] = weight_fact * (report.factscore(gamma) or 0.0)
             floored = floored or report.floored
             facts |= {"claims": report.claims, **report.counts, "checked": report.checked()}
@@ -147,9 +138,9 @@ def _parts(completion: Completion) -> _Parts:
     """The two blocks, also of a text that is not well-formed, as far as they are closed."""
     blocks = think_answer(completion, completion.prefill)
     if blocks.think is not None and blocks.answer is not None:
-        return _Parts(blocks.think.text, blocks.answer.text, None)
+        return blocks.think.text, blocks.answer.text, None
     think, answer = tag(completion.prefill + completion, "think", "first"), tag(completion, "answer", "last")
-    return _Parts(think and think.text, answer and answer.text, blocks.malformed)
+    return think and think.text, answer and answer.text, blocks.malformed
 
 
 def _released_parts(completion: str) -> _Parts:
@@ -158,7 +149,7 @@ def _released_parts(completion: str) -> _Parts:
     malformed = None if _released_format(completion) else "released_format"
     if think is None:
         think = _TAGS.sub("\n\n", completion)  # tags are no part of a claim
-    return _Parts(think, _between(completion, "<answer>", "</answer>"), malformed)
+    return think, _between(completion, "<answer>", "</answer>"), malformed
 
 
 def _between(text: str, opening: str, closing: str) -> str | None:
