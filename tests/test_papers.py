@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from factrl.errors import ConfigError
+from factrl.errors import ConfigError, LLMError
+from factrl.llm import FakeLLM, Message
 from factrl.papers import (
     Gold,
     check_gold,
@@ -18,6 +21,7 @@ from factrl.papers import (
     rewards_of,
 )
 from factrl.rewards import Reward
+from factrl.rewards.grading import Grader
 from factrl.runs.data import render_prompt
 from factrl.train.plan import run_settings
 from factrl.types import Example, Passage
@@ -99,6 +103,31 @@ def test_a_case_that_does_not_hold_is_told(change: dict[str, object], problem: s
     found = check_gold(load_reward("truthrl"), dataclasses.replace(holds, **change))
     assert problem in found
     assert bool(problem) == bool(found)
+
+
+# What a judge says of an answer -> state, value and cause of the sample.
+SAID: dict[str, tuple[str | Exception, tuple[str, float | None, str | None]]] = {
+    "the eternal city": ("Its name.\nVERDICT: correct", ("scored", 1.0, None)),
+    "a town in Spain": ("No.\nVERDICT: incorrect", ("scored", -1.0, None)),
+    "a riddle": ("It is NOT CORRECT, I think", ("masked", None, "judge_unreadable")),
+    "an outage": (LLMError("timeout", "no reply"), ("masked", None, "timeout")),
+}
+WRITTEN = {
+    "\\boxed{Rome}": ("scored", 1.0, None),
+    "\\boxed{I don't know}": ("scored", 0.0, None),
+    "Rome": ("floored", -1.0, "no_box"),
+    **{f"\\boxed{{{answer}}}": end for answer, (_, end) in SAID.items()},
+}
+
+
+def test_of_thousands_side_by_side_none_is_lost_and_no_masked_one_has_a_number() -> None:
+    def judge(messages: Sequence[Message]) -> str | Exception:
+        asked = messages[-1]["content"].rpartition("DATA ")[2]
+        return next((said for answer, (said, _) in SAID.items() if answer in asked), "I cannot tell.")
+
+    texts = Random(0).choices([*WRITTEN], k=5_000)
+    results = load_reward("truthrl").with_(grade=Grader(FakeLLM(judge))).batch([ROME] * len(texts), texts)
+    assert [(one.state, one.value, one.cause) for one in results] == [WRITTEN[text] for text in texts]
 
 
 def test_only_the_cases_of_a_variant() -> None:
