@@ -233,10 +233,8 @@ def test_commands_in_running_text_exist(page: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "factrl trian x",
         "factrl train truthrl --modle x",
         "factrl train truthrl train.lerning_rate=1",
-        "factrl train truthrl reward.wrog=1",
         "factrl train recipes/truthlr.toml",
     ],
 )

@@ -126,16 +126,3 @@ def test_its_study_is_a_table_of_the_lab(capsys: pytest.CaptureFixture[str]) -> 
     assert table_of(["madeup"]).rows[0].paper == {"accuracy": 10.0}
     assert main(["lab", "--table", "madeupp"]) == 2
     assert "did you mean 'madeup'?" in capsys.readouterr().err
-
-
-def test_it_is_an_arm_of_the_lab() -> None:
-    pytest.importorskip("torch", reason="needs the extra `train`")
-    from factrl.lab.arms import run_arm
-    from factrl.lab.model import Base, Decoder, ModelSettings, Tokenizer
-    from factrl.lab.people import People
-
-    world = People(per_tier=12)
-    words = Tokenizer(world.words)
-    model = Decoder(len(words), ModelSettings(width=16, layers=1, heads=2, hidden=16))
-    base = Base(model, words)
-    assert run_arm(world, base, "madeup", 0, 1)[-1][1].keys() >= {"accuracy", "abstention"}

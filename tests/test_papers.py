@@ -22,9 +22,8 @@ from factrl.papers import (
 )
 from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
-from factrl.runs.data import render_prompt
 from factrl.train.plan import run_settings
-from factrl.types import Example, Passage
+from factrl.types import Example
 
 CASES = [(name, *found) for name in paper_names() for found in gold_of(name)]
 ROME = Example("Capital of Italy?", ("Rome",), id="rome")
@@ -190,17 +189,3 @@ def test_a_file_without_cases(own: str) -> None:
     Path(own).write_text(OWN.partition("GOLD")[0], encoding="utf-8")
     with pytest.raises(ConfigError, match=r"has no worked cases; add to .*own\.py: GOLD = "):
         gold_of(f"{own}:right")
-
-
-def test_truthrls_prompts_show_the_documents_or_need_none() -> None:
-    prompts = load_paper("truthrl").PROMPTS
-    assert prompts["no-retrieval"] == load_paper("truthrl").SETTINGS["data"]["prompt"]
-    assert render_prompt(ROME, prompts["no-retrieval"]).endswith("\n\nQuestion: Capital of Italy?")
-    given = dataclasses.replace(ROME, evidence=(Passage("Rome is {it}.", "Italy"), Passage("x" * 80_000)))
-    shown = render_prompt(given, prompts["retrieval"])
-    assert shown.endswith(
-        "\n\n<DOC>\nDocument [1]: Italy\nRome is {it}.\n</DOC>\n\nQuestion: Capital of Italy?"
-    )
-    assert "\\boxed{I don't know}" in shown
-    with pytest.raises(ConfigError, match=r"{evidence} is no column of example 'rome'"):
-        render_prompt(ROME, prompts["retrieval"])
