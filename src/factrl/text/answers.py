@@ -121,8 +121,8 @@ def _date(text: str) -> tuple[int, int, int] | None:
         return (year, month, day) if month <= 12 and (day > 12 or day == month) and day <= 31 else None
     tokens = [token for token in _DATE_TOKEN.findall(text.lower()) if token not in _DATE_FILLERS]
     months = [_MONTH[token] for token in tokens if token in _MONTH]
-    years = [int(token) for token in tokens if token.isdigit() and len(token) == 4]
-    days = [int(token) for token in tokens if token.isdigit() and len(token) <= 2]
+    years = [int(token) for token in tokens if token.isdecimal() and len(token) == 4]
+    days = [int(token) for token in tokens if token.isdecimal() and len(token) <= 2]
     if len(months) != 1 or len(years) > 1 or len(days) > 1 or len(tokens) != 1 + len(years) + len(days):
         return None
     if len(tokens) == 1:

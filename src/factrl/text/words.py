@@ -186,7 +186,7 @@ def read(text: str) -> Reading:
         place = end
     dates, dated = _dates(text, spelt)
     years = {
-        int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdigit()
+        int(word) for i, word in enumerate(spelt) if i not in dated and len(word) == 4 and word.isdecimal()
     }
     return Reading(tuple(words), tuple(kept), tuple(amounts), frozenset(dates), frozenset(years))
 
@@ -327,7 +327,7 @@ def _named(spelt: list[str], place: int, month: int, days: set[Day]) -> set[int]
     while _at(spelt, after) in _BETWEEN and after - place < 5:
         after += 1
     year = _at(spelt, after)
-    if len(year) == 4 and year.isdigit():
+    if len(year) == 4 and year.isdecimal():
         used.add(after)
         days.add((int(year), month, day))
     elif day:
