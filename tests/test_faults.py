@@ -385,17 +385,6 @@ def test_two_samples_of_one_prompt_are_two(serve: Serve, tmp_path: Path) -> None
 # ---------------------------------------------------------------- budget and counts
 
 
-def test_calls_end_with_the_budget(serve: Serve, tmp_path: Path) -> None:
-    server = serve(says())
-    llm = client(server, max_calls=10)
-    assert causes(batch(llm, 25)) == {"fine": 10, "budget": 15}
-    assert len(server.requests) == 10
-    error = batch(llm, 1)[0]
-    assert isinstance(error, LLMError)
-    assert "max_calls = 10 is used up; raise it" in error.detail
-    assert error.facts["attempts"] == 0
-
-
 def test_dollars_end_with_what_was_in_flight(serve: Serve) -> None:
     server = serve(says(usage={"prompt_tokens": 1000, "completion_tokens": 100}))
     llm = client(server, max_concurrency=4, price=(1.0, 10.0), max_cost_usd=0.02)  # 0.002 a call

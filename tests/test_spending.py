@@ -61,17 +61,6 @@ def test_each_process_has_a_share_of_what_is_left() -> None:
     assert meter.no_more_requests()
 
 
-def test_a_process_that_may_ask_no_more_stops_the_run() -> None:
-    spending = Spending(Meter(), price=PRICE, cap=20)
-    for first in (2, 4):
-        spending.note([Spent(1, first * MILLION, 0), Spent(1, 2 * MILLION, 0)])
-        assert not spending.why_over()
-    spending.note([Spent(1, 11 * MILLION, 0), Spent(1, 2 * MILLION, 0)])  # $7 of the $7 that it had
-    assert spending.why_over()
-    assert spending.why_over().startswith("one of 2 processes has used up its share of run.max_cost = $20")
-    assert spending.why_over().endswith("the judge has cost $13")
-
-
 def test_a_run_stops_before_the_step_that_may_not_fit() -> None:
     spent, step = Spent(9, 6 * MILLION, 0), Spent(1, 3 * MILLION, 0)
     assert overdraft(Account(spent, step), PRICE, 9.0) == ""

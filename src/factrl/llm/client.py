@@ -20,7 +20,6 @@ import logging
 import os
 import random
 import time
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -77,8 +76,7 @@ class JSONClient:
         key_variable: the environment variable to name when the server refuses the key.
         key_header: the header that carries it: `Authorization` as a bearer token, any other one bare.
         stage: what the server is for, for `LLMError.facts`.
-        max_calls: calls that may be made in all; None for any number.
-        usage: counts and budget of its own, instead of `max_calls`.
+        usage: what counts its requests, and may end them; a count of its own by default.
         limits: the fields of `factrl.llm.limits.Limits`.
 
     Attributes:
@@ -96,13 +94,12 @@ class JSONClient:
         key_variable: str = "FACTRL_JUDGE_API_KEY",
         key_header: str = "Authorization",
         stage: str = "judge",
-        max_calls: int | None = None,
         usage: Meter | None = None,
         **limits: Any,
     ) -> None:
         self.base_url = checked_url(base_url, key_variable)
         self.limits = Limits(**limits)
-        self.usage = usage or Meter(max_calls=max_calls)
+        self.usage = usage or Meter()
         self._stage, self._key_variable, self._key_header = stage, key_variable, key_header
         self._key = SecretStr((api_key or "").strip())
         if not all("!" <= char <= "~" for char in self._key.get_secret_value()):
@@ -122,7 +119,7 @@ class JSONClient:
             LLMError: `budget`, no further call may be made.
         """
         call = Call(limits or self.limits)
-        if spent := self.usage.no_more_calls():
+        if spent := self.usage.no_more_requests():
             raise self._over_budget(spent, call)
         self.usage.calls += 1
         return call
@@ -223,7 +220,7 @@ class JSONClient:
                     headers=self._headers(),
                     allow_redirects=False,
                     proxy=line.proxy,
-                    proxy_headers=line.login,
+                    proxy_auth=line.login,
                 ) as response,
             ):
                 _LOG.debug("%s %s%s answered %d", method, self.base_url, path, response.status)
@@ -289,12 +286,10 @@ class _Line:
         self.gate = Gate(base_url, limits)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        self._headers = self.login if base_url.startswith("http:") else None  # else only the proxy may see it
 
     def session(self) -> aiohttp.ClientSession:
         """A session for one request: one that lasts would have to be closed at an exit and after a fork."""
         return aiohttp.ClientSession(
-            headers=self._headers,
             connector=self._connector,
             connector_owner=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -322,18 +317,18 @@ def checked_url(base_url: str, key_variable: str, example: str = "http://localho
     return base_url.rstrip("/")
 
 
-def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:
-    """The proxy that the environment names for this address, and the header that logs in there.
+def _proxy_for(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
+    """The proxy that the environment names for this address, and who logs in there.
 
     The password leaves the proxy's address, which aiohttp shows in its errors.  A proxy is for the world
     outside; clusters set one and cannot reach localhost by it.
     """
     host = url.host or ""
     if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
-        return None, {}
+        return None, None
     named = getproxies().get(url.scheme) or getproxies().get("all")
     if not named:
-        return None, {}
+        return None, None
     try:
         proxy = URL(named if "://" in named else f"http://{named}")
     except ValueError:
@@ -342,7 +337,5 @@ def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:
         raise ConfigError(
             f"the proxy that the environment names for {url.scheme} is not an http(s):// address"
         )
-    if proxy.user is None:
-        return proxy, {}
-    login = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
-    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {login}"}
+    login = aiohttp.BasicAuth(proxy.user, proxy.password or "") if proxy.user else None
+    return proxy.with_user(None), login

@@ -37,7 +37,6 @@ class OpenAICompatible:
         api_key: sent as a bearer token; never shown in a repr, a log or an error.
         key_variable: the environment variable to name when the server refuses the key.
         price: US dollars per million tokens of prompt and of reply.
-        max_calls: calls that may be made in all.
         max_cost_usd: US dollars that may be spent in all; needs `price`.
         retry_cut: ask again, for twice the tokens, when a reply was cut off; off where replies are samples.
         limits: `timeout_attempt`, `max_concurrency`, … of `factrl.llm.limits.Limits`.
@@ -57,7 +56,6 @@ class OpenAICompatible:
         *,
         key_variable: str = "FACTRL_JUDGE_API_KEY",
         price: Price | None = None,
-        max_calls: int | None = None,
         max_cost_usd: float | None = None,
         retry_cut: bool = True,
         **limits: Any,
@@ -65,7 +63,7 @@ class OpenAICompatible:
         self.base_url = checked_url(base_url, key_variable, SPEC_EXAMPLE)
         self.model = model
         named = f"{model or 'the model'} at {self.base_url}"
-        self.usage = Meter(max_calls=max_calls, max_cost_usd=max_cost_usd, price=price, model=named)
+        self.usage = Meter(max_cost_usd=max_cost_usd, price=price, model=named)
         self._http = JSONClient(self.base_url, api_key, key_variable=key_variable, usage=self.usage, **limits)
         self._retry_cut = retry_cut
         self._looking: Flights[str] = Flights()
@@ -192,7 +190,7 @@ def connect(
             `OPENAI_BASE_URL` or to OpenAI.
         role: what the model is for, as in the names of the variables: `FACTRL_POLICY_API_KEY` for `policy`.
         limits: `timeout_attempt`, `max_concurrency`, `rpm`, … of `factrl.llm.limits.Limits`, and `price`,
-            `max_calls`, `max_cost_usd` of `OpenAICompatible`.
+            `max_cost_usd` of `OpenAICompatible`.
 
     Raises:
         ConfigError: the spec is not one of these forms.

@@ -35,8 +35,8 @@ class Meter:
     """Counts of one client in this process.  Counted on the background loop only, read from anywhere.
 
     Args:
-        max_calls: calls that may be made; None for any number.
-        max_cost_usd: US dollars that may be spent.  Requests in flight when it is reached are paid for.
+        max_cost_usd: US dollars that may be spent; None for any amount.  What is in flight when it is reached is
+            paid for.
         model: whose price is missing, for the error.
 
     Attributes:
@@ -52,13 +52,10 @@ class Meter:
     def __init__(
         self,
         *,
-        max_calls: int | None = None,
         max_cost_usd: float | None = None,
         price: Price | None = None,
         model: str = "",
     ) -> None:
-        if max_calls is not None and max_calls < 1:
-            raise ConfigError(f"max_calls must be at least 1, not {max_calls!r}")
         if max_cost_usd is not None and not 0 < max_cost_usd < math.inf:
             raise ConfigError(f"max_cost_usd must be a positive number, not {max_cost_usd!r}")
         if price is not None and not (len(price) == 2 and all(0 <= part < math.inf for part in price)):
@@ -68,7 +65,7 @@ class Meter:
                 f"max_cost_usd={max_cost_usd:g} needs the price of {model}: give price=(in, out), "
                 "US dollars per million tokens of prompt and reply"
             )
-        self.max_calls, self.max_cost_usd, self.price = max_calls, max_cost_usd, price
+        self.max_cost_usd, self.price = max_cost_usd, price
         self.calls = self.requests = self.retries = self.cached = self.tokens_in = self.tokens_out = 0
 
     @property
@@ -80,12 +77,6 @@ class Meter:
     def cost_usd(self) -> float | None:
         """US dollars so far; None when the price is not known."""
         return None if self.price is None else self.spent.cost(self.price)
-
-    def no_more_calls(self) -> str:
-        """Why no further call may be made; empty when one may."""
-        if self.max_calls is not None and self.calls >= self.max_calls:
-            return f"max_calls = {self.max_calls} is used up"
-        return self.no_more_requests()
 
     def no_more_requests(self) -> str:
         """Why no further request may be sent; empty when one may."""
@@ -165,8 +156,6 @@ class Spending:
         self._meter, self._price, self._cap = meter, price, cap
         self.account = before or Account()
         self._before = self.account.total
-        self._shares: list[float] = []  # what each process may have spent by the end of its next step
-        self._used_up = False  # a process has spent its share
 
     def here(self) -> Spent:
         """What this process has spent in this session."""
@@ -178,29 +167,17 @@ class Spending:
         Args:
             everyone: `here()` of every process.
         """
-        price, count = self._price or (1.0, 1.0), len(everyone)
+        price = self._price or (1.0, 1.0)
         total = sum(everyone, self._before)
         dearest = max(self.account.dearest, total - self.account.total, key=lambda step: step.cost(price))
         self.account = Account(total, dearest)
-        first = allowance(Account(self._before), self._price, self._cap, count)
-        left = allowance(self.account, self._price, self._cap, count)
-        if first is None or left is None:
-            return
-        costs = [one.cost(price) for one in everyone]
-        shares = self._shares or [first] * count
-        self._used_up = any(cost >= share for cost, share in zip(costs, shares, strict=True))
-        self._shares = [cost + left for cost in costs]
-        self._meter.max_cost_usd = self.here().cost(price) + left
+        left = allowance(self.account, self._price, self._cap, len(everyone))
+        if left is not None:
+            self._meter.max_cost_usd = self.here().cost(price) + left
 
     def why_over(self) -> str:
         """Why the run stops, as another step may cost more than is left; empty while it goes on."""
-        why = overdraft(self.account, self._price, self._cap)
-        if self._used_up and not why and self._price:
-            why = (
-                f"one of {len(self._shares)} processes has used up its share of run.max_cost = "
-                f"${self._cap:g}, of which the judge has cost ${self.account.total.cost(self._price):.4g}"
-            )
-        return why
+        return overdraft(self.account, self._price, self._cap)
 
     def save(self, run: Path) -> None:
         """Write the account into the run folder."""

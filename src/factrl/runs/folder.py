@@ -1,7 +1,7 @@
 """The folder of one training run: its settings, what it measured and what the policy wrote.
 
     config.toml                    every setting as resolved; reading it back starts the same run
-    env.json                       versions, platform, commit and command line; keys are blanked out
+    env.json                       versions, platform and commit
     metrics.jsonl                  one JSON object per logged step
     rollouts/step_000001.parquet   one row per completion of that step
     checkpoints/                   the trainer's
@@ -23,7 +23,6 @@ import json
 import platform
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +35,6 @@ from factrl.runs.disk import FileLock, whole_file, whole_lines, write_whole
 from factrl.types import Result, plain
 
 _PACKAGES = ("factrl", "torch", "transformers", "trl", "peft", "accelerate", "datasets", "vllm", "pyarrow")
-_SECRET_NAME = re.compile(r"(^|[._-])(api[_-]?key|key|token|secret|password|passwd|authorization)$", re.I)
 _SECRET = re.compile(
     r"\bsk-[\w-]{8,}"
     r"|\b(?:hf|gh[opsur]|github_pat|glpat|xox[a-z]|gsk|nvapi|wandb_v\d)[-_][\w-]{16,}"
@@ -45,7 +43,6 @@ _SECRET = re.compile(
     r"|\b(?=\w*[a-z])(?=\w*[A-Z])(?=\w*\d)\w{24,}"
 )
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
-_BLANK = "***"
 _STEP_FILE = re.compile(r"step_(\d+)\.parquet")
 
 
@@ -99,7 +96,6 @@ class Run:
         write_whole(path / "config.toml", settings_toml.encode())
         environment = {
             "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": redact(sys.argv),
             "python": platform.python_version(),
             "platform": platform.platform(),
             "packages": {package: version_of(package) for package in _PACKAGES},
@@ -239,21 +235,9 @@ def count_states(path: Path | str) -> Counter[tuple[str, str]]:
     return counts
 
 
-def redact(words: Sequence[str]) -> list[str]:
-    """A command line in which everything that looks like a key, password or login is blanked out."""
-    result: list[str] = []
-    blank_next = False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        secret = bool(_SECRET_NAME.search(name.lstrip("-")))
-        if blank_next:
-            result.append(_BLANK)
-        elif secret and equals:
-            result.append(f"{name}={_BLANK}")
-        else:
-            result.append(_LOGIN.sub(f"{_BLANK}@", _SECRET.sub(_BLANK, word)))
-        blank_next = secret and not equals and word.startswith("-")
-    return result
+def redact(text: str) -> str:
+    """A text in which everything that looks like a key, password or login is blanked out."""
+    return _LOGIN.sub("***@", _SECRET.sub("***", text))
 
 
 def version_of(package: str) -> str | None:

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -33,13 +32,9 @@ from factrl.verifier import Verifier
 
 from .gate import BACKLOG, BUSY, IDLE_SECONDS, Gate, is_loopback  # noqa: F401  for `factrl serve`
 from .schema import (
-    Invalid,
-    Live,
     NeMoGymRequest,
     OpenRLHFReply,
     OpenRLHFRequest,
-    Problem,
-    Ready,
     ScoreReply,
     ScoreRequest,
     VerifyRequest,
@@ -294,22 +289,6 @@ def _without_ending(text: str) -> str:
     return text[: len(text) - ending.end()] if ending else text
 
 
-_PROBLEMS = {
-    400: "The body is not JSON, or the client left.",
-    401: "The server's token is missing or wrong.",
-    403: "The server has no token, and a page of another host asks.",
-    404: "This server does not have what was named.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large.",
-    415: "The body is not plain JSON.",
-    421: "The server has no token, and the Host is another one.",
-    422: "A field is not what it must be.",
-    429: "Too much is being worked on; see Retry-After.",
-    500: "A reward is broken; the server's log says how.",
-    503: "A sample could not be graded; see Retry-After.",
-}
-
-
 def make_app(service: Service, token: str = "", **limits: Any) -> Gate:
     """The whole server as an ASGI application.
 
@@ -342,20 +321,13 @@ def make_api(service: Service) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # it would send clients to whatever host they named
     )
-    told: dict[int | str, dict[str, Any]] = {
-        status: {"model": Invalid if status == 422 else Problem, "description": text}
-        for status, text in _PROBLEMS.items()
-    }
-    masked = {503: told.pop(503)}
-    post = partial(api.post, responses=told)
-    post("/v1/score", response_model=ScoreReply)(service.score)
-    post("/v1/verify", response_model=dict[str, Any])(service.verify)
-    openrlhf = api.post("/v1/openrlhf/{reward}", response_model=OpenRLHFReply, responses={**told, **masked})
-    openrlhf(service.openrlhf)
-    post("/v1/nemo_gym/{reward}/seed_session", response_model=dict[str, Any])(service.seed_session)
-    post("/v1/nemo_gym/{reward}/verify", response_model=dict[str, Any])(service.nemo_gym)
-    api.get("/health/live", response_model=Live)(service.live)
-    api.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})(service.ready)
+    api.post("/v1/score", response_model=ScoreReply)(service.score)
+    api.post("/v1/verify", response_model=dict[str, Any])(service.verify)
+    api.post("/v1/openrlhf/{reward}", response_model=OpenRLHFReply)(service.openrlhf)
+    api.post("/v1/nemo_gym/{reward}/seed_session", response_model=dict[str, Any])(service.seed_session)
+    api.post("/v1/nemo_gym/{reward}/verify", response_model=dict[str, Any])(service.nemo_gym)
+    api.get("/health/live", response_model=dict[str, Any])(service.live)
+    api.get("/health/ready", response_model=dict[str, Any])(service.ready)
     _add_handlers(api)
     return api
 

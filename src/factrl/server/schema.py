@@ -7,7 +7,7 @@ or a knob: those are the operator's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -138,36 +138,3 @@ class NeMoGymRequest(Wire):
 
     responses_create_params: dict[str, Any]
     response: dict[str, Any] | None = None
-
-
-class Live(Wire):
-    """The process answers."""
-
-    status: Literal["live"] = "live"
-
-
-class Ready(Wire):
-    """Whether a verdict can be had now."""
-
-    status: Literal["ready", "not ready"]
-    detail: str = ""
-
-
-class Problem(Wire):
-    """Why a request was refused."""
-
-    detail: str
-
-
-class FieldProblem(Wire):
-    """One field that is not what it must be."""
-
-    loc: list[str | int]
-    msg: str
-    type: str
-
-
-class Invalid(Wire):
-    """A request that is not what it must be, field by field."""
-
-    detail: list[FieldProblem]

@@ -363,7 +363,7 @@ def shown(text: str) -> str:
     kind = re.match(r"[\w.-]+:(?=[.~/])(?!//)", text)  # nli:FOLDER
     if kind and _is_path(text[kind.end() :]):
         return f"{kind[0]}{Path(text).name}"
-    return Path(text).name if _is_path(text) else redact([text])[0]
+    return Path(text).name if _is_path(text) else redact(text)
 
 
 def _is_path(text: str) -> bool:
