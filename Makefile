@@ -24,11 +24,11 @@ test: $(VENV)-core/.test $(VENV)/.dev ## every test but the slow ones: without t
 test-all: test test-slow test-hosts test-mutations ## before a release: also the tests that take a minute and more each, and the mutations
 
 
-test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml, with a line for each
+test-faults: $(VENV)-core/.test $(VENV)/.dev ## every fault of tests/faults.toml
 	$(VENV)-core/bin/python -m pytest -q -m "fault and not torch"
 	$(VENV)/bin/python -m pytest -q -m "fault and torch" tests/training
 
-test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml, with a line for each
+test-security: $(VENV)-core/.test $(VENV)/.dev ## every attack of tests/security.toml
 	$(VENV)-core/bin/python -m pytest -q -m "security and not torch"
 	$(VENV)/bin/python -m pytest -q -m "security and torch" tests/training
 

@@ -14,9 +14,6 @@ import pytest
 from hypothesis import settings
 
 from fault_server import FaultServer
-from marked_ids import pytest_collection_modifyitems, pytest_terminal_summary
-
-__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]
 
 USERS_SETTINGS = re.compile(r"(FACTRL|OPENAI|HF)_.*|(HTTP|HTTPS|ALL|NO)_PROXY", re.I)
 KEPT = {"FACTRL_DATA", "FACTRL_CACHE"}

@@ -34,7 +34,7 @@ ROUTES = {
     "/health/ready": "GET",
 }
 EXAMPLES = {"POST": 12, "GET": 3}
-# What a schema cannot say, such as lists of the same length, is refused with 422 as well; refusals are not in it.
+# What a schema cannot say, such as lists of the same length, is refused with 422 as well; it has no refusals.
 load_all_checks()
 UNSAID = [CHECKS.get_one(name) for name in ("positive_data_acceptance", "status_code_conformance")]
 

@@ -19,7 +19,7 @@ import transformers  # noqa: E402
 
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
-from factrl.llm.models.verifiers import VERIFIERS, verifier  # noqa: E402
+from factrl.llm.models.catalogue import VERIFIERS, verifier  # noqa: E402
 from factrl.types import Claim, Passage  # noqa: E402
 from factrl.verifier import open_judge  # noqa: E402
 

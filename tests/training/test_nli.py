@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="needs the extra `train`")
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm.local import classifiers  # noqa: E402
 from factrl.llm.local.classifiers import CrossEncoder  # noqa: E402
-from factrl.llm.models.verifiers import verifier  # noqa: E402
+from factrl.llm.models.catalogue import verifier  # noqa: E402
 
 SENTENCE = "curie was born in warsaw paris 1867 1868 she won two nobel prizes the city is old . not"
 WORDS = SENTENCE.split()

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from factrl import __version__
 from factrl.errors import INSTALL, ConfigError, SetupError, nearest
 from factrl.llm import connect, models, preflight
-from factrl.llm.models.verifiers import VERIFIERS
+from factrl.llm.models.catalogue import VERIFIERS
 from factrl.runs.folder import version_of
 from factrl.text.escape import one_line
 

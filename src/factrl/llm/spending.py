@@ -35,8 +35,8 @@ class Meter:
     """Counts of one client in this process.  Counted on the background loop only, read from anywhere.
 
     Args:
-        max_cost_usd: US dollars that may be spent; None for any amount.  What is in flight when it is reached is
-            paid for.
+        max_cost_usd: US dollars that may be spent; None for any amount.  When it is reached, what is in
+            flight is still paid for.
         model: whose price is missing, for the error.
 
     Attributes:

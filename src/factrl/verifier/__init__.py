@@ -24,8 +24,8 @@ from typing import Any
 from factrl.errors import NO_OWN_VERIFIER, ConfigError, MissingExtra, ModelError, Unscored, nearest
 from factrl.llm import LLM, Reply
 from factrl.llm.background import Call, wait_for
-from factrl.llm.models.verifiers import VERIFIERS
-from factrl.llm.models.verifiers import verifier as verifier_named
+from factrl.llm.models.catalogue import VERIFIERS
+from factrl.llm.models.catalogue import verifier as verifier_named
 from factrl.llm.store import CachedLLM, Store
 from factrl.text.abstention import abstains
 from factrl.types import Passage

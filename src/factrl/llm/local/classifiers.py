@@ -1,6 +1,6 @@
 """Classifiers of the hub in this process: does a premise support a hypothesis, and how good is an answer.
 
-A `CrossEncoder` says the former: NLI models, and the verifiers of `factrl.llm.models.verifiers`, among them
+A `CrossEncoder` says the former: NLI models, and the verifiers of `factrl.llm.models.catalogue`, among them
 those that write one word or mark tokens.  Which column means what is read from the model's configuration,
 or from the row of its name, and never assumed: published models order their labels in every possible way,
 and a swapped pair turns a judge into its opposite.  HHEM-2.1 (vectara/hallucination_evaluation_model) comes
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from factrl.errors import ConfigError, ModelError, Unscored
 from factrl.llm.background import Call
 from factrl.llm.local import TOKENS_AT_ONCE, Network, Row
-from factrl.llm.models.verifiers import Named
+from factrl.llm.models.catalogue import Named
 
 if TYPE_CHECKING:
     import numpy as np
