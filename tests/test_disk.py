@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -55,15 +54,6 @@ def test_a_link_that_waits_for_the_unfinished_file_is_not_followed(tmp_path: Pat
     assert mine.read_bytes() == b"mine\n"
     assert not path.is_symlink()
     assert path.read_bytes() == b"new\n"
-
-
-def test_the_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_whole(tmp_path / "rows.jsonl", b"")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "rows.jsonl").stat().st_mode) == 0o640
 
 
 # The lock
@@ -188,15 +178,6 @@ def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
         assert list(journal) == ["a"]
         journal.add("b", {"n": 2})
     assert path.read_bytes() == whole + b'{"key": "b", "n": 2}\n'
-
-
-@pytest.mark.parametrize("left", [b"", b'{"model": "m"'])
-def test_a_journal_that_was_hardly_begun_begins_again(tmp_path: Path, left: bytes) -> None:
-    path = tmp_path / "j.jsonl"
-    path.write_bytes(left)
-    with Journal(path, ABOUT) as journal:
-        journal.add("a", {})
-    assert keys(path) == ["a"]
 
 
 def test_another_job_is_refused_and_its_rows_stay(tmp_path: Path) -> None:

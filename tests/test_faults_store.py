@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -176,20 +175,11 @@ def foreign(path: Path, statement: str) -> None:
     connection.close()
 
 
-def turn_into(path: Path, make: Callable[[Path], object]) -> None:
-    path.unlink()
-    make(path)
-
-
 HARM: dict[str, Callable[[Path], object]] = {
     "deleted": Path.unlink,
     "deleted with its lock and log": lambda path: [file.unlink() for file in (path, *rest(path))],
     "its folder deleted": lambda path: shutil.rmtree(path.parent),
     "one whose table has another form": lambda path: foreign(path, "CREATE TABLE entries_1 (x)"),
-    "one with a view of that name": lambda path: foreign(path, "CREATE VIEW entries_1 AS SELECT 1 AS key"),
-    "text": lambda path: turn_into(path, lambda path: path.write_text("words " * 999)),
-    "a folder": lambda path: turn_into(path, Path.mkdir),
-    "a pipe": lambda path: turn_into(path, os.mkfifo),
 }
 
 
@@ -222,31 +212,3 @@ def test_a_store_that_loses_its_file_goes_on(harm: str, path: Path, caplog: pyte
     assert 1 <= len(caplog.records) <= 2  # what became of it, and what that costs
     store.close()
     in_time(lambda: store.put_many({"again": 1}))
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-@pytest.mark.fault("F20", "F24")
-def test_of_processes_on_one_file_one_is_killed_and_the_others_go_on(path: Path) -> None:
-    script = """
-import os, sys
-from factrl.llm.store import Store
-store, me = Store(sys.argv[1]), sys.argv[2]
-for n in range(10**9 if me == "killed" else 500):
-    store.put_many({f"{me} {n}": n})
-    os.write(1, f"{me} {n}\\n".encode())
-"""
-    names = ["killed", "a", "b"]
-    children = [
-        subprocess.Popen([sys.executable, "-c", script, str(path), name], stdout=subprocess.PIPE, text=True)
-        for name in names
-    ]
-    first = children[0].stdout
-    assert first is not None
-    told = [first.readline() for _ in range(20)]
-    children[0].kill()
-    told += [child.communicate(timeout=120)[0] for child in children]
-    assert [child.returncode for child in children] == [-signal.SIGKILL, 0, 0]
-    acknowledged = [key for key in "".join(told).splitlines() if key]
-    assert len(acknowledged) >= 20 + 2 * 500
-    found = Store(path).get_many(acknowledged)
-    assert all(found.get(key) == int(key.split()[1]) for key in acknowledged)

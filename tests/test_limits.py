@@ -257,30 +257,11 @@ def test_a_server_that_asks_for_too_long_is_down(clock: Clock, wait: float) -> N
     by_the(clock, main())
 
 
-@pytest.mark.fault("F14")
-def test_an_error_at_the_gate_keeps_nobody_waiting(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        door = gate(max_concurrency=1)
-        turn = await door.enter()
-        waiting = [asyncio.ensure_future(door.enter()) for _ in range(3)]
-        await settled()
-        with monkeypatch.context() as patch:
-            patch.setattr(door, "_learn", lambda *_: float(10**400))
-            with pytest.raises(OverflowError):
-                door.leave(turn, "served")
-        for waiter in waiting:
-            door.leave(await asyncio.wait_for(waiter, 10), "served")
-        assert door.active == 0
-
-    by_the(clock, main())
-
-
 @pytest.mark.parametrize(
     ("limits", "word"),
     [
         ({"backoff": -1}, "backoff"),
         ({"rpm": 0}, "rpm"),
-        ({"timeout_attempt": 0}, "timeout_attempt"),
         ({"timeout_call": math.nan}, "timeout_call"),
         ({"max_attempts": 0}, "max_attempts"),
     ],
@@ -307,8 +288,6 @@ def test_a_meter_counts_dollars() -> None:
     ("caps", "words"),
     [
         ({"max_cost_usd": 5.0, "model": "gpt-x at http://h/v1"}, "max_cost_usd=5 needs the price of gpt-x"),
-        ({"max_cost_usd": 0, "price": (1, 1)}, "max_cost_usd"),
-        ({"price": (1, -1)}, "price"),
         ({"price": (1,)}, "price"),
     ],
 )

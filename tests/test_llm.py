@@ -99,31 +99,21 @@ RETRIED: list[tuple[str, Fault, str, int | None]] = [
     ("not http", fs.garbage, "connection", None),
     ("429", answers(429, {"error": {"message": "slow down"}}), "http_429", 429),
     ("429 with Retry-After", answers(429, {}, retry_after="0.01"), "http_429", 429),
-    ("429 with a past date", answers(429, {}, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"), "http_429", 429),
     ("429 with garbage", answers(429, {}, retry_after="soon, I hope"), "http_429", 429),
-    ("429 with nan", answers(429, {}, retry_after="nan"), "http_429", 429),
     ("408", answers(408, b""), "http_408", 408),
-    *[(str(code), answers(code, b"oops"), "http_5xx", code) for code in (500, 529)],
+    ("529", answers(529, b"oops"), "http_5xx", 529),
     ("html", answers(200, HTML), "bad_body", 200),
-    ("empty", answers(200, b""), "bad_body", 200),
     ("error in a 200", answers(200, {"error": {"message": "overloaded"}}), "bad_body", 200),
     ("cut json", answers(200, json.dumps(completion()).encode()[:-9]), "bad_body", 200),
     ("deep json", answers(200, b"[" * 100_000), "bad_body", 200),
-    ("not utf-8", answers(200, b'{"choices": "\xff"}'), "bad_body", 200),
-    ("no choices", answers(200, {"choices": []}), "bad_body", 200),
     ("a list", answers(200, [1, 2]), "bad_body", 200),
     ("null content", answers(200, completion(None)), "bad_body", 200),  # type: ignore[arg-type]
-    ("parts as content", answers(200, completion([{"text": "x"}])), "bad_body", 200),  # type: ignore[arg-type]
-    ("too long", answers(200, completion("x" * (1 << 20))), "bad_body", 200),
     ("bad gzip", answers(200, b"not gzip", content_encoding="gzip"), "bad_body", 200),
-    ("unknown encoding", answers(200, b"??", content_encoding="br"), "bad_body", 200),
 ]
 
 FINAL: list[tuple[str, Fault, str, int | None]] = [
     ("400", answers(400, {"error": {"message": "no such field"}}), "http_400", 400),
     ("401", answers(401, {"error": {"message": "bad key"}}), "auth", 401),
-    ("403", answers(403, HTML), "auth", 403),
-    ("404", answers(404, {"detail": "Not Found"}), "http_404", 404),
     ("422", answers(422, {"detail": [{"msg": "field required"}]}), "http_422", 422),
     (
         "context length",
@@ -270,10 +260,8 @@ def test_an_error_carries_what_is_known(serve: Any) -> None:
     "fault",
     [
         answers(401, {"error": {"message": f"Incorrect API key: {KEY}"}}),
-        answers(403, f"<p>{KEY}</p>".encode(), x_request_id=KEY),
-        answers(302, b"", location=f"http://elsewhere/?key={KEY}"),
+        answers(302, b"", location=f"http://elsewhere/?key={KEY}", x_request_id=KEY),
         answers(200, {"error": KEY}),
-        fs.garbage,
         fs.hang,
     ],
 )
@@ -343,16 +331,6 @@ def test_an_interrupted_caller_leaves_no_request_behind(serve: Any) -> None:
     assert until(lambda: server.active == 0)
 
 
-@pytest.mark.fault("F17")
-def test_every_request_has_a_connection_of_its_own(serve: Any) -> None:
-    server = serve(answers(500, b""), says())
-    llm = client(server)
-    for _ in range(2):
-        llm.complete(ASK)
-    assert [request.headers["connection"] for request in server.requests] == ["close"] * 3
-    assert until(lambda: server.connections == 0)
-
-
 # ---------------------------------------------------------------- connect
 
 
@@ -360,7 +338,6 @@ def test_every_request_has_a_connection_of_its_own(serve: Any) -> None:
     ("spec", "environment", "url", "model"),
     [
         ("http://localhost:8000/v1#qwen", {}, "http://localhost:8000/v1", "qwen"),
-        ("http://localhost:8000/v1#meta/llama-3", {}, "http://localhost:8000/v1", "meta/llama-3"),
         ("http://localhost:8000/v1/", {}, "http://localhost:8000/v1", None),
         ("openai/gpt-4o-mini", {}, "https://api.openai.com/v1", "gpt-4o-mini"),
         ("openai/gpt-4o-mini", {"OPENAI_BASE_URL": "http://gate/v1/"}, "http://gate/v1", "gpt-4o-mini"),
@@ -381,8 +358,7 @@ def test_a_spec_names_a_server(
 @pytest.mark.parametrize(
     "spec",
     [
-        *("", "gpt-4o-mini", "localhost:8000", "openai/", "anthropic/claude", "ftp://host/v1", "http://"),
-        *("http://host:port/v1", "http://[::1/v1", "file:///etc/passwd"),
+        *("", "gpt-4o-mini", "localhost:8000", "openai/", "anthropic/claude", "http://host:port/v1"),
     ],
 )
 def test_a_bad_spec_shows_a_right_one(spec: str) -> None:
@@ -445,7 +421,6 @@ def test_which_model_is_not_guessed(serve: Any, names: tuple[str, ...]) -> None:
         (answers(401, {"error": "no"}), ["401", "FACTRL_JUDGE_API_KEY", "check that key"]),
         (answers(404, {"error": "no such model"}), ["404", "no such model", "/v1"]),
         (answers(200, HTML), ["Welcome to nginx", "OpenAI-compatible"]),
-        (answers(301, b"", location="http://x/v1"), ["http://x/v1", "redirect"]),
         (fs.hang, ["no complete reply", "loading"]),
     ],
 )

@@ -57,17 +57,6 @@ def test_letters_have_the_log_probabilities_of_the_next_token(model: LlamaModel)
     np.testing.assert_allclose(swapped[0], odds[0, ::-1], atol=1e-3)
 
 
-def test_what_is_computed_before_changes_next_to_nothing(model: LlamaModel) -> None:
-    prompts = [asked(14, "even"), asked(17, "odd"), asked(17, "odd and prime"), asked(3, "odd")]
-    together = model.letter_logprobs(PREFIX, prompts, LETTERS)
-    assert (model.letter_logprobs(PREFIX, prompts, LETTERS) == together).all()
-    backwards = model.letter_logprobs(PREFIX, prompts[::-1], LETTERS)[::-1]
-    alone = np.concatenate([model.letter_logprobs(PREFIX, [prompt], LETTERS) for prompt in prompts])
-    for other in (backwards, alone):
-        np.testing.assert_allclose(np.exp(other), np.exp(together), atol=0.03)
-    assert np.abs(np.exp(together[0]) - np.exp(together[1])).max() > 0.05
-
-
 def test_a_saved_prefix_spares_a_new_process_its_cost(model: LlamaModel, weights: Path) -> None:
     prefix, prompt = PREFIX + "Once more.\n", asked(14, "even")
     first = model.letter_logprobs(prefix, [prompt], LETTERS)

@@ -9,12 +9,9 @@ import sys
 import zipfile
 from email import message_from_string
 from email.message import Message
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-
-import factrl
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
@@ -103,13 +100,3 @@ def test_the_version_is_the_tags_and_a_clone_without_tags_has_one_too(small: Pat
 
 def test_an_archive_without_git_has_a_version(small: Path, tmp_path: Path) -> None:
     assert about(built(small, tmp_path))["Version"] == "0.1.dev0"
-
-
-def test_the_version_is_that_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert factrl.__version__ == metadata.version("factrl")
-    monkeypatch.setattr(metadata, "version", _not_installed)
-    assert factrl._version() == "0+unknown"
-
-
-def _not_installed(name: str) -> str:
-    raise metadata.PackageNotFoundError(name)

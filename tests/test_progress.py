@@ -7,7 +7,7 @@ import io
 import pytest
 
 from factrl.runs import progress
-from factrl.runs.progress import HEARTBEAT_SECONDS, Progress
+from factrl.runs.progress import Progress
 
 
 class Clock:
@@ -41,27 +41,6 @@ def test_a_heartbeat_every_thirty_seconds(time: Clock) -> None:
         "train truthrl: 60/100, 0:40 left, reward +0.25",
         "train truthrl: done after 1:10",
     ]
-
-
-def test_what_was_done_earlier_does_not_make_the_rest_look_quick(time: Clock) -> None:
-    stream = io.StringIO()
-    with Progress("x", 100, stream, already=40) as bar:
-        time.now += HEARTBEAT_SECONDS
-        bar.advance(0)
-        time.now += HEARTBEAT_SECONDS
-        bar.advance(30)
-    assert stream.getvalue().splitlines()[1:3] == ["x: 40/100, ? left", "x: 70/100, 1:00 left"]
-
-
-def test_an_error_is_not_called_done(time: Clock) -> None:
-    def fail() -> None:
-        time.now += 3
-        raise KeyError
-
-    stream = io.StringIO()
-    with pytest.raises(KeyError), Progress("x", 2, stream):
-        fail()
-    assert stream.getvalue().endswith("x: stopped after 0:03\n")
 
 
 def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

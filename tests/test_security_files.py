@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from factrl.errors import ConfigError, DataError, SetupError
+from factrl.errors import DataError, SetupError
 from factrl.evals.samples import RESULTS, SAMPLES, read_output
-from factrl.llm.models import path as model_path
 from factrl.llm.store import Store
 from factrl.runs.config import read_toml
-from factrl.runs.data import load_examples, to_example
-from factrl.runs.disk import FileLock, Journal
+from factrl.runs.data import load_examples
+from factrl.runs.disk import Journal
 from factrl.runs.folder import Run, read_metrics
 from factrl.train.page import write_run_page
 from factrl.verifier.search.index import load_manifest
@@ -28,10 +27,8 @@ TOML = 'paper = "truthrl"\n[model]\nname = "m"\n[data]\ntrain = "q.jsonl"\n'
 # ---------------------------------------------------------------- names
 
 NAMES = [
-    *("../x", "../../etc/passwd", "/etc/passwd", "..", ".", "", "a/../../b", "..\\..\\windows\\system32"),
-    *("C:\\x", "%2e%2e/%2e%2e/x", "..%2f..%2fx", "a\0b", "a\nb", "x" * 300, "CON", "nul.txt", "~/x"),
-    *("$HOME/x", "~root", "\u202e/../x", "．．／x", "․․/x", "-rf", "a;rm -rf b", "|x", "`x`"),
-    *("file:///etc/passwd", ".ssh/id_rsa"),
+    *("../../etc/passwd", "/etc/passwd", "..", "", "a/../../b", "..\\..\\windows\\system32", "C:\\x"),
+    *("a\0b", "a\nb", "真" * 300, "~/x", "$HOME/x", "\u202e/../x", "．．／x", "a;rm -rf b"),
 ]  # fmt: skip
 
 
@@ -57,36 +54,6 @@ def test_no_name_leads_outside_its_folder(name: str, tmp_path: Path, monkeypatch
     store.close()
     assert [path for path in tmp_path.iterdir() if path != inside] == []
     assert not [path for path in everything(inside) if path.is_symlink() or path.name == "passwd"]
-
-
-@pytest.mark.security("S22")
-@pytest.mark.parametrize("name", [one for one in NAMES if not one.startswith(("/", ".", "~")) and one])
-def test_no_model_is_called_that(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path / "cache"))
-    with pytest.raises((SetupError, ValueError, OSError)):
-        model_path(name)
-    assert everything(tmp_path) == set()
-
-
-@pytest.mark.security("S22")
-@pytest.mark.parametrize(
-    "name", ["..%2f..%2fetc%2fpasswd", "../x", "%00", "own.py:mine", "%2e%2e", "a%0d%0ab"]
-)
-def test_no_path_of_a_request_is_a_path_of_the_server(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from serving import RIGHT, request, servers
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
-    with servers() as start:
-        server = start()
-        body = {"query": ["a"], "prompts": ["a"], "labels": ["b"]}
-        before = everything(tmp_path)
-        assert server.ask(f"/v1/openrlhf/{name}", body)[0] == 404
-        assert server.ask("/v1/score", request(RIGHT, reward=name or "x"))[0] == 404
-    assert everything(tmp_path) == before
 
 
 # ---------------------------------------------------------------- states
@@ -145,24 +112,6 @@ def test_a_poisoned_state_is_refused_in_one_error(
     assert str(tmp_path) in str(caught.value)
     assert len(str(caught.value)) < 1_000
     assert not (tmp_path / "poisoned").exists()
-
-
-@pytest.mark.security("S28")
-@pytest.mark.parametrize("content", CONTENTS)
-def test_a_poisoned_lock_is_somebody_elses(content: str, tmp_path: Path) -> None:
-    file = tmp_path / "lock"
-    held = FileLock(file, "the run")
-    file.write_bytes(CONTENTS[content])
-    with pytest.raises(ConfigError, match="the run is being written by another process; wait for it"):
-        FileLock(file, "the run")
-    held.release()
-
-
-@pytest.mark.security("S19")
-@pytest.mark.parametrize("text", ['["a", ' + DEEP, '["' + "\\ud800" * 50_000, '["a", ' + "9" * 6_000 + "]"])
-def test_an_answer_that_begins_like_a_list_and_is_none_is_refused(text: str) -> None:
-    with pytest.raises(DataError, match="starts like a list in JSON"):
-        to_example({"question": "Who?", "answers": text})
 
 
 @pytest.mark.security("S27")

@@ -20,6 +20,7 @@ import logging
 import os
 import random
 import time
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -220,7 +221,7 @@ class JSONClient:
                     headers=self._headers(),
                     allow_redirects=False,
                     proxy=line.proxy,
-                    proxy_auth=line.login,
+                    proxy_headers=line.login,
                 ) as response,
             ):
                 _LOG.debug("%s %s%s answered %d", method, self.base_url, path, response.status)
@@ -286,10 +287,12 @@ class _Line:
         self.gate = Gate(base_url, limits)
         self.proxy, self.login = _proxy_for(URL(base_url))
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        self._headers = self.login if base_url.startswith("http:") else None  # else only the proxy may see it
 
     def session(self) -> aiohttp.ClientSession:
         """A session for one request: one that lasts would have to be closed at an exit and after a fork."""
         return aiohttp.ClientSession(
+            headers=self._headers,
             connector=self._connector,
             connector_owner=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -317,18 +320,18 @@ def checked_url(base_url: str, key_variable: str, example: str = "http://localho
     return base_url.rstrip("/")
 
 
-def _proxy_for(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
-    """The proxy that the environment names for this address, and who logs in there.
+def _proxy_for(url: URL) -> tuple[URL | None, dict[str, str]]:
+    """The proxy that the environment names for this address, and the header that logs in there.
 
     The password leaves the proxy's address, which aiohttp shows in its errors.  A proxy is for the world
     outside; clusters set one and cannot reach localhost by it.
     """
     host = url.host or ""
     if host in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
-        return None, None
+        return None, {}
     named = getproxies().get(url.scheme) or getproxies().get("all")
     if not named:
-        return None, None
+        return None, {}
     try:
         proxy = URL(named if "://" in named else f"http://{named}")
     except ValueError:
@@ -337,5 +340,7 @@ def _proxy_for(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
         raise ConfigError(
             f"the proxy that the environment names for {url.scheme} is not an http(s):// address"
         )
-    login = aiohttp.BasicAuth(proxy.user, proxy.password or "") if proxy.user else None
-    return proxy.with_user(None), login
+    if proxy.user is None:
+        return proxy, {}
+    login = b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
+    return proxy.with_user(None), {"Proxy-Authorization": f"Basic {login}"}
