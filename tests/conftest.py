@@ -46,7 +46,7 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 def serve() -> Iterator[Callable[..., FaultServer]]:
     """Starts servers that play a script, and stops them."""
     with ExitStack() as stack:
-        yield lambda *script: stack.enter_context(FaultServer(*script))
+        yield lambda *script, port=0: stack.enter_context(FaultServer(*script, port=port))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -67,7 +67,6 @@ def refusal(tmp_path: Path, *rows: Any, **options: Any) -> str:
             },
             Example("who?", ("Ann", "Anne"), ook=True),
         ),
-        ({"prompt": "Q", "golden_answers": ["a"], "ook": 0}, Example("Q", ("a",), ook=False)),
         ({"question": "Q", "target": "a", "false_premise": True}, Example("Q", ("a",), false_premise=True)),
         ({"question": " Q\n", "gold": [" a ", None, "", "a"], "ook": None}, Example("Q", ("a",))),
         ({"question": "Q", "answers": '["a", "b"]'}, Example("Q", ("a", "b"))),  # PopQA
@@ -90,22 +89,15 @@ def test_a_list_that_cannot_be_read_is_no_literal_answer(tmp_path: Path, cell: s
 
 
 @pytest.mark.parametrize(
-    ("column", "cell", "passages"),
+    ("cell", "passages"),
     [
-        ("evidence", "Rome is in Italy.", [("", "Rome is in Italy.")]),
-        ("evidence", ["One.", " ", "Two. "], [("", "One."), ("", "Two.")]),
-        (
-            "evidence",
-            [{"title": "Rome", "text": "It is in Italy.", "is_supporting": True}],
-            [("Rome", "It is in Italy.")],
-        ),
-        ("evidence", [], []),
+        (["One.", " ", "Two. "], [("", "One."), ("", "Two.")]),
+        ([{"title": "Rome", "text": "It is in Italy.", "supports": True}], [("Rome", "It is in Italy.")]),
+        ([], []),
     ],
 )
-def test_evidence_comes_with_the_question(
-    tmp_path: Path, column: str, cell: Any, passages: list[Any]
-) -> None:
-    (example,) = load(tmp_path, {**ROW, column: cell})
+def test_evidence_comes_with_the_question(tmp_path: Path, cell: Any, passages: list[Any]) -> None:
+    (example,) = load(tmp_path, {**ROW, "evidence": cell})
     assert [(passage.title, passage.text) for passage in example.evidence] == passages
 
 
@@ -159,13 +151,11 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
             [{"frage": "Q", "answers": "a"}],
             "data.jsonl has no column for the question; columns: frage, answers; say which one",
         ),
-        ([{"question": "Q", "antwort": "a"}], "data.jsonl has no column for the answers; columns: "),
         (
             [{**ROW, "id": "a"}, {"question": "Q", "answers": [], "id": "b"}, {"question": "Q", "id": "c"}],
             "data.jsonl: no answers in 2 of 3 rows, first in row 2 (id b), column 'answers'; "
             "remove those rows or name another column with data.columns.answers=...",
         ),
-        ([ROW, {"question": " ", "answers": "a"}], "data.jsonl: no question in 1 of 2 rows, first in row 2"),
         (
             [{**ROW, "id": "x"}, {**ROW, "id": "y"}, {**ROW, "id": "x"}],
             "data.jsonl: rows 1 and 3 have the same id 'x'; name a column with unique ids as "
@@ -173,8 +163,6 @@ def test_limit_reads_no_further(tmp_path: Path) -> None:
         ),
         ([ROW, ["Q", "a"]], "data.jsonl: row 2 is a list, not an object with columns"),
         ([ROW, {**ROW, "question": 5}], "data.jsonl, row 2: question is a int, not text"),
-        ([{**ROW, "id": {"a": 1}}], "data.jsonl, row 1: id is a dict, not text"),
-        ([{**ROW, "answers": [["a"]]}], "data.jsonl, row 1: answers holds ['a'], not text"),
         (
             [{**ROW, "answers": {"text": ["a"], "answer_start": [0]}}],
             "data.jsonl, row 1: answers is a table with text, answer_start; name the part with the answers, "
@@ -191,7 +179,6 @@ def test_broken_rows(tmp_path: Path, rows: list[Any], message: str) -> None:
     ("columns", "message"),
     [
         ({"question": "qestion"}, "no column 'qestion' (data.columns.question); did you mean 'question'?"),
-        ({"answers": "answers.text"}, "no column 'answers.text' (data.columns.answers)"),
         ({"qestion": "q"}, "data.columns has no 'qestion'; did you mean 'question'?"),
     ],
 )
@@ -206,9 +193,7 @@ def test_wrong_column_names(tmp_path: Path, columns: dict[str, str], message: st
     ("name", "content", "message"),
     [
         ("d.jsonl", b'{"question": "Q"\n', r"d\.jsonl, line 1 is not JSON: "),
-        ("d.jsonl", b"[" * 100_000, r"d\.jsonl, line 1 is not JSON: "),
         ("d.jsonl", b'{"question": "\xff"}', r"d\.jsonl is not UTF-8 text: "),
-        ("d.jsonl.gz", b"not gzip", r"d\.jsonl\.gz cannot be read: "),
         (
             "d.jsonl.gz",
             gzip.compress(b'{"question": "Q", "answers": "a"}\n' * 99, mtime=0)[:-20],
@@ -294,9 +279,7 @@ def test_hub_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [(("owner/name", "hard"), {"split": "validation"})]
 
 
-@pytest.mark.parametrize(
-    "error", [FileNotFoundError, ConnectionError, ValueError, RuntimeError, "DatasetsError"]
-)
+@pytest.mark.parametrize("error", [ConnectionError, "DatasetsError"])
 def test_hub_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
     def load_dataset(*_: Any, **__: Any) -> None:
         kind = sys.modules["datasets.exceptions"].DatasetsError if error == "DatasetsError" else error
@@ -340,9 +323,7 @@ def test_prompts(template: str, prompt: str) -> None:
         ("{qestion}", r"\{qestion\} is no column of example 'e1'; did you mean 'question'\?; columns: docs"),
         ("{answers}", r"\{answers\} is no column"),
         ("{docs}", "column docs of example 'e1' is list, not text"),
-        ("{}", r"\{\} is not a column name; write \{\{ and \}\} for literal braces"),
         ("{question.__class__}", r"\{question\.__class__\} is not a column name"),
-        ("{question:>9999999999}", r"\{question:>9999999999\} is not a column name"),
         ("{question", "expected '}'.*; write {{ and }} for literal braces"),
     ],
 )

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,6 @@ pytestmark = pytest.mark.alone
 
 PROBES = 0.05
 Serve = Callable[..., FaultServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    servers: list[FaultServer] = []
-
-    def start(*script: Fault, port: int = 0) -> FaultServer:
-        servers.append(FaultServer(*script, port=port))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 def client(server: FaultServer | str, **limits: Any) -> OpenAICompatible:

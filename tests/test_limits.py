@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+import threading
 from bisect import bisect
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from factrl.errors import ConfigError
-from factrl.llm.background import Flights
+from factrl.llm import FakeLLM, Message, ask
+from factrl.llm.background import Flights, wait_for
 from factrl.llm.bodies import Failure
 from factrl.llm.limits import Gate, Limits
 from factrl.llm.spending import Meter
@@ -342,3 +345,31 @@ def test_the_work_goes_on_for_those_who_stay_and_ends_with_the_last() -> None:
         assert await flights.once("k", work) == "done"
 
     asyncio.run(main())
+
+
+# ---------------------------------------------------------------- models that block
+
+WHERE: ContextVar[str] = ContextVar("where", default="nowhere")
+
+
+def test_models_that_block_keep_no_address_from_being_looked_up() -> None:
+    go, names = threading.Event(), []
+
+    def answer(_: Sequence[Message]) -> str:
+        names.append(threading.current_thread().name)
+        assert go.wait(20)
+        return WHERE.get()
+
+    judge = FakeLLM(answer)
+
+    async def ask_and_look_up() -> list[str]:
+        WHERE.set("here")
+        asked = [asyncio.ensure_future(ask(judge, [])) for _ in range(32)]
+        while len(names) < 32:
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80), 10)
+        go.set()
+        return [reply.text for reply in await asyncio.gather(*asked)]
+
+    assert wait_for(asyncio.wait_for(ask_and_look_up(), 30)) == ["here"] * 32
+    assert all(name.startswith("factrl-llm") for name in names)
