@@ -2,7 +2,7 @@
 
 A `FaultServer` plays a script: one fault per request, the last one for every further request.  `play` is its
 switchboard: another script from now on.  A fault is a function that answers one request in its own way; plain
-answers are made by `says`, and `sometimes` and `above` choose between two.
+answers are made by `says`, and `sometimes` chooses between two.
 """
 
 from __future__ import annotations
@@ -192,11 +192,6 @@ def sometimes(share: float, fault: Fault, otherwise: Fault, seed: int = 0) -> Fa
     """`fault` for that share of the requests."""
     dice = random.Random(seed)
     return lambda handler: (fault if dice.random() < share else otherwise)(handler)
-
-
-def above(most: int, fault: Fault, otherwise: Fault) -> Fault:
-    """`fault` for what comes while `most` requests are being answered."""
-    return lambda handler: (fault if handler.server.active > most else otherwise)(handler)
 
 
 def hang(handler: Handler) -> None:

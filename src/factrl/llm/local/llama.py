@@ -18,8 +18,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ LISTED = 200  # likeliest next tokens that are looked at
 STATES_KEPT = 8  # prefixes on disk; one of 500 tokens takes about 15 MB
 _PATIENCE = 120.0  # seconds for llama.cpp to read or write a state, on a machine that is busy
 WORTH_KEEPING = 64  # tokens of a prefix below which the disk is not worth it
+_WAITING = "OMP_WAIT_POLICY"
 _ALL_UP_TO = 4  # beyond, half of the cores are usually only hyperthreads, which slow matrix products down
 
 
@@ -282,14 +282,23 @@ def _weights(path: Path) -> Path:
 
 
 def _xllamacpp() -> Any:
+    """llama.cpp with threads that sleep, and do not spin, until the others are done.
+
+    On two cores with a load of 4, two spinning threads took twice the CPU time of one and longer; two
+    sleeping ones took no more CPU than one.  OpenMP reads the variable once, when the library is loaded.
+    """
+    given = os.environ.get(_WAITING)
+    os.environ.setdefault(_WAITING, "passive")
     try:
-        with patient_openmp():
-            import xllamacpp
+        import xllamacpp
     except ImportError as error:
         if error.name == "xllamacpp":
             raise MissingExtra("xllamacpp", "local") from error
         remedy = "it needs the system's OpenMP library (apt install libgomp1)"
         raise SetupError(f"xllamacpp is installed but cannot be loaded: {error}; {remedy}") from error
+    finally:
+        if given is None:
+            del os.environ[_WAITING]
     return xllamacpp
 
 
@@ -297,21 +306,3 @@ def default_threads() -> int:
     """All cores this process may use up to four, and half of them beyond."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores if cores <= _ALL_UP_TO else max(_ALL_UP_TO, cores // 2)
-
-
-@contextmanager
-def patient_openmp() -> Iterator[None]:
-    """While a library with OpenMP is loaded: its threads shall sleep, not spin, until the others are done.
-
-    On two cores with a load of 4, two spinning llama.cpp threads took twice the CPU time of one and longer;
-    two sleeping ones took no more CPU than one.  OpenMP reads the variable once, when it is loaded.
-    """
-    name = "OMP_WAIT_POLICY"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "passive"
-    try:
-        yield
-    finally:
-        del os.environ[name]
