@@ -18,7 +18,7 @@ from factrl.runs.config import dump_toml, load_settings
 from factrl.runs.settings import AskSettings, RunSettings
 from factrl.train.plan import extract_of
 from factrl.train.tuning.plan import demonstrated, plan_tuning
-from factrl.train.tuning.rules import RULES, UNDECIDED, Limits, Sample
+from factrl.train.tuning.rules import RULES, UNDECIDED, Manner, Sample
 from factrl.train.tuning.samples import Outcome, grading, measure_samples, measurement
 from factrl.train.tuning.settings import TuneSettings, tune_settings
 from factrl.types import Completion, Example, Label
@@ -31,9 +31,9 @@ IDK, MASKED = Sample("no idea", label="abstained"), Sample("Austen?", cause="tim
 Samples = tuple[Sample, ...]
 
 
-def learnt(rule: str, example: Example, samples: Sequence[Sample], limits: Limits | None = None) -> Any:
+def learnt(rule: str, example: Example, samples: Sequence[Sample], manner: Manner | None = None) -> Any:
     """The completion, the pairs better than worse, or the reason why there is neither."""
-    found = RULES[rule].rows(example, samples, limits or Limits())
+    found = RULES[rule].rows(example, samples, manner or Manner())
     if isinstance(found, str):
         return f"none: {found}"
     if "completion" in found[0]:
@@ -45,28 +45,19 @@ def learnt(rule: str, example: Example, samples: Sequence[Sample], limits: Limit
     ("rule", "example", "samples", "expected"),
     [
         ("sft", KNOWN, (), "Jane Austen"),
-        ("sft", UNKNOWN, (), "Jane Austen"),
         ("sft", Example("When did it end?", false_premise=True), (), "invalid question"),
         ("sft", Example("When did it end?"), (), "none: no accepted answer"),
-        ("r-tuning", KNOWN, (), "Jane Austen"),
         ("r-tuning", UNKNOWN, (), "I don't know"),
         ("r-tuning", UNPROBED, (), f"none: {UNDECIDED}"),
         ("rft", KNOWN, (WRONG, MASKED, RIGHT, IDK), "Austen"),
         ("rft", UNKNOWN, (WRONG, MASKED, RIGHT, IDK), "no idea"),
         ("rft", KNOWN, (WRONG, IDK), "none: no right sample"),
-        ("rft", UNKNOWN, (WRONG, RIGHT), "none: no abstaining sample (out of knowledge)"),
-        ("rft", KNOWN, (MASKED, MASKED), "none: nothing graded"),
-        ("rft", UNPROBED, (RIGHT,), f"none: {UNDECIDED}"),
         ("sft-seed", KNOWN, (Sample("a", value=0.5), Sample("b", value=0.9), Sample("c", value=0.9)), "b"),
-        ("sft-seed", KNOWN, (Sample("a", value=0.0), MASKED), "a"),
         ("sft-seed", KNOWN, (MASKED, Sample("d", cause="declines")), "none: nothing measured"),
         ("correctness", KNOWN, (IDK, RIGHT, MASKED, WRONG), [("Austen", "Dickens")]),
         ("correctness", UNKNOWN, (IDK, RIGHT, MASKED, WRONG), [("I don't know", "Dickens")]),
         ("correctness", KNOWN, (RIGHT, RIGHT), "none: no wrong sample"),
         ("correctness", KNOWN, (WRONG, WRONG), "none: no right sample"),
-        ("correctness", UNKNOWN, (IDK, RIGHT), "none: no wrong sample"),
-        ("correctness", KNOWN, (MASKED, MASKED), "none: nothing graded"),
-        ("correctness", UNPROBED, (RIGHT, WRONG), f"none: {UNDECIDED}"),
     ],
 )
 def test_what_is_learnt(rule: str, example: Example, samples: Samples, expected: object) -> None:
@@ -74,11 +65,11 @@ def test_what_is_learnt(rule: str, example: Example, samples: Samples, expected:
 
 
 def test_an_answer_is_written_in_the_form_that_is_read() -> None:
-    limits = Limits(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
-    assert learnt("sft", KNOWN, (), limits) == r"\boxed{Jane Austen}"
-    assert learnt("r-tuning", UNKNOWN, (), limits) == r"\boxed{unsure}"
-    assert learnt("correctness", UNKNOWN, [WRONG], limits) == [(r"\boxed{unsure}", "Dickens")]
-    assert learnt("rft", KNOWN, [RIGHT], limits) == "Austen"  # its own text stays as it is
+    manner = Manner(write=lambda answer: rf"\boxed{{{answer}}}", abstention="unsure")
+    assert learnt("sft", KNOWN, (), manner) == r"\boxed{Jane Austen}"
+    assert learnt("r-tuning", UNKNOWN, (), manner) == r"\boxed{unsure}"
+    assert learnt("correctness", UNKNOWN, [WRONG], manner) == [(r"\boxed{unsure}", "Dickens")]
+    assert learnt("rft", KNOWN, [RIGHT], manner) == "Austen"  # its own text stays as it is
 
 
 def valued(*values: float | None, lengths: Sequence[int] = ()) -> list[Sample]:
@@ -108,34 +99,29 @@ def test_pairs_by_value(rules: tuple[str, ...], values: tuple[float | None, ...]
 
 
 @pytest.mark.parametrize(
-    ("values", "lengths", "limits", "pair"),
+    ("values", "lengths", "pair"),
     [
         # 0 against 1 differs most, but in length too; 0 against 3 is next.
-        ((1.0, 0.0, 0.9, 0.4, 0.6), (100, 50, 100, 95, 100), Limits(), ("0", "3")),
-        ((0.6, 0.5), (10, 10), Limits(), None),  # the margin itself is not over it
-        ((0.4, 0.3), (10, 10), Limits(), None),  # nor by rounding
-        ((0.61, 0.5), (10, 10), Limits(), ("0", "1")),
-        ((1.0, 0.0), (11, 10), Limits(), ("0", "1")),  # 1.1 is within 0.1 of 1
-        ((1.0, 0.0), (10, 11), Limits(), ("0", "1")),  # the better one is the numerator: 1 - 10/11 = 0.091
-        ((0.0, 1.0), (90, 100), Limits(), None),
-        ((1.0, 0.0), (112, 100), Limits(), None),
-        ((1.0, 0.0), (89, 100), Limits(), None),
-        ((1.0, 0.0), (0, 0), Limits(), None),
-        ((1.0, 0.4), (20, 10), Limits(margin=0.5, length_tolerance=1.0), ("0", "1")),
-        ((1.0, 0.5), (10, 10), Limits(margin=0.5, length_tolerance=1.0), None),
+        ((1.0, 0.0, 0.9, 0.4, 0.6), (100, 50, 100, 95, 100), ("0", "3")),
+        ((0.4, 0.3), (10, 10), None),  # the margin itself is not over it, nor by rounding
+        ((0.61, 0.5), (10, 10), ("0", "1")),
+        ((1.0, 0.0), (11, 10), ("0", "1")),  # 1.1 is within 0.1 of 1
+        ((1.0, 0.0), (10, 11), ("0", "1")),  # the better one is the numerator: 1 - 10/11 = 0.091
+        ((1.0, 0.0), (89, 100), None),
+        ((1.0, 0.0), (0, 0), None),
     ],
 )
 def test_margin_and_length(
-    values: Sequence[float], lengths: Sequence[int], limits: Limits, pair: tuple[str, str] | None
+    values: Sequence[float], lengths: Sequence[int], pair: tuple[str, str] | None
 ) -> None:
-    found = learnt("margin-length", KNOWN, valued(*values, lengths=lengths), limits)
+    found = learnt("margin-length", KNOWN, valued(*values, lengths=lengths))
     assert found == ([pair] if pair else "none: no pair within margin and length")
 
 
 def test_chance_depends_on_the_seed_alone() -> None:
     labels: list[Label] = [*["correct"] * 9, *["incorrect"] * 9]  # type: ignore[list-item]
     samples = [Sample(str(n), label=label) for n, label in enumerate(labels)]
-    pairs = [learnt("correctness", KNOWN, samples, Limits(draw=random.Random(seed))) for seed in (1, 1, 2, 3)]
+    pairs = [learnt("correctness", KNOWN, samples, Manner(draw=random.Random(seed))) for seed in (1, 1, 2, 3)]
     assert pairs[0] == pairs[1]
     assert len({str(pair) for pair in pairs}) > 1
 
@@ -159,27 +145,24 @@ def settings(*overrides: str) -> TuneSettings:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "rate", "rows", "samples", "smoothing", "rounds"),
+    ("overrides", "rate", "rows", "samples", "rounds"),
     [
-        (["tune.method=sft"], 5e-6, 16, 1, 0.0, 1),
-        (["tune.method=rft"], 5e-6, 16, 64, 0.0, 1),
-        (["tune.method=sft-seed"], 5.5e-6, 32, 10, 0.0, 1),
-        (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32, 0.0, 1),
-        (["tune.method=dpo", "rule=margin-length"], 1e-6, 16, 10, 0.0, 1),
-        (["tune.method=dpo", "rule=factscore"], 3e-6, 32, 10, 0.0, 1),
-        (["tune.method=dpo", "rule=klc"], 3e-6, 32, 8, 0.0, 1),
-        (["tune.method=dpo", "rule=factscore-ends"], 3e-6, 32, 8, 0.0, 1),
-        (["tune.method=iterative-dpo", "rule=max-min"], 3e-6, 32, 32, 0.0, 4),
-        (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8, 0.0, 1),
+        (["tune.method=sft"], 5e-6, 16, 1, 1),
+        (["tune.method=rft"], 5e-6, 16, 64, 1),
+        (["tune.method=sft-seed"], 5.5e-6, 32, 10, 1),
+        (["tune.method=dpo", "rule=correctness"], 3e-6, 32, 32, 1),
+        (["tune.method=dpo", "rule=margin-length"], 1e-6, 16, 10, 1),
+        (["tune.method=dpo", "rule=klc"], 3e-6, 32, 8, 1),
+        (["tune.method=iterative-dpo", "rule=max-min"], 3e-6, 32, 32, 4),
+        (["tune.method=rft", "learning_rate=1e-4", "num_samples=8"], 1e-4, 16, 8, 1),
     ],
 )
 def test_a_method_comes_with_the_values_of_its_paper(
-    overrides: list[str], rate: float, rows: int, samples: int, smoothing: float, rounds: int
+    overrides: list[str], rate: float, rows: int, samples: int, rounds: int
 ) -> None:
     told = settings(*overrides)
     assert (told.train.learning_rate, told.train.prompts_per_step) == (rate, rows)
-    assert (told.sampling.num_samples, told.tune.label_smoothing) == (samples, smoothing)
-    assert told.tune.rounds == rounds
+    assert (told.sampling.num_samples, told.tune.rounds) == (samples, rounds)
 
 
 @pytest.mark.parametrize(
@@ -216,13 +199,9 @@ def test_the_form_of_answers_is_that_of_the_reward() -> None:
 @pytest.mark.parametrize(
     ("spec", "knobs", "extract"),
     [
-        ("", {}, "text"),
         ("knowrl", {}, "answer"),
-        ("robust:text", {}, "text"),
         ("robust:text", {"answer": "tags"}, "answer"),
-        ("truthrl", {}, "boxed"),
         ("truthrl", {"answer": "text"}, "text"),
-        ("own.py:mine", {}, "text"),
         ("own.py:mine", {"answer": "boxed"}, "boxed"),
     ],
 )
@@ -230,13 +209,12 @@ def test_what_is_the_answer_follows_the_reward(spec: str, knobs: dict[str, Any],
     assert extract_of(spec, knobs) == extract
 
 
-@pytest.mark.parametrize("words", [["tune.method=sft"], ["tune.method=dpo", "rule=correctness"]])
-def test_given_answers_after_an_opened_reasoning_need_a_target(words: list[str]) -> None:
+def test_given_answers_after_an_opened_reasoning_need_a_target() -> None:
     with pytest.raises(
         ConfigError, match=r"tune\.target is needed: the assistant's turn starts with .*<think>"
     ):
-        settings(*words, "paper=fspo")
-    told = settings(*words, "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
+        settings("tune.method=sft", "paper=fspo")
+    told = settings("tune.method=sft", "paper=fspo", "tune.target=I recall.</think><answer>{answer}</answer>")
     assert told.written("Rome") == "I recall.</think><answer>Rome</answer>"
     assert settings("tune.method=rft", "paper=fspo").extract == "answer", "its own texts are as they are"
 
@@ -265,12 +243,9 @@ def probed(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "words", [("tune.method=rft",), ("tune.method=r-tuning",), ("tune.method=dpo", "rule=correctness")]
-)
-def test_questions_that_were_never_probed_are_refused(questions: Path, words: tuple[str, ...]) -> None:
+def test_questions_that_were_never_probed_are_refused(questions: Path) -> None:
     with pytest.raises(DataError, match=r"no.* flag `ook`; find out with: factrl probe"):
-        plan_tuning(settings(f"data.train={questions}", *words))
+        plan_tuning(settings(f"data.train={questions}", "tune.method=rft"))
 
 
 def test_a_probe_gives_flags_and_samples(questions: Path, tmp_path: Path) -> None:
@@ -300,13 +275,7 @@ def test_a_probe_of_other_questions_is_refused(questions: Path, tmp_path: Path) 
         plan_tuning(settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}"))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("prompt", "Q: {question}"), ("system", "Be brief."), ("prefill", "So"), ("extract", "boxed")],
-)
-def test_a_probe_that_asked_otherwise_is_refused(
-    questions: Path, tmp_path: Path, name: str, value: str
-) -> None:
+def test_a_probe_that_asked_otherwise_is_refused(questions: Path, tmp_path: Path) -> None:
     rows = [{"id": str(n), "ook": False, "samples": [{"text": "x", "label": "correct"}]} for n in range(3)]
     file = probed(tmp_path / "p.jsonl", *rows)
     told = settings("tune.method=rft", f"data.train={questions}", f"tune.probe={file}")
@@ -318,9 +287,10 @@ def test_a_probe_that_asked_otherwise_is_refused(
     assert plan_tuning(told).notes == []
     about.write_text(json.dumps({"about": {**same, "policy": "other"}}), "utf-8")
     assert plan_tuning(told).notes == [f"--probe {file}: it asked the model other, and m is trained"]
-    about.write_text(json.dumps({"about": {**same, name: value}}), "utf-8")
-    with pytest.raises(ConfigError, match=f"was made with {name} = "):
-        plan_tuning(told)
+    for other in ({"prompt": "Q: {question}"}, {"extract": "boxed"}):
+        about.write_text(json.dumps({"about": {**same, **other}}), "utf-8")
+        with pytest.raises(ConfigError, match=f"was made with {next(iter(other))} = "):
+            plan_tuning(told)
 
 
 def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_path: Path) -> None:
@@ -333,16 +303,6 @@ def test_grades_are_not_kept_for_other_accepted_answers(questions: Path, tmp_pat
     others = [replace(example, answers=("0",)) for example in plan.examples]
     with pytest.raises(ConfigError, match="holds another job: its known is"):
         measure_samples(measure, about, others, samples, **told)
-
-
-def test_sft_seed_without_worked_examples_is_told(questions: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) | {"evidence": ["x"]} for line in questions.read_text("utf-8").splitlines()]
-    file = probed(tmp_path / "evidence.jsonl", *rows)
-    words = ("tune.method=sft-seed", f"data.train={file}", "verifier.judge=weak")
-    [note] = plan_tuning(settings(*words)).notes
-    assert "tune.demonstrations" in note
-    shown = probed(tmp_path / "d.jsonl", *({"prompt": "P", "response": "R"} for _ in range(2)))
-    assert plan_tuning(settings(*words, f"tune.demonstrations={shown}")).notes == []
 
 
 def test_a_malformed_text_is_no_seed(questions: Path, tmp_path: Path) -> None:
@@ -387,6 +347,11 @@ def test_demonstrations_come_before_the_question(tmp_path: Path) -> None:
     assert demonstrated(settings("tune.method=sft")).data.prompt == "{question}"
     with pytest.raises(DataError, match=r"3 rows, fewer than tune\.shots = 4"):
         demonstrated(settings("tune.method=sft", f"tune.demonstrations={file}", "shots=4"))
+    asked = probed(tmp_path / "q.jsonl", {"question": "P9?", "answers": ["R9"], "evidence": ["x"]})
+    words = ("tune.method=sft-seed", f"data.train={asked}", "verifier.judge=weak")
+    [note] = plan_tuning(settings(*words)).notes
+    assert "tune.demonstrations" in note
+    assert plan_tuning(settings(*words, f"tune.demonstrations={file}")).notes == []
 
 
 # The command line
@@ -411,7 +376,6 @@ def test_a_dry_run_needs_no_model(questions: Path, capsys: pytest.CaptureFixture
     ("words", "problem"),
     [
         (("stf", "q.jsonl"), "no method 'stf'; did you mean 'sft'"),
-        ((), "name a method"),
         (("sft", "q.jsonl", "--resume", "runs/x"), "leave out 'sft'"),
         (("verifier", "q.jsonl"), "commit 1b92e7e has them"),
     ],
@@ -426,9 +390,7 @@ def test_wrong_words_are_named(words: tuple[str, ...], problem: str) -> None:
     ("words", "problem"),
     [
         (("--model", "n"), r"model\.name was 'm', not 'n'"),
-        (("run.seed=5",), r"run\.seed was 0, not 5"),
         (("rule=factscore",), r"tune\.rule was 'correctness', not 'factscore'"),
-        (("num_samples=3",), r"sampling\.num_samples was 32, not 3"),
     ],
 )
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:
@@ -458,6 +420,4 @@ def test_an_outcome_compares_the_same_questions_and_shows_what_is_masked() -> No
     assert (document["compared"], document["left_out"]) == (3, 1)
     assert document["before"]["masked"] == 1
     assert document["rows"][3]["before"] == {"completion": "Austen?", "label": None, "cause": "timeout"}
-    table = outcome.table()
-    assert table.row_count == len(outcome.lines())
     json.dumps(document, allow_nan=False)

@@ -237,29 +237,6 @@ def test_an_adapter_is_saved_alone_or_merged_between_rounds(words: list[str]) ->
     assert not same(run / "iterates" / "1", run / "model")
 
 
-def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path) -> None:
-    smoothing = 0.3
-    losses = []
-    for e in (0.0, smoothing):
-        plan = planned(words, "tune.method=dpo", "tune.rule=max-min", f"tune.label_smoothing={e}")
-        model, tokenizer = load_policy(plan.settings.model)
-        row = {"prompt": "where is ada", "chosen": "rome", "rejected": "oslo ."}
-        row |= {"chosen_truncated": False, "rejected_truncated": True}
-        trainer: Any = offline.trainer_of(
-            plan.settings, plan.settings.model, model, tokenizer, [row], tmp_path
-        )
-        with torch.no_grad():
-            model.get_input_embeddings().weight[7] += 0.5
-        batch = next(iter(trainer.get_train_dataloader()))
-        losses.append(trainer.compute_loss(trainer.model, batch).item())
-        assert batch["completion_mask"].sum(dim=1).tolist() == [2, 2]  # `rome <end>`, `oslo .`
-    margin = -math.log(math.expm1(losses[0]))
-    assert abs(margin) > 1e-3
-    assert losses[1] == pytest.approx(
-        (1 - smoothing) * losses[0] + smoothing * (losses[0] + margin), abs=1e-6
-    )
-
-
 # Killed and resumed
 
 
@@ -278,10 +255,12 @@ def test_killed_before_a_round_is_said_to_be_done_it_goes_on(words: list[str]) -
 KILLED = """
 import os, sys
 from factrl.runs import disk, folder as run
+from factrl.train.tuning import samples
 from factrl.train.offline import tune
 from factrl.train.tuning.plan import plan_tuning
 from factrl.train.tuning.settings import tune_settings
 
+samples.PART = 8
 where, after, *words = sys.argv[1:]
 kind, method = (disk.Journal, "add") if where == "sampling" else (run.Run, "log")
 left, plain = int(after), getattr(kind, method)
@@ -313,10 +292,7 @@ def test_a_killed_run_goes_on_with_the_same_rows_and_weights(
     )
     whole, _ = tune(planned(words, *more))
     folder = tmp_path / "killed"
-    script = KILLED.replace("where, after", "samples.PART = 8\nwhere, after").replace(
-        "import os, sys\n", "import os, sys\nfrom factrl.train.tuning import samples\n"
-    )
-    command = [sys.executable, "-c", script, where, str(after), *words, *more, f"run.dir={folder}"]
+    command = [sys.executable, "-c", KILLED, where, str(after), *words, *more, f"run.dir={folder}"]
     died = subprocess.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert died.returncode == 9, died.stderr.decode()
     [run] = folder.iterdir()

@@ -44,7 +44,7 @@ from factrl.runs.rows import json_lines
 from factrl.runs.settings import ModelSettings
 from factrl.train.page import write_tuning_card
 from factrl.train.tuning.plan import TunePlan, demonstrated
-from factrl.train.tuning.rules import Limits, Sample
+from factrl.train.tuning.rules import Manner, Sample
 from factrl.train.tuning.samples import (
     Outcome,
     check_masked,
@@ -180,8 +180,7 @@ def make_rows(
     told = plan.settings.tune
     for example, group, prompt in zip(plan.examples, samples, prompts, strict=True):
         draw = random.Random(f"{seed}:{example.id}")
-        limits = Limits(plan.settings.written, told.abstention, draw, told.margin, told.length_tolerance)
-        found = plan.settings.rule.rows(example, group, limits)
+        found = plan.settings.rule.rows(example, group, Manner(plan.settings.written, told.abstention, draw))
         if isinstance(found, str):
             left_out[found] += 1
         else:
@@ -321,13 +320,8 @@ def trainer_of(
     rows: Sequence[TrainingRow],
     checkpoints: Path,
 ) -> Trainer:
-    """TRL's trainer of these rows: SFT of completions, DPO of pairs.
-
-    `label_smoothing` e is conservative DPO: (1 - e) L(x) + e L(-x) for L(x) = -log sigmoid(x), as TRL's plain
-    loss had it until its DPO trainer was rewritten.  Now TRL ignores it there, but adds up weighted losses,
-    and this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robust one.
-    """
-    told, arguments = settings.tune, _arguments(settings, checkpoints)
+    """TRL's trainer of these rows: SFT of completions, DPO of pairs."""
+    arguments = _arguments(settings, checkpoints)
     shared: dict[str, Any] = {"processing_class": tokenizer, "peft_config": lora_config(settings.model)}
     prompts = encode([row["prompt"] for row in rows], tokenizer, chat=settings.data.chat)
     if "completion" in rows[0]:
@@ -338,15 +332,12 @@ def trainer_of(
         }
         sft = SFTConfig(**arguments, max_length=None, completion_only_loss=True)
         return SFTTrainer(model, args=sft, train_dataset=Dataset.from_dict(data), **shared)
-    e, loss = told.label_smoothing, {}
-    if e:
-        loss = {"loss_type": ["sigmoid", "robust"], "loss_weights": [2 * (1 - e), -(1 - 2 * e)]}
     data = {
         "prompt_ids": prompts,
         "chosen_ids": _completions(tokenizer, rows, "chosen", "chosen_truncated"),
         "rejected_ids": _completions(tokenizer, rows, "rejected", "rejected_truncated"),
     }
-    dpo = DPOConfig(**arguments, **loss, max_length=None, beta=told.beta, label_smoothing=e)
+    dpo = DPOConfig(**arguments, max_length=None, beta=settings.tune.beta)
     # With an adapter the reference is the model without it.
     reference = None if settings.model.lora else load_policy(start)[0]
     return _Tokenised(model, reference, args=dpo, train_dataset=Dataset.from_dict(data), **shared)

@@ -45,6 +45,8 @@ INVALID = "invalid question"
 UNDECIDED = "the probe could not decide"
 _FEW, _EQUAL = "fewer than two samples measured", "all samples equal"
 _ROUNDING = 1e-9  # 0.4 - 0.3 is a little over 0.1
+MARGIN = 0.1  # margin-length: two samples whose precision differs by no more make no pair
+LENGTHS = 0.1  # nor do lengths l and m with |1 - l/m| over it, l that of the better one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,12 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a rule is told beside the question and its samples."""
+class Manner:
+    """How an answer is written, and what decides where several samples would do."""
 
     write: Callable[[str], str] = str  # an answer -> the completion that gives it
     abstention: str = "I don't know"
-    draw: random.Random = field(default_factory=lambda: random.Random(0))  # where several samples would do
-    margin: float = 0.1  # two samples whose precision differs by no more make no pair
-    length_tolerance: float = 0.1  # nor do lengths l and m with |1 - l/m| over it, l that of the better one
+    draw: random.Random = field(default_factory=lambda: random.Random(0))
 
 
 Rows = list[Mapping[str, Any]] | str
@@ -90,7 +90,7 @@ Rows = list[Mapping[str, Any]] | str
 class Rule:
     """A way to make rows."""
 
-    rows: Callable[[Example, Sequence[Sample], Limits], Rows]
+    rows: Callable[[Example, Sequence[Sample], Manner], Rows]
     measure: Measure | None = None  # of the samples; None when there are none
     needs_ook: bool = False  # whether a question is out of knowledge
     needs_answers: bool | None = True  # None where the reward that measures decides
@@ -110,20 +110,20 @@ def _prefer(chosen: Sample, rejected: Sample, why: str) -> Mapping[str, Any]:
     }
 
 
-def _accepted(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _accepted(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     answer = example.answers[0] if example.answers else INVALID if example.false_premise else ""
-    return _imitate(Sample(limits.write(answer)), "accepted answer") if answer else "no accepted answer"
+    return _imitate(Sample(manner.write(answer)), "accepted answer") if answer else "no accepted answer"
 
 
-def _accepted_or_abstention(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _accepted_or_abstention(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     if example.ook is None:
         return UNDECIDED
     if example.ook:
-        return _imitate(Sample(limits.write(limits.abstention)), "out of knowledge: abstention")
-    return _accepted(example, samples, limits)
+        return _imitate(Sample(manner.write(manner.abstention)), "out of knowledge: abstention")
+    return _accepted(example, samples, manner)
 
 
-def _own(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _own(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     if example.ook is None:
         return UNDECIDED
     wanted, word = ("abstained", "abstaining") if example.ook else ("correct", "right")
@@ -133,10 +133,10 @@ def _own(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
     if not fitting:
         return f"no {word} sample" + (" (out of knowledge)" if example.ook else "")
     why = f"own {word} sample, 1 of {len(fitting)} among {len(samples)}"
-    return _imitate(limits.draw.choice(fitting), why)
+    return _imitate(manner.draw.choice(fitting), why)
 
 
-def _most_precise(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _most_precise(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     measured = _measured(samples)
     if not measured:
         return "nothing measured"
@@ -144,7 +144,7 @@ def _most_precise(example: Example, samples: Sequence[Sample], limits: Limits) -
     return _imitate(best, f"precision {value:.3g}, the highest of {len(measured)}")
 
 
-def _correctness(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _correctness(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     if example.ook is None:
         return UNDECIDED
     if not any(sample.label for sample in samples):
@@ -153,15 +153,15 @@ def _correctness(example: Example, samples: Sequence[Sample], limits: Limits) ->
     if not wrong:
         return "no wrong sample"
     if example.ook:
-        abstained = Sample(limits.write(limits.abstention))
-        return [_prefer(abstained, limits.draw.choice(wrong), "out of knowledge: abstained over wrong")]
+        abstained = Sample(manner.write(manner.abstention))
+        return [_prefer(abstained, manner.draw.choice(wrong), "out of knowledge: abstained over wrong")]
     right = [sample for sample in samples if sample.label == "correct"]
     if not right:
         return "no right sample"
-    return [_prefer(limits.draw.choice(right), limits.draw.choice(wrong), "right over wrong")]
+    return [_prefer(manner.draw.choice(right), manner.draw.choice(wrong), "right over wrong")]
 
 
-def _max_min(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _max_min(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     measured = _measured(samples)
     if len(measured) < 2:
         return _FEW
@@ -172,16 +172,15 @@ def _max_min(example: Example, samples: Sequence[Sample], limits: Limits) -> Row
     return [_prefer(chosen, rejected, f"{best:.3g} over {worst:.3g}")]
 
 
-def _margin_length(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _margin_length(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     if len(_measured(samples)) < 2:
         return _FEW
-    margin, tolerance = limits.margin + _ROUNDING, limits.length_tolerance + _ROUNDING
     near = [
         (better - worse, chosen, rejected, f"{better:.3g} over {worse:.3g}")
         for better, chosen, worse, rejected in _ranked(samples)
-        if better - worse > margin
+        if better - worse > MARGIN + _ROUNDING
         and rejected.length
-        and abs(1 - chosen.length / rejected.length) <= tolerance
+        and abs(1 - chosen.length / rejected.length) <= LENGTHS + _ROUNDING
     ]
     if not near:
         return "no pair within margin and length"
@@ -189,7 +188,7 @@ def _margin_length(example: Example, samples: Sequence[Sample], limits: Limits) 
     return [_prefer(chosen, rejected, f"{why}, lengths {chosen.length} and {rejected.length}")]
 
 
-def _every_two(example: Example, samples: Sequence[Sample], limits: Limits) -> Rows:
+def _every_two(example: Example, samples: Sequence[Sample], manner: Manner) -> Rows:
     if len(_measured(samples)) < 2:
         return _FEW
     rows = [_prefer(a, b, f"{x:.3g} over {y:.3g}") for x, a, y, b in _ranked(samples) if x - y > _ROUNDING]
