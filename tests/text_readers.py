@@ -147,7 +147,6 @@ READERS: dict[str, Reader] = {
         [metrics.Sample(CURIE, raw, _setup("truthrl").reward(CURIE, "x"))]
     ),
     "train.metrics.split": metrics.split,
-    "train.metrics.has_invisible": metrics.has_invisible,
     "text.escape.visible": escape.visible,
     "text.escape.one_line": escape.one_line,
     "text.escape.markup": escape.markup,

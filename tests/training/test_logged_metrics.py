@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
-from transformers import TrainerCallback
-from transformers.integrations import integration_utils
 
 from factrl.runs.folder import read_metrics
 from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
 from test_metric_glossary import glossary
-
-
-class Recorder(TrainerCallback):
-    """Stands where a tracker stands: transformers makes it because `report_to` names it."""
-
-    got: ClassVar[dict[int, dict[str, float]]] = {}
-
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any
-    ) -> None:
-        named = integration_utils.rewrite_logs(logs or {})
-        self.got.setdefault(state.global_step, {}).update(named)
-
 
 REWARD = """
 import factrl
@@ -44,22 +28,10 @@ def own(example, completion):
 
 SECTIONS = ("Rewards", "States", "Answers", "Detectors", "Evaluation", "The trainer's own")
 # Completions of three words have no long part and no reasoning; there is no probe, second judge or source.
-NOT_HERE = {
-    *("abstain/false_rate", "claims/unextracted_char_frac"),
-    *(
-        "think/len",
-        "text/compress_ratio",
-    ),
-}
+NOT_HERE = {"abstain/false_rate", "claims/unextracted_char_frac", "think/len", "text/compress_ratio"}
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.01])
-def test_every_logged_name_is_defined(
-    tiny_model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beta: float
-) -> None:
-    tracker = "tensorboard" if beta else "recorder"
-    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "recorder", Recorder)
-    monkeypatch.setattr(Recorder, "got", {})
+def test_every_logged_name_is_defined(tiny_model: Path, questions: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(REWARD, encoding="utf-8")
     overrides = {
@@ -72,13 +44,13 @@ def test_every_logged_name_is_defined(
         "train.prompts_per_step": 4,
         "train.num_generations": 2,
         "train.max_completion_length": 3,
-        "train.beta": beta,
-        "train.report_to": f'["{tracker}"]',
+        "train.beta": 0.01,
+        "train.report_to": '["tensorboard"]',
         "run.dir": tmp_path,
     }
     plan = make_plan(run_settings(None, [f"{key}={value}" for key, value in overrides.items()]))
     run = train(plan)
-    check_tracker(run, Recorder.got if tracker == "recorder" else from_tensorboard(run))
+    check_tracker(run, from_tensorboard(run))
     logged = {name for line in read_metrics(run) for name in line} - {"step"}
     defined = {
         name.replace("<term>", "own").replace("<cause>", cause)
@@ -86,8 +58,7 @@ def test_every_logged_name_is_defined(
         for cause in ("no_evidence", "wrong")
     }
     assert logged <= defined
-    unlogged = {"aux_loss", "masked/wrong", "floored/no_evidence"} | ({"kl"} if beta == 0 else set())
-    unlogged |= NOT_HERE
+    unlogged = {"aux_loss", "masked/wrong", "floored/no_evidence", *NOT_HERE}
     assert {name for name in defined - logged if not name.startswith("sampling/")} == unlogged
 
 
