@@ -108,11 +108,6 @@ def test_a_job_that_fails_ends_the_command_with_the_end_of_its_log(told: argpars
         study._do(job, told, 60.0)
 
 
-def test_a_job_whose_time_is_up_is_stopped_and_not_done(told: argparse.Namespace) -> None:
-    job = study.Job("long", ("lab", "truthrl"))
-    assert study._do(job, told, 0.4) is False
-
-
 def test_full_weights_are_refused_where_their_checkpoints_do_not_fit(told: argparse.Namespace) -> None:
     model = told.place / "random"
     model.mkdir()

@@ -45,7 +45,7 @@ def test_a_reward_that_grows_without_the_truth_opens_a_gap(tmp_path: Path) -> No
 
 def test_a_reward_that_grows_with_the_truth_opens_none_whatever_its_scale(tmp_path: Path) -> None:
     gap = TrueGap(right_is_good, "text", tmp_path)
-    for right in range(4):
+    for right in (0, 2, 3):
         assert abs(gap(rows(RIGHT[:right] + ["nowhere"] * (4 - right)))[GAP]) < 1e-9
 
 
@@ -68,8 +68,9 @@ def test_masked_rewards_take_no_part_and_mostly_masked_is_no_start(tmp_path: Pat
     gap = TrueGap(judged, "text", tmp_path)
     assert gap(rows(STARTS)) == {}
     down = "wx"
-    assert gap(rows(STARTS)) == {GAP: 0.0}
-    assert gap.start["reward"][0] == 5.0  # of "no" and "not that"
+    assert gap(rows(["", "", "I don't know.", "nowhere"])) == {GAP: 0.0}
+    assert gap.start["reward"][0] == 10.0  # of the last two
+    assert gap.start["truth"][0] == -0.5  # an abstention is between right and wrong
 
 
 def test_what_the_reward_cannot_score_is_left_out(tmp_path: Path) -> None:
@@ -91,15 +92,6 @@ def test_what_the_reward_cannot_score_is_left_out(tmp_path: Path) -> None:
         assert TrueGap(reward, "text", tmp_path)(rows(STARTS)) == {}
     assert TrueGap(right_is_good, "text", tmp_path)([Row(EXAMPLES[0], None, None, "no_completion")]) == {}
     assert GAP in TrueGap(verified.with_(verify=searching), "text", tmp_path)(rows(STARTS))
-
-
-@pytest.mark.parametrize(
-    ("said", "truth"), [("w", 1.0), ("I don't know.", 0.0), ("nowhere", -1.0), ("verdict: correct", -1.0)]
-)
-def test_an_abstention_is_between_right_and_wrong(said: str, truth: float, tmp_path: Path) -> None:
-    gap = TrueGap(long_is_good, "text", tmp_path)
-    gap(rows([said, "x", "y", "z"])[:1])
-    assert gap.start["truth"][0] == truth
 
 
 def test_a_reward_that_fails_on_held_out_questions_ends_nothing(

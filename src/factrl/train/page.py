@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -280,16 +280,7 @@ def write_training_card(plan: Plan, run: Path) -> Path:
 def write_tuning_card(plan: TunePlan, run: Path, outcome: Outcome | None) -> Path:
     """The card of `factrl tune`, into `model` of its run folder; returns its path."""
     told, tune = plan.settings, plan.settings.tune
-    rounds = [json.loads(file.read_text("utf-8")) for file in sorted(run.glob("data/**/left_out.json"))]
-    kinds = {
-        "left_out": "questions without a row",
-        "unmeasured_samples": "samples that could not be measured",
-        "floored_samples": "samples that were ungradable",
-    }
-    left_out: Counter[tuple[str, str]] = Counter()
-    for one in rounds:
-        for key, kind in kinds.items():
-            left_out.update({(kind, why): count for why, count in one.get(key, {}).items()})
+    rounds = [json.loads(file.read_text("utf-8")) for file in run.glob("data/**/left_out.json")]
     facts = {
         "rounds": str(tune.rounds),
         "rows": str(sum(one["rows"] for one in rounds)),
@@ -305,7 +296,6 @@ def write_tuning_card(plan: TunePlan, run: Path, outcome: Outcome | None) -> Pat
         questions=len(outcome.examples) if outcome else 0,
         columns=["before", "after", "paired difference"],
         lines=outcome.lines() if outcome else [],
-        left_out=[(*key, count) for key, count in left_out.most_common()],
     )
 
 
@@ -336,7 +326,7 @@ def _write_card(
     fingerprint = digest_of(*((e.id, e.question, tuple(e.answers)) for e in examples))
     engine = Environment(finalize=_escaped, undefined=StrictUndefined, trim_blocks=True)  # noqa: S701 - Markdown
     card = engine.from_string(files("factrl").joinpath("train/card.md").read_text("utf-8")).render(
-        {"states": None, "left_out": (), **values},
+        {"states": None, **values},
         header={name: json.dumps(value) for name, value in header.items() if value},
         model=shown(told.model.name),
         rank=told.model.lora_rank if told.model.lora else None,
