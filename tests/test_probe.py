@@ -17,12 +17,12 @@ import pytest
 
 from factrl.cli import main
 from factrl.errors import ConfigError, TooManyMasked, Unscored
+from factrl.evals.numbers import majority_curve
 from factrl.evals.probe import Probed, ProbeSample, Stopping, job, probe, summary, write_probed
 from factrl.llm.writers import Written, seed_of
 from factrl.papers import load_reward
 from factrl.runs.data import load_examples
 from factrl.runs.disk import Journal
-from factrl.train.majority import majority_curve
 from factrl.types import Completion, Example, Grade, Label
 from fault_server import FaultServer, completion
 

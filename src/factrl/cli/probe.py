@@ -13,6 +13,7 @@ from typing import Any, get_args
 from factrl import __version__
 from factrl.errors import ConfigError, TooManyMasked
 from factrl.evals.catalogue import check_gradable
+from factrl.evals.numbers import majority_curve
 from factrl.evals.probe import ProbeRunSettings, job, probe, summary, write_probed
 from factrl.evals.shortqa import Extract
 from factrl.llm.writers import open_writer
@@ -21,7 +22,6 @@ from factrl.runs.data import load_training
 from factrl.runs.disk import Journal
 from factrl.runs.rows import read_rows
 from factrl.runs.settings import LOCAL
-from factrl.train.majority import majority_curve
 from factrl.train.plan import extract_of, run_settings
 
 from .options import (

@@ -7,10 +7,13 @@ interval comes from a bootstrap over questions, as samples of one question are n
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from factrl.errors import DataError, nearest
 from factrl.evals.catalogue import is_hopeless
@@ -26,11 +29,13 @@ from factrl.evals.metrics import (
     short_form,
     wilson,
 )
+from factrl.evals.probe import Probed, ProbeSample
 from factrl.evals.samples import Row, by_question
 from factrl.text.answers import final_answer, normalize_answer, same_answer
 from factrl.types import Example, Label
 
 Numbers = dict[str, Number]
+_DRAWS = 500  # subsets of k samples that are looked at; all of them where there are no more
 _ABOUT: Mapping[str, tuple[str, Better]] = {
     "accuracy": ("right answers / graded", "higher"),
     "abstention": ("declined / graded", "neither"),
@@ -232,3 +237,76 @@ def candidates(answers: Sequence[tuple[Label | None, str]]) -> list[int]:
         if answer is not None:
             near.append(answer)
     return [numbers[answer] for answer in named]
+
+
+# -- The majority of k answers ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Majority:
+    """The vote of k answers: shares of the questions, which sum to 1."""
+
+    k: int
+    accuracy: float
+    abstention: float
+    hallucination: float
+
+    @property
+    def truthfulness(self) -> float:
+        """Accuracy minus hallucination."""
+        return self.accuracy - self.hallucination
+
+
+def majority_curve(probed: Sequence[Probed], *, seed: int = 0) -> list[Majority]:
+    """Votes of 1, 2, 4, … and of all samples, expected over the choice of k samples of each question.
+
+    TruthRL, arXiv:2509.25760, Figure 2, whose code is not released, so the vote is ours: see `candidates`.
+    Which of several leaders wins is drawn, so a tie counts for each of them in equal parts.
+
+    Samples without a grade do not vote: a question with fewer than k graded ones votes with all that it has.
+    Questions without a label (`ook` None) are left out.
+
+    Args:
+        probed: questions that all got the same number of samples; where a probe stopped at the first correct
+            answer, the samples are not a fair draw.
+    """
+    sizes = {len(found.samples) for found in probed}
+    voters = [found for found in probed if found.ook is not None and found.graded]
+    if len(sizes) != 1 or not voters:
+        raise ValueError(f"a majority needs a full probe with graded answers, not {sorted(sizes)} samples")
+    largest = sizes.pop()
+    steps = [*itertools.takewhile(lambda k: k < largest, (2**i for i in itertools.count())), largest]
+    rng = np.random.default_rng(seed)
+    shares = np.zeros((len(steps), len(LABELS)))
+    for found in voters:
+        votes, worth = _votes([s for s in found.samples if s.label is not None])
+        for step, k in enumerate(steps):
+            chosen = _subsets(len(votes), min(k, len(votes)), rng)
+            shares[step] += _elected(votes[chosen], len(worth)) @ worth
+    shares /= len(voters)
+    return [Majority(k, *map(float, row)) for k, row in zip(steps, shares, strict=True)]
+
+
+def _votes(samples: Sequence[ProbeSample]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each sample's candidate, and (candidates, 3) shares of their samples by outcome."""
+    votes = candidates([(s.label, s.answer) for s in samples if s.label is not None])
+    worth = np.zeros((max(votes) + 1, len(LABELS)))
+    for vote, sample in zip(votes, samples, strict=True):
+        worth[vote] += [sample.label == outcome for outcome in LABELS]
+    return np.array(votes), worth / worth.sum(axis=1, keepdims=True)
+
+
+def _subsets(n: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """`(subsets, k)` places among n: all subsets where they are few, which is exact, else random ones."""
+    if math.comb(n, k) <= _DRAWS:
+        return np.array([*itertools.combinations(range(n), k)])
+    return rng.permuted(np.tile(np.arange(n), (_DRAWS, 1)), axis=1)[:, :k]
+
+
+def _elected(votes: NDArray[np.int64], candidates: int) -> NDArray[np.float64]:
+    """How likely each candidate is to win, over the rows of votes; leaders share a row."""
+    rows = np.arange(len(votes))[:, None]
+    counts = np.bincount((rows * candidates + votes).ravel(), minlength=len(votes) * candidates)
+    counts = counts.reshape(len(votes), candidates)
+    leads = counts == counts.max(axis=1, keepdims=True)
+    return (leads / leads.sum(axis=1, keepdims=True)).mean(axis=0)
