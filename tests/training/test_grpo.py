@@ -17,7 +17,6 @@ from factrl.rewards.resources import supply
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import RunSettings
-from factrl.train import grpo
 from factrl.train.callbacks import Beside
 from factrl.train.grpo import FactualGRPOTrainer
 from factrl.train.model import load_policy, render_prompts
@@ -138,9 +137,6 @@ def test_a_run_that_is_mostly_masked_is_noticed(trainer: Make) -> None:
     failing.train()
     assert failing.steps_over_limit == 3
     assert failing.masked_causes == {"connection": 9}
-
-
-# --- estimators, losses and credit --------------------------------------------------------------------
 
 
 # --- step-wise credit -----------------------------------------------------------------------------------
@@ -353,9 +349,6 @@ def test_rollouts_and_metrics_hold_every_sample(trainer: Make, tmp_path: Path) -
     assert metrics["rewards/sum/mean"] == metrics["reward"] == pytest.approx((1.25 + 1.25 - 1) / 3)
 
 
-# What a review found
-
-
 def test_a_micro_batch_of_masked_rows_alone_does_not_thin_the_others(trainer: Make) -> None:
     norms = []
     for loss in ("grpo", "bnpo"):  # with one row in a micro-batch they are the same
@@ -374,26 +367,3 @@ def test_a_masked_completion_is_not_printed(trainer: Make, caplog: pytest.LogCap
     made.train()
     trl.removeHandler(caplog.handler)
     assert "returned None" not in caplog.text
-
-
-def test_metrics_are_of_the_results_of_all_processes(trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    others = [
-        Result("masked", None, cause="timeout"),
-        Result("scored", 5.0, {"outcome": 4.0, "style": 1.0}, facts={"label": "abstained"}),
-    ]
-    monkeypatch.setattr(grpo, "gather_object", lambda mine: [*mine, *others])
-    logged: dict[str, float] = {}
-    mine = trainer([1.0, None])._composite(["", ""], ["rome", "oslo"], [[5], [6]], [0, 0], logged.__setitem__)
-    assert mine == [1.0, None]
-    assert logged == {
-        "reward/scored_frac": 0.5,
-        "reward/masked_frac": 0.5,
-        "reward/floored_frac": 0.0,
-        "masked/connection": 0.25,
-        "masked/timeout": 0.25,
-        "rewards/outcome/mean": 2.5,
-        "rewards/outcome/std": 1.5,
-        "rewards/style/mean": 1.0,
-        "rewards/style/std": 0.0,
-        "abstain/rate": 1.0,
-    }

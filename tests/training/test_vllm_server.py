@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from factrl.runs.folder import read_metrics
-from factrl.train.online import grpo_config, train
+from factrl.train.online import train
 from factrl.train.plan import make_plan, run_settings
 from fault_server import FaultServer, Handler, answers
 
@@ -108,12 +108,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(VLLMClient, "init_communicator", lambda self, device=0: self.get_world_size())
     monkeypatch.setattr(VLLMClient, "update_named_params", update)
     return names
-
-
-def test_the_settings_reach_trl(words: list[str], server: FaultServer, tmp_path: Path) -> None:
-    config = grpo_config(run_settings(None, words), tmp_path)
-    assert (config.use_vllm, config.vllm_mode) == (True, "server")
-    assert config.vllm_server_base_url == server.url.removesuffix("/v1")
 
 
 @pytest.mark.usefixtures("installed")
