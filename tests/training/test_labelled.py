@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import byte_tokenizer
 
 from factrl.errors import ConfigError, LLMError, Unscored
 from factrl.rewards.resources import Supplier
@@ -27,22 +28,12 @@ NAMES = [f"{a}{b}" for a in "abcdefgh" for b in "mnopq"]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random two-layer Llama on a byte-level tokenizer with a chat template."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[AddedToken(t, special=True) for t in ("<pad>", "<end>", "<user>", "<bot>")],
-    )
     texts = ["Answer: True", "Answer: False", TUNED_PROMPT, *(f"mo {word}." for word in (*TRUE, *FALSE))]
-    made.train_from_iterator(texts * 3, trainer)
+    special = ("<pad>", "<end>", "<user>", "<bot>")
+    fast = byte_tokenizer(special, texts * 3, 400, eos_token="<end>", pad_token="<pad>")
     path = tmp_path_factory.mktemp("base")
-    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", pad_token="<pad>")
     fast.chat_template = (
         "{% for m in messages %}{{ '<user>' if m['role'] == 'user' else '<bot>' }}{{ m['content'] }}"
         "{{ '<end>' }}{% endfor %}{% if add_generation_prompt %}{{ '<bot>' }}{% endif %}"
@@ -52,7 +43,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shape: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=made.get_vocab_size(),
+            vocab_size=len(fast),
             max_position_embeddings=8192,
             num_attention_heads=2,
             eos_token_id=1,

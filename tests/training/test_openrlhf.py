@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from contract import ANSWERS, QUESTION, completions, contract, differences, worth
+from tiny import byte_tokenizer
 
 from factrl.cli import main
 from factrl.errors import FactrlError
@@ -37,14 +38,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """One token a byte, so that any text comes back as it was; with a chat template."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bytes_of = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
-    bytes_of.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bytes_of.decoder = decoders.ByteLevel()
-    made = PreTrainedTokenizerFast(tokenizer_object=bytes_of)
+    made = byte_tokenizer()
     turn = "[{{ m['role'] }}] {{ m['content'] }}"
     made.chat_template = "{% for m in messages %}" + turn + "\n{% endfor %}[assistant] "
     return made

@@ -13,7 +13,7 @@ import pytest
 import torch
 import trl
 from test_grpo import Recording
-from tiny import save_llama
+from tiny import byte_tokenizer, save_llama
 
 from factrl.bridges.trl import to_trl
 from factrl.cli import main
@@ -45,20 +45,7 @@ def call(query: Any, name: str = "search", **more: Any) -> str:
 
 def save_speaker(folder: Path, template: str = "qwen2_5") -> Path:
     """A random two-layer Llama that reads bytes, with a chat template of TRL's."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {token: index for index, token in enumerate([*MARKUP, *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=MARKUP[0],
-        eos_token=MARKUP[2],
-        additional_special_tokens=[MARKUP[1]],
-    )
+    fast = byte_tokenizer(MARKUP, pad_token=MARKUP[0], eos_token=MARKUP[2])
     fast.chat_template = (TEMPLATES / f"{template}.jinja").read_text("utf-8")
     return save_llama(folder, fast, 8192)
 
@@ -282,14 +269,10 @@ def test_plain_trl_masks_and_shows_alike() -> None:
     assert score(completions=[said, said], environments=[good, lost], **told) == [1.0, None]
 
 
-@pytest.mark.parametrize("template", ["qwen2_5", "qwen3", "llama3"])
-def test_templates_that_can_call_and_those_that_cannot(tmp_path: Path, template: str) -> None:
-    _, tokenizer = load_policy(ModelSettings(name=str(save_speaker(tmp_path, template))))
-    if template == "llama3":
-        with pytest.raises(ModelError, match="no place for tools"):
-            check_calls("llama", tokenizer)
-    else:
-        check_calls("qwen", tokenizer)
+def test_a_template_without_a_place_for_tools_is_refused(tmp_path: Path) -> None:
+    _, tokenizer = load_policy(ModelSettings(name=str(save_speaker(tmp_path, "llama3"))))
+    with pytest.raises(ModelError, match="no place for tools"):
+        check_calls("llama", tokenizer)
 
 
 @pytest.fixture

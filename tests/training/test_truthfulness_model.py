@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `train`")
 
+from tiny import byte_tokenizer  # noqa: E402
+
 from factrl.errors import ConfigError, ModelError  # noqa: E402
 from factrl.llm import local  # noqa: E402
 from factrl.llm.local import CausalModel  # noqa: E402
@@ -26,29 +28,14 @@ CLAIMS = [
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model with rotary and one with learned positions, on a byte-level tokenizer."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import (
-        GPT2Config,
-        GPT2LMHeadModel,
-        LlamaConfig,
-        LlamaForCausalLM,
-        PreTrainedTokenizerFast,
-    )
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[AddedToken("<|end|>", special=True)],
-    )
-    made.train_from_iterator(["Answer: True", "Answer: False", TUNED_PROMPT] * 3, trainer)
+    texts = ["Answer: True", "Answer: False", TUNED_PROMPT] * 3
+    made = byte_tokenizer(["<|end|>"], texts, 300, eos_token="<|end|>")
     path = tmp_path_factory.mktemp(request.param)
-    PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>").save_pretrained(path)
+    made.save_pretrained(path)
     torch.manual_seed(3)
-    size = made.get_vocab_size()
+    size = len(made)
     if request.param == "llama":
         shape: dict[str, Any] = {
             "hidden_size": 32,

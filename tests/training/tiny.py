@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,28 @@ def word_tokenizer(words: Iterable[str], *, pairs: bool = False, **told: Any) ->
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     if pairs:
         tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
+
+
+def byte_tokenizer(special: Sequence[str] = (), texts: Sequence[str] = (), size: int = 0, **told: Any) -> Any:
+    """A fast tokenizer of bytes, and of up to `size` tokens learnt from texts; the special ones come first.
+
+    Args:
+        told: of transformers' tokenizer.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=max(size, 256 + len(special)),
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[AddedToken(token, special=True) for token in special],
+    )
+    tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **told)
 
 
