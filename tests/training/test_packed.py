@@ -122,6 +122,18 @@ def test_greedy_sampling_equals_generate(tiny_model: Path) -> None:
         assert len(completion) == 6 or completion[-1] == 2
 
 
+def test_top_p_keeps_only_the_nucleus(tiny_model: Path) -> None:
+    model = _load(tiny_model).eval()
+    with torch.no_grad():
+        probabilities = torch.softmax(model(torch.tensor([PROMPTS[0]])).logits[0, -1], dim=-1)
+    ordered, order = probabilities.sort(descending=True)
+    nucleus = set(order[: int((ordered.cumsum(0) < 0.3).sum()) + 1].tolist())
+    [rows] = sample(
+        model, [PROMPTS[0]], num_samples=200, max_new_tokens=1, temperature=1, top_p=0.3, eos_ids=[]
+    )
+    assert {ids[0] for ids in rows} <= nucleus
+
+
 def test_a_batch_without_labels_is_a_differentiable_zero(tiny_model: Path) -> None:
     model = _load(tiny_model)
     use_packed_logprobs(model)

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 from factrl.errors import LLMError  # noqa: E402
 from factrl.rewards import reward  # noqa: E402
 from factrl.runs.folder import read_metrics  # noqa: E402
+from factrl.train.advantages import flip_advantages, group_advantages  # noqa: E402
 from factrl.train.grpo import FactualGRPOConfig, FactualGRPOTrainer  # noqa: E402
 from factrl.types import Example, Score, Span  # noqa: E402
 
@@ -162,6 +164,26 @@ def test_two_processes_are_one(
     for ours, theirs in zip(ranks[0]["log"], alone["log"], strict=True):
         assert {n: ours[n] for n in names} == pytest.approx({n: theirs[n] for n in names}, abs=1e-6)
     assert ranks[0]["masked"] == alone["masked"] == {"connection": 6}
+
+
+def test_masked_rows_and_their_siblings(both: list[dict[str, Any]]) -> None:
+    """On either process: zero where masked, and elsewhere what the others alone would have."""
+    rows = [row for found in both for row in found["grpo"]["batches"][0]["advantages"]]
+    for group in range(0, len(TEXTS), GROUP):
+        graded = [n for n in range(group, group + GROUP) if TEXTS[n] not in DOWN]
+        theirs = group_advantages(torch.tensor([value(TEXTS[n]) for n in graded]), len(graded))
+        for row, advantage in zip(graded, theirs, strict=True):
+            expected = flip_advantages(advantage.unsqueeze(0), word_signs(TEXTS[row], len(rows[row])))
+            torch.testing.assert_close(rows[row], expected[0], atol=1e-6, rtol=0)
+        for row in set(range(group, group + GROUP)) - set(graded):
+            assert not rows[row].any()
+
+
+def word_signs(text: str, width: int) -> Any:
+    """Signs of a text whose words are tokens."""
+    named = {SPANS[0]: 1, SPANS[1]: -1} if text in TEXTS[:7] else {}
+    signs: Sequence[int] = [named.get(word, 0) for word in text.split()]
+    return torch.tensor([[*signs, *[0] * (width - len(signs))]])
 
 
 def test_the_verb_on_two_processes_leaves_one_folder_that_goes_on(tiny_model: Path, tmp_path: Path) -> None:
