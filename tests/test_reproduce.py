@@ -44,9 +44,9 @@ PIPELINE = Pipeline(
 )
 """
 ROWS = (
-    ("rome", "Rome", {}),
-    ("oslo", "I don't know.", {"question_type": "comparison"}),
-    ("lima", "Paris", {"threshold": 0.0}),
+    ("rome", "Rome"),
+    ("oslo", "I don't know."),
+    ("lima", "Paris"),
 )
 
 
@@ -56,8 +56,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     for name in ("train", "held"):
         rows = [
-            {"id": name, "question": f"Which city is {name}?", "answers": [name], "completion": said, **more}
-            for name, said, more in ROWS
+            {"id": name, "question": f"Which city is {name}?", "answers": [name], "completion": said}
+            for name, said in ROWS
         ]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return tmp_path
@@ -80,17 +80,12 @@ def test_every_step_runs_once_and_the_table_says_what_came_of_it(
     assert "+0.0 (+10.0) ≠ | +0.0 | +0.0 (+0.5) = |" in table  # half a point is no change
     assert "The 2 difficult questions" in table  # both rows get the first of the three right
     assert "| mine | 0.0 | 50.0 | 50.0 |" in table
-    (kind,) = table.partition("The 1 questions with `question_type` comparison")[2].split("- ")[:1]
-    assert "| mine | 0.0 | 100.0 | 0.0 |" in kind
-    assert "The 1 questions with `threshold` 0.0" in table
     assert "No row's interval is apart from base's" in table
     assert "nobody's numbers" in table
     assert "It is made up." in table
     assert "`factrl prepare convert train.jsonl --to trl --output out/base.jsonl`" in table
     out, err = capfd.readouterr()
-    assert out.rstrip().endswith("out/table.md\nout/table.html")
-    page = (folder / "out" / "table.html").read_text("utf-8")
-    assert "mine, paper: +10.0" in page
+    assert out.rstrip().endswith("out/table.md")
     assert "[1/4] base: factrl prepare convert" in err
 
     assert reproduce() == 0  # nothing is left to do
@@ -177,7 +172,7 @@ def test_what_a_row_has_no_number_of_is_a_dash_and_no_change() -> None:
     known = {"value": 50.0, "low": 40.0, "high": 60.0}
     rows = {"base": [{"accuracy": known}], "sure": [{"accuracy": known, "ece": known}]}
     columns = {"accuracy": "accuracy", "ece": "ece"}
-    found = Measured(columns, {"sure": {"ece": -5.0}}, {}, rows, {}, {})
+    found = Measured(columns, {"sure": {"ece": -5.0}}, {}, rows, {})
     assert list(found.lines()) == [
         ["base", "50.0 [40.0, 60.0]", "–"],
         ["sure", "50.0 [40.0, 60.0]", "50.0 [40.0, 60.0]"],
@@ -191,9 +186,9 @@ def test_an_effect_is_a_row_whose_interval_is_apart_from_bases() -> None:
         return [{"accuracy": {"value": (low + high) / 2, "low": low, "high": high}}]
 
     rows = {"base": between(10, 20), "near": between(19, 30)}
-    assert not Measured({"accuracy": "accuracy"}, {}, {}, rows, {}, {}).tells_apart()
+    assert not Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
     rows["apart"] = between(21, 30)
-    assert Measured({"accuracy": "accuracy"}, {}, {}, rows, {}, {}).tells_apart()
+    assert Measured({"accuracy": "accuracy"}, {}, {}, rows, {}).tells_apart()
 
 
 def test_a_step_that_fails_is_said_and_the_same_command_goes_on(
@@ -248,21 +243,6 @@ def test_every_step_at_the_small_scale_begins_the_same_turn(paper: str, tmp_path
     }
     asked = run_settings(recipe, ["model.name=m", "data.train=t"], AskSettings).data
     assert turns == {(asked.prompt, "", False)}
-
-
-@pytest.mark.parametrize("scale", ["--small", "--full"])
-@pytest.mark.parametrize("paper", ["factreason", "fspo", "klcf", "knowrl", "truthrl", "truthrl:retrieval"])
-def test_a_dry_run_says_what_each_step_asks(
-    paper: str, scale: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", paper, scale, "--output", str(tmp_path / "out"), "--dry-run"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    steps = {line[2:].partition(": ")[0]: line for line in lines if line.startswith("# ")}
-    commands = [line for line in lines if line.startswith("factrl ")]
-    assert len(steps) == len(commands)
-    for about, command in zip(steps.values(), commands, strict=True):
-        assert (": " in about) == (command.split()[1] in ("train", "tune", "probe", "eval"))
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_dry_run_bounds_the_judges_requests_and_dollars(
@@ -341,38 +321,27 @@ def test_every_small_recipe_is_one_that_verl_can_train(tmp_path: Path) -> None:
         assert refusals(run_settings(folder / "recipe.toml", words)) == []
 
 
-def test_papers_with_a_pipeline_print_commands_that_the_verbs_read(
+def test_papers_with_a_pipeline_print_commands_and_what_the_judge_is_asked(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each row is an arm of the paper's study, each variant exists, and both scales can be printed."""
     names = [name for name in paper_names() if declared(name, "PIPELINE")]
     assert {"truthrl", "knowrl", "fspo", "factreason", "klcf"} <= set(names)
-    for name in names:
+    for name in [*names, "truthrl:retrieval"]:
+        pipeline = find_pipeline(name)
         for scale in ("--small", "--full"):
             assert main(["reproduce", name, scale, "--output", "out", "--dry-run"]) == 0
-        pipeline = declared(name, "PIPELINE")
+            lines = capfd.readouterr().out.splitlines()
+            steps = [line for line in lines if line.startswith("# ")]
+            commands = [line for line in lines if line.startswith("factrl ")]
+            for about, command in zip(steps, commands, strict=True):
+                judged = scale == "--full" and "judge" in pipeline.asks
+                if not judged or command.split()[1] in ("probe", "eval"):
+                    assert ("the judge: " in about) == judged
         rows = {stage.row for stage in pipeline.steps} - {"", "base"}
         assert rows >= {*pipeline.published}
         assert rows & {*declared(name, "STUDY").arms}
-    assert "factrl: " not in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("paper", "rows"),
-    [
-        (
-            "fspo",
-            {"outcome": "", "fspo": "", "reinforce++": "reinforce++", "fspo-reinforce++": "reinforce++"},
-        ),
-        ("factreason", dict.fromkeys(("sft", "dpo", "paper", "fact-only", "fact+detail-0.01"), "")),
-        ("klcf", {"truth-only": "", "table-2-row": "", "dpo-klc": "checklist_model={checker}"}),
-        ("truthrl", dict.fromkeys(("em", "reasoning-additive", "knowledge-ternary", "iterative-dpo"), "")),
-    ],
-)
-def test_the_rows_of_a_papers_table_are_there(paper: str, rows: dict[str, str]) -> None:
-    steps = {step.row: step for step in declared(paper, "PIPELINE").steps if step.full is not None}
-    for row, estimator in rows.items():
-        assert estimator in steps[row].words, row
+    assert not (folder / "out").exists()
 
 
 def test_a_paper_without_one_says_which_have(capsys: pytest.CaptureFixture[str]) -> None:

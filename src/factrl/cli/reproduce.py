@@ -21,7 +21,7 @@ from typing import Any
 
 import tomli_w
 
-from factrl.errors import ConfigError, MissingExtra, SetupError, nearest
+from factrl.errors import ConfigError, SetupError, nearest
 from factrl.lab.rewards import REWARDS
 from factrl.lab.tables import BASE
 from factrl.papers import (
@@ -36,7 +36,6 @@ from factrl.papers import (
 from factrl.runs.disk import Journal, write_whole
 
 from .options import Verbs, add_settings, add_verb, at_least_one, has_gpu
-from .prepare_questions import write_questions
 from .reproduce_asks import STAND_INS, asks, reader, to_be_given
 from .reproduce_rewards import find_pipeline
 from .reproduce_table import measured, table, write
@@ -123,7 +122,9 @@ def add_verbs(verbs: Verbs) -> None:
     )
     parser.add_argument("--only", metavar="STEP", action="append", help="this step alone; may be repeated")
     parser.add_argument(
-        "--dry-run", action="store_true", help="print every command and what it will ask; run nothing"
+        "--dry-run",
+        action="store_true",
+        help="print every command, at full scale with what it asks the judge",
     )
     add_settings(
         parser, "any setting of the steps that train with a reward; [judge] and [verifier] are those of all"
@@ -149,7 +150,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     for seed, folder in enumerate(folders):
         commands = plan(pipeline, args, folder, seed)
         if args.dry_run:
-            _show(pipeline, args, commands, folder, seed)
+            _show(pipeline, args, commands)
             continue
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(pipeline, args, folder)
@@ -167,31 +168,20 @@ def _reproduce(args: argparse.Namespace) -> int:
     show_table(table(found))
     for note in notes:
         tell(note)
-    for path in write(args.paper, out, found, notes, took):
-        say(str(path))
+    say(str(write(args.paper, out, found, notes, took)))
     return 0
 
 
-def _show(
-    pipeline: Pipeline, args: argparse.Namespace, commands: Sequence[Command], folder: Path, seed: int
-) -> None:
-    """Every command, and above it what it will ask; nothing of `folder` is made."""
+def _show(pipeline: Pipeline, args: argparse.Namespace, commands: Sequence[Command]) -> None:
+    """Every command, at full scale with what it will ask the judge; nothing is made."""
     with tempfile.TemporaryDirectory() as made:
-        judge = args.judge or (
-            "http://localhost:8000/v1#JUDGE" if args.full and "judge" in pipeline.asks else None
-        )
+        judge = args.judge or ("http://localhost:8000/v1#JUDGE" if "judge" in pipeline.asks else None)
         write_recipe(pipeline, argparse.Namespace(**{**vars(args), "judge": judge}), Path(made))
-        absent = args.full
-        try:
-            if not args.full:
-                write_questions(Path(made), seed)
-        except MissingExtra:
-            absent = True
-        questions = reader(Path(made))
+        read = reader()
         for command in commands:
-            asked = asks(command.words, Path(made, "recipe.toml"), questions)
+            asked = asks(command.words, Path(made, "recipe.toml"), read) if args.full else ""
             say(f"# {command.name}{asked and ': '}{asked}\n{command}")
-    if absent:
+    if args.full:
         tell(f"A file that is not there yet counts as {STAND_INS:,} questions.")
 
 

@@ -1,4 +1,4 @@
-"""What the steps of `factrl reproduce` will write and ask, told before any of them runs.
+"""What only the user can give `factrl reproduce`, and what its steps will ask a judge, told first.
 
 A step's own `--dry-run` needs the files that earlier steps make.  Here questions that are not there yet are
 stood in for, and a reward's requests, tokens and dollars are bounded as `factrl train --dry-run` does.
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from factrl.papers import Pipeline, asked_of
 from factrl.runs.data import load_examples
-from factrl.runs.settings import AskSettings, RunSettings
+from factrl.runs.settings import AskSettings
 from factrl.train.plan import Plan, bare_reward, estimate, run_settings
 from factrl.train.tuning.labelled import LABELLED
-from factrl.train.tuning.settings import TuneSettings, tune_settings
+from factrl.train.tuning.settings import tune_settings
 from factrl.types import Example, Passage
 
 STAND_INS = 1000
@@ -46,30 +46,33 @@ def to_be_given(pipeline: Pipeline, args: argparse.Namespace) -> list[str]:
     ]
 
 
-def reader(made: Path) -> Read:
-    """Reads a step's questions: the file itself, what stands in for it in `made`, or `STAND_INS` of ours."""
+def reader() -> Read:
+    """Reads the questions of a file, `STAND_INS` of ours where it is not there yet."""
 
     @functools.cache  # many steps read the same questions
     def read(name: str) -> Sequence[Example]:
-        for path in (Path(name), made / Path(name).name):
-            if path.is_file():
-                return load_examples(str(path), require_answers=False)
-        return _ABSENT
+        return load_examples(name, require_answers=False) if Path(name).is_file() else _ABSENT
 
     return read
 
 
 def asks(words: Sequence[str], recipe: Path, read: Read) -> str:
-    """One line on a step: what the model writes, what the judge is asked, what that costs; "" for neither.
+    """One line on what a step asks the judge, and what that may cost; "" where no judge is asked.
 
     Args:
         words: what stands behind `factrl`.
         recipe: what the step's `--config` holds.
         read: the questions of a file.
     """
-    verb, told = words[0], _settings(words)
+    verb = words[0]
+    told = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
+    told += [word for word in words if "=" in word and not word.startswith("-")]
     if verb == "train":
-        return _of_training(run_settings(recipe, told), read)
+        settings = run_settings(recipe, told)
+        plan = Plan(settings, bare_reward(settings), None, read(settings.data.train), [], "")
+        found = estimate(plan) if settings.judge.url else {}
+        about = "; ".join(f"{name}: {value}" for name, value in found.items())
+        return about and f"{plan.steps:,} steps; {plan.completions:,} answers; {about}"
     if verb == "tune":
         return _of_tuning(words, recipe, told, read)
     if verb not in ("probe", "eval"):
@@ -81,47 +84,20 @@ def asks(words: Sequence[str], recipe: Path, read: Read) -> str:
     answers = sum(len(read(one)[:limit]) for one in sets) * int(given)
     model = [] if "--model" in words else ["model.name=any"]  # stored answers are evaluated without one
     settings = run_settings(recipe, [f"data.train={sets[0]}", *model, *told], AskSettings)
-    return _line(
-        answers, settings, "one request a claim and more" if long else f"at most {answers:,} requests"
-    )
-
-
-def _of_training(settings: RunSettings, read: Read) -> str:
-    examples = read(settings.data.train)
-    plan = Plan(settings, bare_reward(settings), None, examples, [], "")
-    wrote = f"{plan.steps:,} steps; {plan.completions:,} answers"
-    if not settings.judge.url:
-        return f"{wrote}; no judge is asked"
-    found = estimate(plan)
-    return f"{wrote}; calls: {found['calls']}; tokens: {found['tokens']}; cost: {found['cost']}"
+    asked = "one request a claim and more" if long else f"at most {answers:,} requests"
+    return f"{answers:,} answers; the judge: {asked}" if settings.judge.url else ""
 
 
 def _of_tuning(words: Sequence[str], recipe: Path, told: Sequence[str], read: Read) -> str:
     method, file = words[1:3]
-    if method in LABELLED:
-        return f"learns the rows of {Path(file).name}"
+    if method in LABELLED or "--probe" in words:
+        return ""
     flags = [f"tune.method={method}", f"data.train={file}", *told]
     settings = tune_settings(recipe if "--config" in words else None, flags)
-    tuned, train = settings.tune, settings.train
-    examples = read(file)[: settings.data.limit]
-    learnt = f"learns {train.steps:,} steps" if train.steps else f"epochs: {train.epochs:g}"
-    if settings.measure is None or "--probe" in words:
-        return f"{learnt} of {len(examples):,} questions"
-    answers = len(examples) * settings.sampling.num_samples * tuned.rounds
-    graded = (
-        f"at most {answers:,} requests"
-        if settings.measure == "grade"
-        else "what the reward asks, once an answer"
-    )
-    return f"{learnt}; {_line(answers, settings, graded)}"
-
-
-def _line(answers: int, settings: AskSettings | TuneSettings, asked: str) -> str:
-    judge = f"the judge: {asked}" if settings.judge.url else "no judge is asked"
-    return f"{answers:,} answers; {judge}"
-
-
-def _settings(words: Sequence[str]) -> list[str]:
-    """The settings among the words, those that an option stands for included."""
-    options = [f"{_FLAGS[a]}={b}" for a, b in itertools.pairwise(words) if a in _FLAGS]
-    return options + [word for word in words if "=" in word and not word.startswith("-")]
+    if settings.measure is None or not settings.judge.url:
+        return ""
+    questions = len(read(file)[: settings.data.limit])
+    answers = questions * settings.sampling.num_samples * settings.tune.rounds
+    graded = f"at most {answers:,} requests"
+    rewarded = "what the reward asks, once an answer"
+    return f"{answers:,} answers; the judge: {graded if settings.measure == 'grade' else rewarded}"

@@ -1,4 +1,4 @@
-"""What `factrl reproduce` shows in the end: the paper's table, as text, as markdown and as a page."""
+"""What `factrl reproduce` shows in the end: the paper's table, as text and as markdown."""
 
 from __future__ import annotations
 
@@ -11,34 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import LABELS
-from factrl.evals.samples import KINDS, Row, read_output
+from factrl.evals.samples import read_output
 from factrl.lab.tables import BASE, METHODS, direction_of, find_table
 from factrl.papers import Pipeline, Study
 from factrl.runs.disk import write_whole
 from factrl.runs.progress import clock
-from factrl.text.html import fragment, page, write_page
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from rich.table import Table
 
-_DIFFICULT = "The {} difficult questions, which at most one row gets right"
-_OF_KIND = "The {} questions with {}"
-Part = tuple[str, Sequence[Sequence[str]]]
-"""Which questions they are, and for each row the share of each outcome, in percent."""
 _LEAST = 2.0  # points: a smaller change is none
 _KEY = (
     f"Held-out answers in points, beneath the change against `{BASE}`: ours (the paper's; that of "
     f"`factrl lab`, a tiny model in a made-up world). = where ours goes the paper's way, ≠ where not; under "
     f"{_LEAST:g} is no change."
 )
-_WIDTH, _LEFT, _ROW = 520, 150, 26  # of a picture
-_MARKS = {
-    "ours": ("a2", None),
-    "paper": ("a0", ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0))),
-    "lab": ("a1", ((-1, -1), (1, -1), (1, 1), (-1, 1))),
-}
-"""Whose change: the colour of its mark, and its shape, a circle without one."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +37,6 @@ class Measured:
         paper, lab: row -> metric -> the change against `base`, the paper's and the lab's.
         rows: row -> by seed, metric -> value with its limits.
         grades: row -> question of a seed -> its grade's label; empty for long answers.
-        kinds: question of a seed -> its `question_type` or `threshold`, where it has one.
     """
 
     columns: Mapping[str, str]
@@ -58,27 +44,19 @@ class Measured:
     lab: Mapping[str, Mapping[str, float]]
     rows: Mapping[str, Sequence[Mapping[str, Mapping[str, Any]]]]
     grades: Mapping[str, Mapping[str, str | None]]
-    kinds: Mapping[str, str]
 
-    def parts(self) -> list[Part]:
-        """The outcomes on the difficult questions, and on those of each type that the rows tell.
+    def difficult(self) -> tuple[int, list[list[str]]]:
+        """How many questions at most one row gets right, and each row's outcomes on them in percent.
 
-        TruthRL has such tables: what at most one row gets right can only be declined, and CRAG's comparisons,
-        whose answer stands in the question, bait a model to guess.
+        TruthRL has such a table: these questions can only be declined.
         """
         right = Counter(
             name for row in self.grades.values() for name, label in row.items() if label == "correct"
         )
-        every = next(iter(self.grades.values()), {})
-        parts = {_DIFFICULT: [name for name in every if right[name] <= 1]}
-        for kind in sorted({*self.kinds.values()}):
-            parts[_OF_KIND.format("{}", kind)] = [name for name in every if self.kinds.get(name) == kind]
-        return [(about.format(len(names)), self._outcomes(names)) for about, names in parts.items() if names]
-
-    def _outcomes(self, names: Sequence[str]) -> list[list[str]]:
+        names = [name for name in next(iter(self.grades.values()), {}) if right[name] <= 1]
         counted = {row: Counter(labels[name] for name in names) for row, labels in self.grades.items()}
-        return [
-            [row, *(f"{100 * counts[label] / len(names):.1f}" for label in LABELS)]
+        return len(names), [
+            [row, *(f"{100 * counts[label] / max(len(names), 1):.1f}" for label in LABELS)]
             for row, counts in counted.items()
         ]
 
@@ -151,29 +129,21 @@ def measured(
     found = {row: [_evaluation(columns, folder, row) for folder in folders] for row in rows}
     lab = folders[0] / "lab.json"
     known = _lab(paper, json.loads(lab.read_text("utf-8"))) if lab.exists() else {}
-    graded = {} if pipeline.long else {row: _graded(folders, row) for row in rows}
-    grades = {row: {name: one.label for name, one in found.items()} for row, found in graded.items()}
-    kinds = {
-        name: f"`{column}` {one.example.meta[column]}"
-        for found in graded.values()
-        for name, one in found.items()
-        for column in KINDS
-        if one.example.meta.get(column) not in (None, "")
-    }
+    grades = {} if pipeline.long else {row: _grades(folders, row) for row in rows}
     told = {
         row: {**study.arms.get(row, {}), **pipeline.published.get(row, {})}
         for row in {**study.arms, **pipeline.published}
     }
-    return Measured(columns, told, known, found, grades, kinds)
+    return Measured(columns, told, known, found, grades)
 
 
-def _graded(folders: Sequence[Path], row: str) -> dict[str, Row]:
-    """The first answer to each question of each seed."""
-    found: dict[str, Row] = {}
+def _grades(folders: Sequence[Path], row: str) -> dict[str, str | None]:
+    """The label of the first answer to each question of each seed."""
+    found: dict[str, str | None] = {}
     for folder in folders:
         for benchmark, samples in read_output(folder / "evaluations" / row).samples.items():
             for one in samples:
-                found.setdefault(f"{folder.name}/{benchmark}/{one.example.id}", one)
+                found.setdefault(f"{folder.name}/{benchmark}/{one.example.id}", one.label)
     return found
 
 
@@ -221,23 +191,8 @@ def table(found: Measured) -> Table:
 
 def write(
     paper: str, out: Path, found: Measured, notes: Sequence[str], took: Sequence[Mapping[str, Any]]
-) -> tuple[Path, Path]:
-    """Write `table.md` and `table.html`: the table, its notes, and every command with its time and memory."""
-    write_whole(out / "table.md", _markdown(paper, found, notes, took).encode())
-    html = page(
-        "cli/reproduced.html",
-        title=f"{paper}, reproduced",
-        key=_KEY,
-        found=found,
-        pictures={metric: _picture(found, metric) for metric in found.columns},
-        labels=LABELS,
-        notes=notes,
-        took=_rows(took),
-    )
-    return out / "table.md", write_page(out / "table.html", html)
-
-
-def _markdown(paper: str, found: Measured, notes: Sequence[str], took: Sequence[Mapping[str, Any]]) -> str:
+) -> Path:
+    """Write `table.md`: the table, its notes, and every command with its time and memory."""
     lines = [
         f"# {paper}, reproduced",
         "",
@@ -247,49 +202,27 @@ def _markdown(paper: str, found: Measured, notes: Sequence[str], took: Sequence[
         f"|---|{'--:|' * len(found.columns)}",
         *(f"| {' | '.join(line)} |" for line in found.lines()),
         "",
-        *(line for part in found.parts() for line in _part(*part)),
+    ]
+    count, shares = found.difficult()
+    if count:
+        lines += [
+            f"The {count} difficult questions, which at most one row gets right, in percent:",
+            "",
+            f"| row | {' | '.join(LABELS)} |",
+            f"|---|{'--:|' * len(LABELS)}",
+            *(f"| {' | '.join(line)} |" for line in shares),
+            "",
+        ]
+    lines += [
         *(f"- {note}" for note in notes),
         "",
         "| step | time | peak MB | command |",
         "|---|--:|--:|---|",
-        *(f"| {step} | {time} | {memory} | `{command}` |" for step, time, memory, command in _rows(took)),
+        *(
+            f"| {one['step']} | {clock(one['seconds'])} | {one['peak_mb']:,} | `{one['command']}` |"
+            for one in took
+        ),
     ]
-    return "\n".join(lines) + "\n"
-
-
-def _part(about: str, lines: Sequence[Sequence[str]]) -> list[str]:
-    head = [f"{about}, in percent:", "", f"| row | {' | '.join(LABELS)} |", f"|---|{'--:|' * len(LABELS)}"]
-    return [*head, *(f"| {' | '.join(line)} |" for line in lines), ""]
-
-
-def _rows(took: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-    return [(one["step"], clock(one["seconds"]), f"{one['peak_mb']:,}", one["command"]) for one in took]
-
-
-def _picture(found: Measured, metric: str) -> Markup:
-    """A metric's changes against base, a row beneath the other."""
-    rows = [row for row in found.rows if row != BASE]
-    changes = {row: found.changes(row, metric) for row in rows}
-    reach = max([_LEAST, *(abs(value) for each in changes.values() for value in each.values())])
-    middle = (_LEFT + _WIDTH) / 2
-    half = (_WIDTH - _LEFT) / 2 - 12
-    height = _ROW * len(rows) + 24
-    marks, texts = [], []
-    for number, row in enumerate(rows):
-        y = _ROW * (number + 0.5)
-        texts.append(("axis", _LEFT - 8, y + 4, "end", row))
-        for who, value in reversed(changes[row].items()):  # ours on top
-            x = middle + half * value / reach
-            marks.append((*_MARKS[who], x, y, 4.5, f"{row}, {who}: {value:+.1f}"))
-    ticks = ((-reach, f"{-reach:.0f}"), (0.0, "0"), (reach, f"+{reach:.0f}"))
-    texts += [("tick", middle + half * value / reach, height - 6, "middle", said) for value, said in ticks]
-    return fragment(
-        "evals/charts.html",
-        label=f"change of {metric}",
-        width=_WIDTH,
-        height=height,
-        lines=[("zero", middle, 0, middle, height - 22)],
-        paths=[],
-        marks=marks,
-        texts=texts,
-    )
+    path = out / "table.md"
+    write_whole(path, ("\n".join(lines) + "\n").encode())
+    return path
