@@ -26,38 +26,11 @@ from factrl.runs.settings import RunSettings
 from factrl.train.plan import Plan, make_plan, run_settings
 from fault_server import FaultServer, answers, closed_port, says
 
-VERBS = [
-    *(
-        "demo",
-        "lab",
-        "verify",
-        "index",
-        "probe",
-        "prepare klcf",
-        "prepare prompts",
-        "prepare retrieve",
-        "prepare thresholds",
-        "prepare convert",
-        "prepare questions",
-        "score",
-    ),
-    *(
-        "train",
-        "tune",
-        "reproduce",
-        "report",
-        "eval",
-        "label",
-        "stress",
-        "serve",
-        "show",
-        "check",
-        "describe",
-        "models",
-        "doctor",
-    ),
-]
-SPECS = [f"{name}:{variant}" for name in paper_names() for variant in rewards_of(load_paper(name))]
+VERBS = {
+    *("demo", "lab", "verify", "index", "probe", "score", "train", "tune", "reproduce", "report", "eval"),
+    *("label", "stress", "serve", "show", "check", "describe", "models", "doctor"),
+    *(f"prepare {what}" for what in ("klcf", "prompts", "retrieve", "thresholds", "convert", "questions")),
+}
 SMALL = ["--model", "m", "train.prompts_per_step=1"]
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "Lima"},
@@ -132,7 +105,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
     ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
     ("train good.toml --steps five", "train.steps = 'five' must be a whole number"),
-    ("train good.toml --judge http://me:pw@localhost/v1", "judge.url must not hold a key"),
     # rewards
     ("train trutrl --model m --data questions.jsonl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
     (
@@ -156,26 +128,22 @@ MISTAKES: list[tuple[str, str]] = [
         "train good.toml train.prompts_per_step=1 data.prompt={topci}",
         "data.prompt: {topci} is no column of example '1'; did you mean 'topic'?",
     ),
-    ("eval question.jsonl", "question.jsonl does not exist; did you mean 'questions.jsonl'?"),
     ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
     # judges
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
     # runs and outputs
     ("train --resume outt", "run outt does not exist; did you mean 'out'?"),
-    ("train --resume out", "run out is not a run folder (no config.toml)"),
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
     # gone since 0.1
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
     # usage
-    ("trian", f"unknown verb 'trian'; did you mean 'train'? (there are: {', '.join(VERBS)})"),
+    ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, lab, verify, "),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
-    ("eval questions.jsonl --extract box", "argument --extract: invalid choice: 'box'"),
-    ("eval questions.jsonl --limit 0", "'0' is not a whole number of at least 1"),
-    ("show --toml", "--toml needs a paper, e.g. factrl show truthrl --toml"),
+    ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     ("show truthrl --settings", "--settings stands alone"),
 ]
 
@@ -227,13 +195,9 @@ def test_an_extra_that_is_not_installed(
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (
-            KeyboardInterrupt("stopped after step 3; go on with: factrl train --resume r"),
-            130,
-            "stopped after step 3; ",
-        ),
-        (KeyboardInterrupt(), 130, "interrupted\n"),
-        (TooManyMasked("step 3: more than 50%"), 3, "step 3: more than 50%\n"),
+        (KeyboardInterrupt("stopped after step 3"), 130, "stopped after step 3"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (TooManyMasked("step 3: more than 50%"), 3, "step 3: more than 50%"),
     ],
 )
 def test_endings_have_codes(
@@ -245,7 +209,7 @@ def test_endings_have_codes(
 ) -> None:
     play_with(monkeypatch, error)
     assert main(["demo"]) == code
-    assert capsys.readouterr().err.startswith(f"factrl: {said}")
+    assert capsys.readouterr().err == f"factrl: {said}\n"
 
 
 def test_a_reader_who_leaves_is_no_error() -> None:
@@ -287,18 +251,15 @@ def replace(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> No
 # Help
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
-def test_help_lists_the_verbs(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    assert main(words) == 0
-    assert sorted(re.findall(r"^  (\w+(?: \w+)?)  ", capsys.readouterr().out, re.M)) == sorted(VERBS)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_shows_an_example(capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    assert main([*verb.split(), "--help"]) == 0
-    out = capsys.readouterr().out
-    assert f"\n  factrl {verb}" in out.partition("example")[2]
-    assert verb not in ("demo", "train", "eval") or "factrl show --settings" in " ".join(out.split())
+def test_help_lists_the_verbs_and_each_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--help"]):
+        assert main(words) == 0
+        assert {*re.findall(r"^  (\w+(?: \w+)?)  ", capsys.readouterr().out, re.M)} == VERBS
+    for verb in VERBS:
+        assert main([*verb.split(), "--help"]) == 0
+        out = capsys.readouterr().out
+        assert f"\n  factrl {verb}" in out.partition("example")[2], verb
+        assert verb not in ("demo", "train", "eval") or "factrl show --settings" in " ".join(out.split())
 
 
 def test_nothing_here_loads_torch() -> None:
@@ -317,34 +278,11 @@ def test_nothing_here_loads_torch() -> None:
 
 def test_demo_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = play_with(monkeypatch)
-    assert (
-        main(
-            [
-                "demo",
-                "--steps",
-                "3",
-                "--output",
-                "out",
-                "warm.steps=2",
-                "--seed",
-                "7",
-                "--quick",
-                "--retrieval",
-                "demo.contrast=''",
-            ]
-        )
-        == 0
-    )
+    words = "demo --steps 3 --output out warm.steps=2 --seed 7 --quick --retrieval"
+    assert main(words.split()) == 0
     assert main(["demo", "--reward", "truthrl:binary"]) == 0
-    assert calls == [
-        (
-            "truthrl:ternary",
-            ["train.steps=3", "run.seed=7", "run.dir=out", "warm.steps=2", "demo.contrast=''"],
-            True,
-            True,
-        ),
-        ("truthrl:binary", [], False, False),
-    ]
+    told = ["train.steps=3", "run.seed=7", "run.dir=out", "warm.steps=2"]
+    assert calls == [("truthrl:ternary", told, True, True), ("truthrl:binary", [], False, False)]
 
 
 # train
@@ -370,27 +308,14 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_dry_run_asks_no_judge(
-    serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = serve(says())
-    assert main(["train", "good.toml", *SMALL[2:], "--judge", f"{server.url}#j", "--dry-run"]) == 0
-    assert server.requests == []
-    assert f"judge     {server.url}#j\n" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "steps", "completions"),
     [
         ([], 4, 32),
-        (["train.epochs=2.5"], 10, 80),
-        (["train.epochs=0.1"], 1, 8),
         (["train.epochs=0.3"], 2, 16),  # 1.2 steps: transformers does the second one too
         (["--steps", "7"], 7, 56),
         (["train.prompts_per_step=3"], 1, 24),
-        (["train.num_iterations=2"], 8, 32),
         (["train.num_iterations=2", "--steps", "3"], 3, 16),
-        (["data.limit=2"], 2, 16),
     ],
 )
 def test_a_plan_counts(words: list[str], steps: int, completions: int) -> None:
@@ -500,21 +425,10 @@ def test_eval_where_nothing_could_be_graded(
 # show and check
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_every_knob_is_explained(spec: str) -> None:
-    reward = load_reward(spec)
-    assert {*knob_help(reward, load_paper(spec.partition(":")[0]))} == {*reward.knobs}
-
-
-@pytest.mark.parametrize("spec", [*paper_names(), *SPECS, "own.py:short"])
-def test_a_printed_recipe_is_one(capsys: pytest.CaptureFixture[str], spec: str) -> None:
-    assert main(["show", spec, "--toml"]) == 0
-    Path("printed.toml").write_text(capsys.readouterr().out, encoding="utf-8")
-    settings = run_settings("printed.toml", [])
-    assert settings.paper == spec
-    assert settings.reward == {k: v for k, v in load_reward(spec).knobs.items() if v is not None}
-    named = [f"paper={spec}", f"model.name={settings.model.name}", "data.train=questions.jsonl"]
-    assert settings == run_settings(None, named)
+def test_every_knob_is_explained() -> None:
+    for name in paper_names():
+        for reward in rewards_of(module := load_paper(name)).values():
+            assert {*knob_help(reward, module)} == {*reward.knobs}
 
 
 def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 import os
@@ -69,56 +68,40 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
 # Words
 
 
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    return dict(cli._parsers()[1])
-
-
-NUMBERS = [
-    (verb, action.option_strings[0])
-    for verb, parser in parsers().items()
-    for action in parser._actions
-    if action.option_strings and action.type is not None and action.metavar != "C,A,W"
-]
-
-
-@pytest.mark.parametrize(("verb", "option"), NUMBERS)
 @pytest.mark.parametrize("value", [LARGE, HUGE, "-1.5", "nan", "²", "\udcff", "9" * 19])
 def test_every_option_that_is_a_number_refuses_what_cannot_be_one(
-    verb: str, option: str, value: str, capsys: pytest.CaptureFixture[str]
+    value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["x" for action in parsers()[verb]._actions if not action.option_strings and action.nargs != "*"]
-    assert main([*verb.split(), *words, f"{option}={value}"]) == 2
-    assert len(complaint(capsys)) < 400
+    for verb, parser in cli._parsers()[1].items():
+        words = ["x" for action in parser._actions if not action.option_strings and action.nargs != "*"]
+        for action in parser._actions:
+            if action.option_strings and action.type is not None:
+                assert main([*verb.split(), *words, f"{action.option_strings[0]}={value}"]) == 2
+                assert len(complaint(capsys)) < 400, (verb, action.option_strings)
 
 
 @pytest.mark.parametrize("cls", [RunSettings, AskSettings])
-@pytest.mark.parametrize("value", [LARGE, HUGE, "0x" + "f" * 5_000, f"[{LARGE}]", f"-{HUGE}", f"1e{HUGE}"])
-def test_every_setting_refuses_a_number_that_nothing_counts_to(cls: type[Any], value: str) -> None:
-    Path("long.toml").write_text(f"[run]\nseed = {value}\n")
-    with pytest.raises(ConfigError):
-        load_settings(cls, "long.toml", [])
-    for key in settable(cls):
-        if key.split(".")[0] not in ("reward", "paper"):
-            with pytest.raises(ConfigError):
-                load_settings(cls, None, [f"{key}={value}"])
+def test_every_setting_refuses_a_number_that_nothing_counts_to(cls: type[Any]) -> None:
+    for value in (LARGE, HUGE, "0x" + "f" * 5_000, f"[{LARGE}]", f"-{HUGE}", f"1e{HUGE}"):
+        Path("long.toml").write_text(f"[run]\nseed = {value}\n")
+        with pytest.raises(ConfigError):
+            load_settings(cls, "long.toml", [])
+        for key in settable(cls):
+            if key.split(".")[0] not in ("reward", "paper"):
+                with pytest.raises(ConfigError):
+                    load_settings(cls, None, [f"{key}={value}"])
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        f"train good.toml --dry-run data.limit={LARGE}",
         f"train good.toml --dry-run data.limit={HUGE}",
-        f"train good.toml --dry-run reward.wrong={HUGE}",
         f"train good.toml --dry-run reward.wrong=0x{'f' * 5_000}",
         f"score rows.jsonl --paper truthrl reward.wrong=-{HUGE}",
-        f"eval rows.jsonl --limit {LARGE}",
-        f"stress truthrl --seed {HUGE} --policies D01 --questions 1",
         "train good.toml --dry-run data.system=a\udcff",
         "eval rows\udcff.jsonl",
-        "show \udcff",
         "train good\udcff.toml",
         "\udcff",
-        "--\udcff",
     ],
 )
 def test_strange_words_get_one_line(line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,26 +130,18 @@ def test_strange_rows_get_one_line(content: str, told: str, capsys: pytest.Captu
     assert "set_int_max_str_digits" not in said
 
 
-def half(name: str, **more: Any) -> None:
-    Path(name).write_text("".join(json.dumps({"id": str(n), **ROW, **more}) + "\n" for n in range(64)))
-
-
 @pytest.mark.parametrize(
-    "words",
+    ("words", "part"),
     [
-        [],
-        ["data.prompt={question} {completion}"],
-        ["data.prompt={evidence} {question}"],
-        ["data.eval=half.jsonl", "data.train=rows.jsonl", "data.eval_split=test"],
+        ([], {"question": "Which\udfff?"}),
+        (["data.prompt={evidence} {question}"], {"evidence": "a\ud83d"}),
     ],
 )
 def test_half_a_character_in_a_prompt_names_the_row(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: list[str], part: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    part = {"completion": "a\ud800"} if "completion" in "".join(words) else {"question": "Which\udfff?"}
-    if "evidence" in "".join(words):
-        part = {"evidence": "a\ud83d"}
-    half("half.jsonl", **part)
+    rows = [{"id": str(n), **ROW, **part} for n in range(64)]
+    Path("half.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(["train", "good.toml", "--dry-run", "data.train=half.jsonl", *words]) == 2
     assert "the prompt of example '0' holds '\\u" in complaint(capsys).replace("\\ud", "\\ud")
 
@@ -178,7 +153,6 @@ PLACES = ["a-file/below", "/proc/none/below", "a-folder.html", "full"]
 WRITERS = [
     ("eval rows.jsonl --output {}", ""),
     ("score rows.jsonl --paper truthrl --output {}", ".jsonl"),
-    ("stress truthrl --policies D01 --questions 1 --output {}", ".jsonl"),
     ("verify Oslo --docs notes.txt --html {}", ".html"),
     ("lab --steps 1 --output {}", ""),
     ("prepare convert rows.jsonl --to trl --output {}", "/x.jsonl"),
@@ -232,7 +206,6 @@ def judge() -> Iterator[FaultServer]:
     "line",
     [
         "score rows.jsonl --paper truthrl --output s.jsonl",
-        "stress truthrl --policies D01 --questions 1 --output s.jsonl",
         "index notes.txt --out idx",
         "prepare convert rows.jsonl --to verl --output p.parquet",
         "verify Oslo --docs notes.txt --html s.html --no-cache",
@@ -280,9 +253,7 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
     ("error", "line"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device; free some"),
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; free some space"),
         (OSError(errno.EROFS, "Read-only file system", "a"), "a: Read-only file system; name another place"),
-        (OSError(errno.ENAMETOOLONG, "File name too long", "a"), "a: File name too long; give a shorter"),
         (
             RuntimeError("I/O error: No space left on device (os error 28)"),
             "a file could not be written whole: I/O error: No space left",
@@ -292,10 +263,8 @@ def test_a_torn_row_of_a_full_disk_is_not_followed_by_another(tmp_path: Path) ->
             "a file could not be written whole: an error of Rust: 'Read-only file system'; name another",
         ),
         (OSError(errno.EBADF, "Bad file descriptor"), None),
-        (OSError(errno.EINVAL, "Invalid argument"), None),
         (ConnectionResetError(errno.ECONNRESET, "Connection reset"), None),
         (RewardBug("reward 'x' failed: No space left on device"), None),
-        (KeyError("x"), None),
         (SystemExit(3), None),
     ],
 )
@@ -304,7 +273,7 @@ def test_what_is_the_disks_and_what_is_ours(error: BaseException, line: str | No
     assert said is None if line is None else (said or "").startswith(line)
 
 
-@pytest.mark.parametrize("error", [KeyError("a"), OSError(errno.EINVAL, "b"), RecursionError("c")])
+@pytest.mark.parametrize("error", [KeyError("a"), OSError(errno.EINVAL, "b")])
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(words: Any) -> int:
         raise error
@@ -321,20 +290,17 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
     ("source", "told"),
     [
         ("x = 1\nraise SystemExit(3)", "own.py, line 2 stops with SystemExit: 3"),
-        ("\n\nimport nothing_of_this_name", "own.py, line 3 stops with ModuleNotFoundError: No module named"),
         ("1 / 0", "own.py, line 1 stops with ZeroDivisionError: division by zero"),
         ("def f(): f()\nf()", "own.py, line 1 stops with RecursionError: maximum recursion"),
         ("raise OSError(28, 'No space left on device')", "own.py, line 1 stops with OSError: [Errno 28]"),
-        ("x = (", "own.py, line 1 is not Python: '(' was never closed"),
         ("a\0b", "own.py is not Python: source code string cannot contain null bytes"),
         (f"x = {HUGE}", "own.py, line 1 is not Python: Exceeds the limit"),
     ],
 )
-@pytest.mark.parametrize("verb", ["score rows.jsonl --paper", "check", "train --dry-run good.toml"])
 def test_a_reward_file_that_does_not_run_is_named_with_its_line(
-    source: str, told: str, verb: str, capsys: pytest.CaptureFixture[str]
+    source: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("own.py").write_text(source)
-    words = verb.split()
-    assert main([*words[:-1], "paper=own.py", words[-1]] if words[0] == "train" else [*words, "own.py"]) == 2
-    assert told in complaint(capsys)
+    for line in ("score rows.jsonl --paper own.py", "check own.py", "train paper=own.py --dry-run good.toml"):
+        assert main(line.split()) == 2
+        assert told in complaint(capsys)

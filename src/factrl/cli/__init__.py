@@ -73,6 +73,7 @@ GONE = {
         for what in ("klcf", "prompts", "retrieve", "convert")
     },
     "describe json": "factrl.load_reward(SPEC) in Python has the knobs, and scores any completion",
+    "show toml": "recipes/ has the papers'; factrl train SPEC … --dry-run prints one for any reward",
     "probe confidence": "0.95 saved one sample in eight at most; --samples says how many a question gets",
     "eval weights": "truthfulness is accuracy - hallucination; weigh them yourself",
     "eval shots": "write worked examples into data.prompt=..., which ends in {question}",

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import tomli_w
-
 from factrl.errors import ConfigError
 from factrl.papers import (
     check_gold,
@@ -28,7 +26,7 @@ from factrl.runs.config import flat, settable
 from factrl.runs.settings import RunSettings
 from factrl.text.escape import one_line
 
-from .describe import knob_help, shown
+from .describe import shown
 from .options import RECIPES, Verbs, add_verb
 from .terminal import say, show_rows
 
@@ -46,15 +44,6 @@ _KINDS = {
     dict: "table",
     tuple: "list",
 }
-# What a recipe usually says; the rest keeps its default.
-_USUAL = (
-    "epochs",
-    "prompts_per_step",
-    "num_generations",
-    "micro_batch_size",
-    "max_completion_length",
-    "learning_rate",
-)
 
 
 def add_verbs(verbs: Verbs) -> None:
@@ -64,10 +53,9 @@ def add_verbs(verbs: Verbs) -> None:
         "show",
         _show,
         about="list the papers, or one paper's settings with their sources, variants and published numbers",
-        example="examples:\n  factrl show truthrl:binary\n  factrl show truthrl --toml > recipe.toml",
+        example="examples:\n  factrl show truthrl:binary\n  factrl show --settings",
     )
     parser.add_argument("paper", nargs="?", metavar="PAPER", help="truthrl, truthrl:binary or my.py:reward")
-    parser.add_argument("--toml", action="store_true", help="print a recipe for it")
     parser.add_argument("--settings", action="store_true", help="list every setting of train")
     parser = add_verb(
         verbs,
@@ -82,17 +70,13 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    if args.settings and (args.paper is not None or args.toml):
+    if args.settings and args.paper is not None:
         raise ConfigError("--settings stands alone; factrl show PAPER lists the knobs of a reward")
-    if args.toml and args.paper is None:
-        raise ConfigError("--toml needs a paper, e.g. factrl show truthrl --toml")
     if args.settings:
         _list_settings()
     elif args.paper is None:
         for name in paper_names():
             say(f"{name:<12}{(load_paper(name).__doc__ or '').partition(chr(10))[0]}")
-    elif args.toml:
-        say(recipe(args.paper))
     else:
         _explain(args.paper)
     return 0
@@ -118,41 +102,6 @@ def _check(args: argparse.Namespace) -> int:
             say(passed)
         failed += wrong
     return int(failed > 0)
-
-
-def recipe(spec: str) -> str:
-    """A recipe that `load_settings` accepts: the reward's knobs, the usual settings, and what each means."""
-    reward = load_reward(spec)
-    fields = settable(RunSettings)
-    values: dict[str, Any] = {
-        "paper": spec,
-        "model": {"name": "Qwen/Qwen2.5-0.5B-Instruct"},
-        "data": {"train": "questions.jsonl", "prompt": fields["data.prompt"].default},
-        "reward": {name: value for name, value in reward.knobs.items() if value is not None},
-        "train": {key: fields[f"train.{key}"].default for key in _USUAL},
-    }
-    for section, settings in settings_of(spec).items():  # a recipe wins over them, so it repeats them
-        values[section] = {**values.get(section, {}), **settings}
-    helps = {key: " ".join((field.description or "").split()) for key, field in fields.items()}
-    helps |= {
-        f"reward.{name}": text for name, text in knob_help(reward, load_paper(split_spec(spec)[0])).items()
-    }
-    lines, section = ["# factrl train recipe.toml", ""], ""
-    for line in tomli_w.dumps(values).rstrip("\n").split("\n"):
-        if line.startswith("["):
-            section = line.strip("[]") + "."
-        about = helps.get(section + line.partition(" = ")[0], "")
-        lines.append(f"{line}  # {about}" if about and not line.endswith("[") else line)
-        if line == "[reward]":  # what has no value yet is the user's to give
-            open_knobs = [name for name, value in reward.knobs.items() if value is None]
-            lines += [f"# {name} =  # {helps.get(f'reward.{name}', '')}" for name in open_knobs]
-    hints = {"judge": ("url", "http://localhost:8000/v1#Qwen/Qwen3-8B")}
-    if "verify" in reward.resources:
-        hints["verifier"] = ("index", "wiki.index")
-    for section, (key, value) in hints.items():
-        if section not in values:
-            lines += ["", f"[{section}]", f'# {key} = "{value}"  # {helps[f"{section}.{key}"]}']
-    return "\n".join(lines)
 
 
 def kind(annotation: Any) -> str:
