@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.cli.score import AT_ONCE, score_stored, summarise
+from factrl.cli.score import AT_ONCE, score_stored
 from factrl.papers import load_reward
 from factrl.rewards import Reward
-from factrl.types import Example, Result
-from fault_server import FaultServer, answers, closed_port, says
+from factrl.types import Example
+from fault_server import FaultServer, answers, says
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "question": "Capital of Peru?", "answers": ["Lima"], "completion": "It is \\boxed{Lima}"},
@@ -85,37 +85,23 @@ def test_a_row_for_each_completion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "one row per completion: out.jsonl" in capsys.readouterr().err
 
 
-def test_json_is_all_of_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", "stored.jsonl", "--paper", "truthrl:binary", "--json", "--limit", "3"]) == 0
+def test_json_is_all_of_stdout_and_a_term_counts_where_it_occurs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", "stored.jsonl", "--paper", "truthrl:binary", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["file"], document["paper"], document["completions"]) == (
-        "stored.jsonl",
-        "truthrl:binary",
-        3,
-    )
+    told = [document[name] for name in ("file", "paper", "completions")]
+    assert told == ["stored.jsonl", "truthrl:binary", 5]
     assert document["reward"]["abstain"] == -1
-    assert document["terms"]["sum"] == {"mean": pytest.approx(-1 / 3), "share": 1.0}
-    assert document["states"] == {"scored": 3, "masked": 0, "floored": 0}
+    assert document["terms"]["sum"] == {"mean": pytest.approx(-1 / 2), "share": 0.8}
+    assert document["states"] == {"scored": 3, "masked": 1, "floored": 1}
 
 
 def test_what_the_reward_does_not_need_may_be_missing(capsys: pytest.CaptureFixture[str]) -> None:
     write("bare.jsonl", {"question": "Say something", "text": "hello"}, {"question": "More", "text": "?"})
-    options = ["--paper", "own.py:short", "--column", "text", "--output", "out.jsonl"]
-    assert main(["score", "bare.jsonl", *options]) == 0
+    assert main(["score", "bare.jsonl", "--paper", "own.py:short", "--column", "text"]) == 0
     out, err = capsys.readouterr()
-    assert read("out.jsonl")[0]["spans"] == [{"start": 0, "end": 1, "sign": 1}]
     assert cells(out)["masked"][2] == "too_odd⟨U+001B⟩[31m 1"
     assert "No --judge" not in err
     assert "\x1b" not in out + err
-
-
-def test_a_term_counts_where_it_occurs() -> None:
-    some = [Result("scored", 3.0, {"a": 1.0, "b": 2.0}), Result("floored", 2.0, {"a": 2.0}, cause="x")]
-    assert summarise([*some, Result("masked", None, cause="y")])["terms"] == {
-        "a": {"mean": 1.5, "share": 2 / 3},
-        "b": {"mean": 2.0, "share": 1 / 3},
-        "sum": {"mean": 2.5, "share": 2 / 3},
-    }
 
 
 def test_claims_that_no_model_judges_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +146,6 @@ def test_rows_are_on_disk_before_the_next_are_scored(monkeypatch: pytest.MonkeyP
     ("text", "prefilled"),
     [
         ("so </think>", 1.0),
-        ("", 1.0),
         ("<answer>so", 1.0),
         ("<think>so </think>", 0.0),
         ("\nStep by step.\n<think>so", 0.0),
@@ -175,12 +160,8 @@ def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> Non
     """As those of a reasoning model whose chat template ends with <think>."""
     reward = load_reward("fspo:outcome")
     example = Example("Where was Marie Curie born?", ("Warsaw",))
-    for text in (
-        "I recall it.</think><answer>Warsaw</answer>",
-        "<think>I recall it.</think><answer>Warsaw</answer>",
-    ):
-        (result,) = score_stored(reward, [(example, text)])
-        assert (result.state, result.value) == ("scored", 1.0)
+    (result,) = score_stored(reward, [(example, "I recall it.</think><answer>Warsaw</answer>")])
+    assert (result.state, result.value) == ("scored", 1.0)
 
 
 # Mistakes
@@ -190,9 +171,7 @@ def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> Non
     ("line", "message"),
     [
         ("score stored.jsonl", "paper is required"),
-        ("score stored.jsonl --paper truthrl --column text", "has no column text"),
         ("score stored.jsonl --paper truthrl --output out", "--output out must end in .jsonl"),
-        ("score stored.jsonl --paper truthrl --output none/o.jsonl", "is in none, which does not exist"),
         (
             "score stored.jsonl --paper truthrl --output ./stored.jsonl",
             "stored.jsonl exists; name another file",
@@ -202,14 +181,13 @@ def test_a_stored_completion_that_only_closes_its_reasoning_began_in_it() -> Non
 def test_a_mistake_gets_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
 ) -> None:
-    write("bare.jsonl", {"question": "Capital of Peru?", "completion": "x"})
-    before, closed = sorted(folder.iterdir()), closed_port()
-    assert main([word.format(closed=closed) if "{closed}" in word else word for word in line.split()]) == 2
+    before = sorted(folder.iterdir())
+    assert main(line.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("factrl: ")
     assert err.count("\n") == 1
-    assert message.replace("{closed}", closed) in err
+    assert message in err
     assert sorted(folder.iterdir()) == before
 
 

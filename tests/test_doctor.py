@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
@@ -26,7 +25,6 @@ REQUIRED = [
     "torch>=2.6; extra == 'train'",
     'trl<1.17,>=1.16; extra == "train"',
     'old>=1; python_version < "3.5" and extra == "train"',
-    "gguf>=0.10; extra == 'demo'",
 ]
 
 
@@ -47,7 +45,6 @@ def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]
     ("extra", "installed", "state", "detail"),
     [
         ("", {"httpx": "0.28.1", "future": "2.0"}, "ok", "httpx 0.28.1, future 2.0"),
-        ("", {"httpx": "0.26", "future": "2"}, "wrong", "httpx 0.26, not >=0.27: pip install --force"),
         (
             "",
             {"httpx": "0.27"},
@@ -62,12 +59,6 @@ def examined(capsys: pytest.CaptureFixture[str], code: int = 0) -> list[Finding]
             "trl not installed: pip install '.[train]' in a clone of factrl",
         ),
         ("train", {"torch": "2.6", "trl": "1.17.0"}, "warning", "trl 1.17.0, not <1.17,>=1.16: pip"),
-        (
-            "demo",
-            {"gguf": "0.9.9"},
-            "warning",
-            "gguf 0.9.9, not >=0.10: pip install '.[demo]' in a clone of factrl",
-        ),
     ],
 )
 def test_an_extra_is_whole_missing_or_of_another_version(
@@ -85,14 +76,11 @@ def test_every_requirement_of_factrl_is_understood() -> None:
         assert re.fullmatch(r"(\s*(>=|<)[\d.]+,?)*\s*", match["wanted"]), line
 
 
-@pytest.mark.parametrize(
-    ("version", "state"), [("3.40.1", "warning"), ("3.51.2", "warning"), ("3.51.3", "ok"), ("3.52", "ok")]
-)
-def test_a_sqlite_that_can_damage_the_cache_is_warned_of(version: str, state: str) -> None:
-    assert sqlite(version).state == state
+def test_a_sqlite_that_can_damage_the_cache_is_warned_of() -> None:
+    assert [sqlite(version).state for version in ("3.51.2", "3.51.3", "3.52")] == ["warning", "ok", "ok"]
 
 
-@pytest.mark.parametrize(("version", "told"), [("2.9.1+cpu", 1), ("2.10.0", 0), ("3.0", 0), (None, 0)])
+@pytest.mark.parametrize(("version", "told"), [("2.9.1+cpu", 1), ("2.10.0", 0), (None, 0)])
 def test_a_torch_that_runs_code_of_checkpoints_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], version: str | None, told: int
 ) -> None:
@@ -100,22 +88,17 @@ def test_a_torch_that_runs_code_of_checkpoints_is_warned_of(
     assert len([found for found in examined(capsys) if found.what == "torch"]) == told
 
 
-def test_the_cache_folder(folder: Path) -> None:
+def test_the_cache_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cache(folder / "a" / "b") == Finding("ok", "cache", f"{folder / 'a' / 'b'}, not made yet")
     (folder / "inside").mkdir()
     (folder / "inside" / "model").write_bytes(b"x" * 2_500_000)
     (folder / "link").symlink_to(folder / "inside" / "model")
     assert cache(folder) == Finding("ok", "cache", f"{folder}, 2.5 MB")
-    wrong = cache(folder / "inside" / "model")
-    assert wrong.state == "wrong"
-    assert "set FACTRL_CACHE" in wrong.detail
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_cache_folder_that_cannot_be_written(folder: Path) -> None:
-    folder.chmod(0o500)
-    assert cache(folder).state == cache(folder / "new").state == "wrong"
-    folder.chmod(0o700)
+    monkeypatch.setenv("FACTRL_CACHE", str(folder / "inside" / "model"))
+    (wrong,) = [finding for finding in examined(capsys, 1) if finding.state == "wrong"]
+    assert (wrong.what, "set FACTRL_CACHE" in wrong.detail) == ("cache", True)
 
 
 @pytest.mark.security("S37")
@@ -142,9 +125,7 @@ def test_one_line_per_thing(capsys: pytest.CaptureFixture[str]) -> None:
     ("fault", "said"),
     [
         (says("ok"), ""),
-        (answers(404, {"error": {"message": "no model m"}}), "check the model's name"),
         (answers(401, {"error": {"message": "bad key sk-secret"}}), "check that key"),
-        (answers(500, {}), "500"),
     ],
 )
 def test_a_judge_server_is_asked_once(
@@ -162,12 +143,6 @@ def test_a_judge_server_is_asked_once(
     assert len(server.requests) == 1
 
 
-def test_what_is_wrong_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("file").write_text("x")
-    monkeypatch.setenv("FACTRL_CACHE", str(Path.cwd() / "file" / "cache"))
-    assert [finding.what for finding in examined(capsys, 1) if finding.state == "wrong"] == ["cache"]
-
-
 def test_factrl_that_is_no_package(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,11 +157,8 @@ def test_factrl_that_is_no_package(
 # factrl models
 
 
-@pytest.mark.parametrize("words", [(), ("list",)])
-def test_the_list_has_every_model_and_downloads_none(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["models", *words]) == 0
+def test_the_list_has_every_model_and_downloads_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "list"]) == 0
     out, err = capsys.readouterr()
     for model in models.known():
         (line,) = (line for line in out.splitlines() if line.split()[:1] == [model.name])
@@ -217,9 +189,7 @@ def test_a_model_that_is_here_is_shown_as_here(capsys: pytest.CaptureFixture[str
     [
         ("lost", "does not know 'lost'; did you mean 'list'?"),
         ("get", "models get needs a NAME"),
-        ("list x", "models list takes no NAME"),
         ("path SmolLM2-135M-Instruct", "run: factrl models get SmolLM2-135M-Instruct"),
-        ("get SmolLM2-135M-Instrucd", "did you mean 'SmolLM2-135M-Instruct'?"),
         (
             "get SmolLM2-135M-Instruct",
             "No matching distribution found; the hub: huggingface_hub is not installed; check the network",
