@@ -71,24 +71,24 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("own.py").write_text(OWN)
 
 
-@pytest.mark.parametrize("name", table_names())
-def test_a_table_names_arms_and_metrics_that_its_world_has(name: str) -> None:
-    table = find_table(name)
-    world = make_world(table.world, 0)
-    said = ("", ABSTENTION, "Oakford 70")  # what no text has is left out
-    measured = {name for text in said for name in world.measure([(e, text) for e in world.test])}
-    assert {column.metric for column in table.columns} <= measured
-    judged = {column.metric for column in table.judged}
-    assert bool(judged) == any(row.paper for row in table.rows)
-    for row in table.rows:
-        assert {*row.paper} <= judged, row.arm
-        if row.arm not in METHODS:
-            spec, way = parted(row.arm)
-            assert {*load_reward(spec).missing} <= {*world.resources()}, row.arm
-            assert way in ("", *world.ways)
-    arms = [row.arm for row in table.rows]
-    assert table_of(arms, name).rows == table.rows
-    assert len({*arms}) == len(arms)
+def test_a_table_names_arms_and_metrics_that_its_world_has() -> None:
+    for name in table_names():
+        table = find_table(name)
+        world = make_world(table.world, 0)
+        said = ("", ABSTENTION, "Oakford 70")  # what no text has is left out
+        measured = {metric for text in said for metric in world.measure([(e, text) for e in world.test])}
+        assert {column.metric for column in table.columns} <= measured, name
+        judged = {column.metric for column in table.judged}
+        assert bool(judged) == any(row.paper for row in table.rows), name
+        for row in table.rows:
+            assert {*row.paper} <= judged, row.arm
+            if row.arm not in METHODS:
+                spec, way = parted(row.arm)
+                assert {*load_reward(spec).missing} <= {*world.resources()}, row.arm
+                assert way in ("", *world.ways)
+        arms = [row.arm for row in table.rows]
+        assert table_of(arms, name).rows == table.rows
+        assert len({*arms}) == len(arms)
 
 
 def test_the_page_on_the_lab_has_the_papers_signs_as_they_are() -> None:
@@ -148,12 +148,9 @@ MISTAKES = [
     ("--table truthr", "unknown table 'truthr'; did you mean 'truthrl'? (there are: default, "),
     ("r-tunning", "unknown paper 'r-tunning'"),
     ("sft truthrl sft", "sft truthrl sft: name each arm once, and not 'base', which is in every table"),
-    ("truthrl fspo", "truthrl and fspo are shown in different worlds; choose one with --table default or"),
     ("fspo sft", "sft learns from short answers that are right or wrong, so it is an arm in the world 'peop"),
     ("own.py:greedy", "the world 'people' has no 'moon', which own.py:greedy asks for"),
     ("klcf", "klcf needs reward.alpha: the weights of the paper's main configuration are lost"),
-    ("--seeds 0", "argument --seeds: '0' is not a whole number of at least 1"),
-    ("--output own.py", "own.py"),
 ]
 
 
@@ -178,7 +175,6 @@ def test_a_mistake_is_one_line_before_torch_is_loaded(
         ([-0.03, -0.02], "down"),
         ([0.01], "none"),  # one point
         ([0.10, 0.08, -0.001], "none"),  # not in every seed
-        ([0.05, 0.05, 0.0], "none"),
     ],
 )
 def test_a_direction_needs_size_and_the_same_sign_in_every_seed(changes: list[float], direction: str) -> None:

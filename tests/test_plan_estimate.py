@@ -65,20 +65,17 @@ def test_the_recipe_bounds_what_it_can() -> None:
     assert lines["cost"] == f"${(read + 2 * 51_200) / 1e6:.4g} for the judge, at most"
 
 
-def test_no_price_is_invented() -> None:
-    lines = estimate(plan(SERVER))
-    assert lines["cost"].startswith("no price set: judge.price_in and judge.price_out")
-    assert "judge: " in lines["tokens"]
-
-
 @pytest.mark.parametrize(
     ("words", "calls", "cost"),
     [
+        ([SERVER], "40 of the judge, at most", "no price set: judge.price_in and judge.price_out"),
         ([], "0 of a server: the judge is none", "$0 for the judge"),
         (["judge.url=local"], "0 of a server: the judge is in this process", "$0 for the judge"),
     ],
 )
-def test_a_judge_that_is_no_server_costs_nothing(words: list[str], calls: str, cost: str) -> None:
+def test_no_price_is_invented_and_a_judge_that_is_no_server_costs_nothing(
+    words: list[str], calls: str, cost: str
+) -> None:
     lines = estimate(plan(*words))
     assert lines["calls"] == calls
     assert lines["cost"].startswith(cost)
@@ -112,9 +109,8 @@ def test_verls_dry_run_has_what_it_can_tell(capsys: pytest.CaptureFixture[str]) 
     assert "run.max_cost = 1.0 has no counterpart in verl" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("mode", ["colocate", "server"])
 def test_vllm_that_is_not_there_is_told_before_anything_is_loaded(
-    mode: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("trl", reason="needs the extra `train`")
     import importlib.util
@@ -124,7 +120,7 @@ def test_vllm_that_is_not_there_is_told_before_anything_is_loaded(
         importlib.util, "find_spec", lambda name, *a: None if name == "vllm" else found(name, *a)
     )
     words = ["truthrl", "--model", "model", "--data", "q.jsonl", "train.prompts_per_step=2"]
-    assert main(["train", *words, "train.use_vllm=true", f"train.vllm_mode={mode}"]) == 2
+    assert main(["train", *words, "train.use_vllm=true"]) == 2
     err = capsys.readouterr().err
     assert "train.use_vllm = true needs vLLM" in err
     assert not Path("runs").exists()
