@@ -202,7 +202,7 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
         ([], "? unsure     Claim 2.  p=0.80", 0),
         (["--strict"], "1 unsure, 1 supported of 2; precision by the likelier verdicts 2/2 = 1.00", 1),
         (["--strict", "--sure", "0.8"], "S supported  Claim 2.  p=0.80", 0),
-        (["--sure", "95"], "'95' is no probability from 0.5 to 1", 2),
+        (["--sure", "95"], "'95' is no number from 0.5 to 1", 2),
     ],
 )
 def test_a_verdict_near_one_half_is_unsure(

@@ -162,7 +162,7 @@ def test_the_list_has_every_model_and_downloads_none(capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     for model in models.known():
         (line,) = (line for line in out.splitlines() if line.split()[:1] == [model.name])
-        told = [model.role, model.licence, f"{model.size / 1e6:,.0f} MB", "no"]
+        told = [model.role, model.licence, megabytes(model.size), "no"]
         assert all(word in line for word in told)
         assert f"{model.name}: {model.about}\n    from {model.repository}, " in out
     assert "cache/models; FACTRL_CACHE names another place" in err

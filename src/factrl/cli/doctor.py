@@ -21,7 +21,7 @@ from factrl.runs.folder import version_of
 from factrl.text.escape import one_line
 
 from .options import Verbs, add_options, add_verb
-from .terminal import say, show_table, tell
+from .terminal import say, show_rows, tell
 
 _ACTIONS = ("list", "get", "path")
 _FOR_DEVELOPERS = {"dev", "docs", "test"}
@@ -103,15 +103,17 @@ def _models(args: argparse.Namespace) -> int:
 
 
 def _list_models() -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("model", "role", "size", "licence", "here"):
-        table.add_column(column, no_wrap=True, justify="right" if column == "size" else "left")
-    for model in models.known():
-        here = "no" if models.cached(model.name) is None else "yes"
-        table.add_row(model.name, model.role, f"{model.size / 1e6:,.0f} MB", model.licence, here)
-    show_table(table)
+    rows = [
+        (
+            model.name,
+            model.role,
+            megabytes(model.size),
+            model.licence,
+            "no" if models.cached(model.name) is None else "yes",
+        )
+        for model in models.known()
+    ]
+    show_rows(("model", "role", "size", "licence", "here"), rows, lines=False)
     for model in models.known():
         say(f"\n{model.name}: {model.about}\n    from {model.source}")
     say("\nVerifiers of the field, as --judge NAME or NAME:FOLDER (balanced accuracy on LLM-AggreFact):")

@@ -18,7 +18,7 @@ from factrl.runs.settings import LOCAL, JudgeSettings
 from factrl.train.plan import open_judge
 
 from .options import Verbs, add_options, add_verb
-from .terminal import say, show_table, tell
+from .terminal import say, show_rows, tally, tell
 
 _LACKS = {"causes": "wrong answer", "strategies": "well-formed <think> block"}
 
@@ -80,14 +80,12 @@ def _show(
         numbers = {name: {"answers": count, "share": share} for name, (count, share) in counted.items()}
         say(json.dumps({**about, "categories": numbers, "left_out": dict(left_out)}, indent=2))
         return
-    from rich.table import Table
-
-    table = Table(args.of, "answers", "share, 95 % interval", "what it is", box=None)
-    for name, (count, share) in counted.items():
-        table.add_row(name, str(count), share, categories.get(name, "none of these"))
-    show_table(table)
+    rows = [
+        (name, str(count), share, categories.get(name, "none of these"))
+        for name, (count, share) in counted.items()
+    ]
+    show_rows((args.of, "answers", "share, 95 % interval", "what it is"), rows, lines=False)
     if not args.categories:
         tell("The categories are ours, not the paper's; --categories FILE.json gives others.")
     if left_out:
-        causes = ", ".join(f"{count} {why}" for why, count in left_out.items())
-        tell(f"{left_out.total()} of {len(found)} answers have no category ({causes})")
+        tell(f"{left_out.total()} of {len(found)} answers have no category ({tally(left_out)})")

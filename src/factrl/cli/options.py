@@ -167,11 +167,19 @@ whole_number = within(-(10**_DIGITS), 10**_DIGITS)
 at_least_one = within(1, 10**_DIGITS)
 
 
-def share(text: str) -> float:
-    """An argparse type: a number from 0 to 1."""
-    if not re.fullmatch(r"(0|1|0?\.\d{1,9}|[01]\.\d{1,9})", text) or float(text) > 1:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a share between 0 and 1")
-    return float(text)
+def between(low: float, high: float) -> Callable[[str], float]:
+    """An argparse type: a number with both limits allowed."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text[:60]!r} is no number from {low:g} to {high:g}")
+        return value
+
+    return number
 
 
 def check_place(option: str, path: Path, *suffixes: str) -> None:

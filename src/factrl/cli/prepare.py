@@ -29,12 +29,12 @@ from .options import (
     add_verb,
     as_overrides,
     at_least_one,
+    between,
     check_place,
     quiet_policy,
-    share,
     within,
 )
-from .terminal import say, show_rows, tally, tell
+from .terminal import say, tally, tell
 
 _LENGTH = 512  # tokens of an answer that is taken apart; a training run's 2,048 are for thoughts too
 _TEMPERATURE = {"klcf": 0.7, "prompts": 1.0}  # ours; the papers' are lost
@@ -127,7 +127,7 @@ def _add_retrieve(verbs: Verbs) -> None:
     about = "passages of other questions that are mixed in, without an accepted answer (0)"
     parser.add_argument("--distractors", metavar="N", type=within(0, 1000), default=0, help=about)
     about = "share of the questions that lose every passage with an accepted answer (0)"
-    parser.add_argument("--withhold", metavar="SHARE", type=share, default=0.0, help=about)
+    parser.add_argument("--withhold", metavar="SHARE", type=between(0, 1), default=0.0, help=about)
     add_options(parser, "limit", "seed")
     _add_files(
         parser,
@@ -229,9 +229,9 @@ def _klcf(args: argparse.Namespace) -> int:
         by = "factrl's own; the paper's is lost" if own else "given"
         about = work.about(prompts=args.file, prompt_by=by, contamination=sieved)
         counts = write_dataset(folder, prepared, about, settings.run.seed)
-    for what, kinds in (("asked now", work.asked), ("already there", work.found)):
-        tell(f"{what}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in ("samples", "checks", "choices")))
-    _show_counts(counts)
+    tell("asked now: " + ", ".join(f"{work.asked[kind]} {kind}" for kind in ("samples", "checks", "choices")))
+    names = ("claims", "supported", "refuted", "unknown", "unjudged", "questions", "checklist_items")
+    tell(tally({name.replace("_", " "): counts[name] for name in names}) + "; about.json has all counts")
     if counts["left_out"]:
         _tell_left_out(counts, prepared)
     if not counts["questions"]:
@@ -356,21 +356,6 @@ def _sifted(
     if not kept:
         raise ConfigError(f"all {len(examples)} questions of {args.file} are in an evaluation set")
     return kept, {"against": [str(name) for name in args.against], **found}
-
-
-def _show_counts(counts: dict[str, Any]) -> None:
-    rows = [
-        (stage, name.replace("_", " "), str(counts[name]))
-        for stage, names in (
-            ("sample", "prompts samples"),
-            ("check", "claims supported refuted unknown unjudged"),
-            ("checklist", "different_supported keep minor duplicate questions checklist_items"),
-        )
-        for name in names.split()
-    ]
-    labels = ("supported", "refuted", "contradictory", "rows")
-    rows += [("truthfulness", name, str(counts["truthfulness"][name])) for name in labels]
-    show_rows(("stage", "what", "count"), rows, lines=False)
 
 
 def _tell_left_out(counts: dict[str, Any], prepared: Sequence[Any]) -> None:

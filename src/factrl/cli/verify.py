@@ -21,7 +21,7 @@ from factrl.runs.progress import Progress
 from factrl.text.escape import one_line
 from factrl.verifier.report import SURE
 
-from .options import Verbs, add_options, add_verb, at_least_one, check_place
+from .options import Verbs, add_options, add_verb, at_least_one, between, check_place
 from .terminal import say, tell, writing
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def add_verbs(verbs: Verbs) -> None:
     parser.add_argument(
         "--sure",
         metavar="P",
-        type=_probability,
+        type=between(0.5, 1),
         default=SURE,
         help="the judge's probability from which on a claim is shown as supported, and not as unsure "
         "(default: %(default)s)",
@@ -166,16 +166,6 @@ def _verify(args: argparse.Namespace) -> int:
         tell(f"report: {args.html}")
     _check_ending(report, verifier.max_chars)
     return int(args.strict and report.kinds()["supported"] < report.claims)
-
-
-def _probability(word: str) -> float:
-    try:
-        number = float(word)
-    except ValueError:
-        number = -1.0
-    if not 0.5 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{word[:60]!r} is no probability from 0.5 to 1")
-    return number
 
 
 def _check_ending(report: Report, max_chars: int) -> None:
