@@ -313,14 +313,12 @@ def test_a_dry_run_prints_what_would_run(folder: Path, capsys: pytest.CaptureFix
     [
         ([], 4, 32),
         (["train.epochs=0.3"], 2, 16),  # 1.2 steps: transformers does the second one too
-        (["--steps", "7"], 7, 56),
         (["train.prompts_per_step=3"], 1, 24),
-        (["train.num_iterations=2", "--steps", "3"], 3, 16),
+        (["train.num_iterations=2", "train.steps=3"], 3, 16),
     ],
 )
 def test_a_plan_counts(words: list[str], steps: int, completions: int) -> None:
-    overrides = ["train.steps=" + words[words.index("--steps") + 1]] if "--steps" in words else []
-    plan = make_plan(run_settings("good.toml", [SMALL[2], *overrides, *(w for w in words if "=" in w)]))
+    plan = make_plan(run_settings("good.toml", [SMALL[2], *words]))
     assert (plan.steps, plan.completions) == (steps, completions)
 
 
@@ -329,7 +327,6 @@ def test_a_plan_counts(words: list[str], steps: int, completions: int) -> None:
     [
         ["truthrl", "--config", "good.toml"],
         ["good.toml", "paper=truthrl"],
-        ["paper=truthrl", "--config", "good.toml"],
         ["own.py:short", "--config", "good.toml", "paper=truthrl"],
     ],
 )
@@ -386,24 +383,21 @@ def test_resume_takes_the_settings_of_the_run(monkeypatch: pytest.MonkeyPatch) -
 # eval
 
 
-def test_eval_json_is_all_of_stdout_and_in_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eval", "questions.jsonl", "--json", "--output", "out/n"]) == 0
+def test_eval_asks_the_judge_and_json_is_all_of_stdout_and_in_the_folder(
+    serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(says("ok"), says("Bergen is not Oslo.\nVERDICT: incorrect"))
+    assert main(["eval", "questions.jsonl", "--judge", f"{server.url}#j", "--json", "--output", "out/n"]) == 0
+    assert len(server.requests) == 2  # the preflight, and the one answer that rules cannot decide
     document = json.loads(capsys.readouterr().out)
     assert document == json.loads(Path("out/n/results.json").read_text())
     found = document["benchmarks"]["questions"]
-    assert (found["source"], document["judge"], document["extract"]) == ("questions.jsonl", "rules", "text")
+    assert (found["source"], document["extract"]) == ("questions.jsonl", "text")
+    assert f"{server.url}#j" in document["judge"]
     assert found["numbers"]["truthfulness"]["value"] == pytest.approx((1 - 1) / 3)
     assert found["masked"] == {"no_completion": 1}
     rows = [json.loads(line) for line in Path("out/n/samples.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == ["1", "2", "3", "4"]
-
-
-def test_eval_asks_the_judge(serve: Callable[..., FaultServer], capsys: pytest.CaptureFixture[str]) -> None:
-    server = serve(says("ok"), says("Bergen is not Oslo.\nVERDICT: incorrect"))
-    assert main(["eval", "questions.jsonl", "--judge", f"{server.url}#j", "--json", "--output", "out/n"]) == 0
-    assert len(server.requests) == 2  # the preflight, and the one answer that rules cannot decide
-    assert f"{server.url}#j" in json.loads(capsys.readouterr().out)["judge"]
-    rows = [json.loads(line) for line in Path("out/n/samples.jsonl").read_text().splitlines()]
     assert rows[2]["how"] == "judge"
 
 

@@ -166,23 +166,10 @@ def sourced(recipe: str) -> Iterator[tuple[str, Any, str]]:
             section = line.partition("]")[0].strip("[")
         key, equals, rest = line.partition("=")
         table = document.get(section, {}) if section else document
-        if not equals or key.strip() not in table:
-            continue
-        value, comment = _split_comment(rest)
-        if value is not None and value == table[key.strip()]:
+        value = table.get(key.strip()) if equals else None
+        if value is not None and not (isinstance(value, str) and "\n" in value):
+            comment = rest.partition(" #")[2].strip()
             yield f"{section}.{key.strip()}" if section else key.strip(), value, comment
-
-
-def _split_comment(text: str) -> tuple[Any, str]:
-    """Value and comment of `value  # comment`; a None value where that is not on one line."""
-    ends = [place for place, char in enumerate(text) if char == "#"]
-    for end in [*ends, len(text)]:  # the first that leaves TOML before it
-        try:
-            value = tomllib.loads(f"value ={text[:end]}")["value"]
-        except tomllib.TOMLDecodeError:
-            continue
-        return value, text[end + 1 :].strip()
-    return None, ""
 
 
 def _list_settings() -> None:
