@@ -164,12 +164,14 @@ def sourced(recipe: str) -> Iterator[tuple[str, Any, str]]:
     for line in recipe.split("\n"):
         if line.startswith("["):
             section = line.partition("]")[0].strip("[")
-        key, equals, rest = line.partition("=")
+        try:
+            here = tomllib.loads(line)
+        except tomllib.TOMLDecodeError:  # one of several lines
+            continue
         table = document.get(section, {}) if section else document
-        value = table.get(key.strip()) if equals else None
-        if value is not None and not (isinstance(value, str) and "\n" in value):
-            comment = rest.partition(" #")[2].strip()
-            yield f"{section}.{key.strip()}" if section else key.strip(), value, comment
+        for key, value in here.items():
+            if table.get(key) == value:
+                yield f"{section}.{key}" if section else key, value, line.partition(" #")[2].strip()
 
 
 def _list_settings() -> None:
