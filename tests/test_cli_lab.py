@@ -183,7 +183,7 @@ def test_a_direction_needs_size_and_the_same_sign_in_every_seed(changes: list[fl
 
 
 def test_cells() -> None:
-    ends = {"truthrl:ternary": (0.7, 0.05), "truthrl:binary": (0.0, 0.6), "own.py:mine": (0.4, 0.4)}
+    ends = {"truthrl:ternary": (0.7, 0.05), "own.py:mine": (0.4, 0.4)}
     found = outcome(
         find_table("truthrl"),
         {
@@ -191,19 +191,15 @@ def test_cells() -> None:
             for arm, (a, h) in ends.items()
         },
     )
-    ternary, binary, own = found.arms
+    ternary, own = found.arms
     accuracy, abstention, hallucination, _ = found.table.judged
     assert value_cell(ternary, abstention) == "70.0 ± 1.0"
-    assert value_cell(ArmRuns(ternary.row, ternary.curves[:1]), abstention) == "69.0"
-    assert value_cell(found.base, Column("accuracy", scale=1.0)) == "0.50 ± 0.00"
     missing = [[(step, {**values, "abstention": math.nan}) for step, values in ternary.curves[0]]]
-    assert (
-        value_cell(ArmRuns(ternary.row, [*missing, ternary.curves[1]]), abstention) == "70.0 (1 of 2 seeds)"
-    )
+    partly = ArmRuns(ternary.row, [*missing, ternary.curves[1]])
+    assert value_cell(partly, abstention) == "70.0 (1 of 2 seeds)"
     assert value_cell(ArmRuns(ternary.row, missing * 2), abstention) == "–"
     assert sign_cell(found, ternary, hallucination) == "down = down"
     assert sign_cell(found, ternary, accuracy) == "up ≠ none"
-    assert sign_cell(found, binary, hallucination) == "down ≠ up"
     assert sign_cell(found, own, hallucination) == "–   down"
     undefined = replace(found, arms=(ArmRuns(ternary.row, missing * 2),))
     assert sign_cell(undefined, *undefined.arms, abstention).endswith("   undefined")

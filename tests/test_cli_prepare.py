@@ -180,13 +180,10 @@ def test_prompts_of_an_evaluation_set_are_left_out(model: Any, capsys: pytest.Ca
     assert "1 of 6 questions are in an evaluation set (eval.jsonl: 1)" in capsys.readouterr().err
 
 
-def test_where_claims_are_checked_has_to_be_said(model: Any) -> None:
+def test_no_dataset_is_exit_code_3_and_no_evidence_a_mistake(model: Any) -> None:
     with pytest.raises(ConfigError, match=r"6 of 6 questions come without evidence"):
         run("prompts.jsonl", "--model", model["url"], "--output", "out")
     assert not Path("out").exists()
-
-
-def test_no_dataset_is_exit_code_3(model: Any) -> None:
     write("facts.jsonl", {"text": "Nothing is known.", "title": "Nothing"})
     with pytest.raises(
         TooManyMasked, match=r"none of the 6 questions has a checklist \(6 no_supported_claim\)"

@@ -179,29 +179,23 @@ def extra_finding(extra: str, required: Sequence[str], version: Callable[[str], 
         required: factrl's requirements as its package lists them, e.g. `torch>=2.6; extra == 'train'`.
         version: of an installed package; None when it is not there.
     """
-    here, lacking, unfit = list[str](), list[str](), list[str]()
+    here, problems, lacks = list[str](), list[str](), False
     for match in filter(None, map(_REQUIREMENT.fullmatch, required)):
         if (match["extra"] or "") != extra or not _fits(platform.python_version(), match["python"]):
             continue
-        found = version(match["name"])
-        if found is None:
-            lacking.append(match["name"])
-        elif _fits(found, match["wanted"]):
-            here.append(f"{match['name']} {found}")
+        name, wanted, found = match["name"], match["wanted"], version(match["name"])
+        lacks |= found is None
+        if found is not None and _fits(found, wanted):
+            here.append(f"{name} {found}")
         else:
-            unfit.append(f"{match['name']} {found}, not {match['wanted']}")
+            problems.append(f"{name} not installed" if found is None else f"{name} {found}, not {wanted}")
     what = f"extra {extra}" if extra else "packages"
-    install = (
-        INSTALL.format(f"[{extra}]")
-        if extra
-        else INSTALL.format("").replace("install", "install --force-reinstall")
-    )
-    if lacking:
-        missing = f"{', '.join(lacking)} not installed: {install}"
-        return Finding("missing" if extra else "wrong", what, missing)
-    if unfit:
-        return Finding("warning" if extra else "wrong", what, f"{'; '.join(unfit)}: {install}")
-    return Finding("ok", what, ", ".join(here))
+    if not problems:
+        return Finding("ok", what, ", ".join(here))
+    install = INSTALL.format(f"[{extra}]" if extra else "")
+    install = install if extra else install.replace("install", "install --force-reinstall")
+    state = ("missing" if lacks else "warning") if extra else "wrong"
+    return Finding(state, what, f"{'; '.join(problems)}: {install}")
 
 
 def sqlite(version: str) -> Finding:

@@ -102,8 +102,6 @@ def _score(args: argparse.Namespace) -> int:
         _show(summary)
     if args.output is not None:
         tell(f"one row per completion: {args.output}")
-    else:
-        tell("--output FILE.jsonl keeps the terms, cause, facts and spans of each completion")
     n, masked = summary["completions"], summary["states"]["masked"]
     if masked == n:
         told = tally(summary["causes"]["masked"])

@@ -124,25 +124,17 @@ def _fixed(settings: TuneSettings) -> dict[str, Any]:
 
 
 def _described(plan: TunePlan) -> str:
-    settings, tune, sampling = plan.settings, plan.settings.tune, plan.settings.sampling
+    """What the settings, which are printed below, do not say themselves."""
+    settings, sampling = plan.settings, plan.settings.sampling
     samples = "none are needed" if settings.measure is None else "those of the probe"
     if plan.samples:
-        samples = (
-            f"{plan.samples} to write, {sampling.num_samples} a question, temperature "
-            f"{sampling.temperature:g}, top-p {sampling.top_p:g}"
-        )
-    step = f"{settings.train.prompts_per_step} rows, learning rate {settings.train.learning_rate:g}"
+        samples = f"{plan.samples} to write, {sampling.num_samples} a question"
     return as_lines(
         {
-            "method": tune.method + (f", rule {tune.rule}" if tune.rule else ""),
-            "model": settings.model.name + (" (LoRA)" if settings.model.lora else ""),
             "questions": f"{len(plan.examples)} to learn from, {len(plan.held_out)} to evaluate on",
             "samples": samples,
-            "measure": (settings.measure or "nothing")
-            + (f" ({settings.paper})" if plan.reward is not None else ""),
+            "measure": settings.measure or "nothing",
             "judge": settings.judge.url or "none: rules alone compare answers",
             "answers": f"written as {settings.written('ANSWER')!r}",
-            "step": step,
-            "rounds": str(tune.rounds),
         }
     )
