@@ -149,7 +149,7 @@ def test_every_short_reward_is_trained_from_one_start_or_has_a_reason_why_not(
     """And each is asked in the words of its form, of which the start is asked too."""
     pipeline = find_pipeline("rewards")
     trained = {step.name for step in pipeline.steps if step.words.startswith("train ")}
-    left_out = {note.split()[1].rstrip(":") for note in pipeline.notes if note.startswith("No ")}
+    left_out = {note.split()[1].rstrip(":") for note in pipeline.notes if note.startswith("no ")}
     assert {name.partition("-")[0] for name in trained} == {*paper_names()} - left_out
     assert {"truthrl-ternary", "knowrl-paper", "rlcr-rlcr", "threshold-threshold"} <= trained
     rows = {step.row: step.words for step in pipeline.steps if step.row}

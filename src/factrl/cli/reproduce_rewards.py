@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from factrl.errors import ConfigError, nearest
-from factrl.lab.rewards import REWARDS, candidates
+from factrl.lab.rewards import REWARDS, fitting
 from factrl.papers import (
     EVALUATED,
     OUTCOMES,
@@ -69,16 +69,8 @@ def find_pipeline(spec: str) -> Pipeline:
 
 def rewards_pipeline() -> Pipeline:
     """Of each paper the main variant, or the first other that rules alone can judge at the small scale."""
-    rows: dict[str, str] = {}
-    notes = []
-    for paper in paper_names():
-        reasons = {spec: _unfit(spec) for spec in candidates(paper)}
-        fit = next((spec for spec, why in reasons.items() if not why), None)
-        if fit:
-            rows[fit.replace(":", "-")] = fit
-        if why := next(iter(reasons.values())):
-            main = next(iter(reasons))
-            notes.append(f"{f'{fit} in place of {main}' if fit else f'No {paper}'}: {why}.")
+    specs, notes = fitting(_unfit)
+    rows = {spec.replace(":", "-"): spec for spec in specs}
     forms = {name: _asked_as(spec) for name, spec in rows.items()}
     used = dict.fromkeys(("text", *forms.values()))
     start = f"tune sft {{warm}} --config {{recipe}} --model {{start}} tune.target={{{{answer}}}} {SMALL_SFT}"

@@ -50,14 +50,7 @@ def rewards_table(own: Sequence[str] = ()) -> Table:
     Raises:
         ConfigError: one of `own` does not exist or does not fit into the world.
     """
-    specs, notes = [], []
-    for paper in paper_names():
-        variants = candidates(paper)
-        reasons = {spec: _unfit(spec) for spec in variants}
-        fit = next((spec for spec, why in reasons.items() if not why), None)
-        specs += [fit] if fit else []
-        if why := reasons[variants[0]]:
-            notes.append(f"{f'{fit} in place of {variants[0]}' if fit else f'no {paper}'}: {why}.")
+    specs, notes = fitting(_unfit)
     table = table_of([*specs, *own], WORLD)
     shown = {column.metric for column in _COLUMNS}
     return replace(
@@ -129,7 +122,24 @@ def _unfit(spec: str) -> str:
     return ""
 
 
-def candidates(paper: str) -> list[str]:
+def fitting(unfit: Callable[[str], str]) -> tuple[list[str], list[str]]:
+    """Of each paper the main variant or the first other that fits, and a note where that is not the main one.
+
+    Args:
+        unfit: why a reward does not fit; empty where it does.
+    """
+    specs, notes = [], []
+    for paper in paper_names():
+        reasons = {spec: unfit(spec) for spec in _candidates(paper)}
+        main, why = next(iter(reasons.items()))
+        fit = next((spec for spec, reason in reasons.items() if not reason), None)
+        specs += [fit] if fit else []
+        if why:
+            notes.append(f"{f'{fit} in place of {main}' if fit else f'no {paper}'}: {why}.")
+    return specs, notes
+
+
+def _candidates(paper: str) -> list[str]:
     """The main variant of a paper, and which of the others to take where that one cannot be run."""
     known = rewards_of(load_paper(paper))
     pipeline: Pipeline | None = declared(paper, "PIPELINE")
