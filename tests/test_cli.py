@@ -92,58 +92,32 @@ def process(
 # Mistakes
 
 MISTAKES: list[tuple[str, str]] = [
-    # settings
-    (
-        "train truthrl --model m --data questions.jsonl train.lerning_rate=1",
-        "override: unknown key train.lerning_rate; did you mean 'train.learning_rate'?",
-    ),
-    (
-        "train truthrl --model m --data questions.jsonl reward.abstian=1",
-        "unknown knob reward.abstian; did you mean 'abstain'?",
-    ),
+    # one of each kind; the settings, data and papers have tests of their own
+    ("train good.toml train.lerning_rate=1", "unknown key train.lerning_rate; did you mean 'train.learning_"),
+    ("train good.toml reward.abstian=1", "unknown knob reward.abstian; did you mean 'abstain'?"),
     ("train typo.toml", "typo.toml: unknown key train.stesp; did you mean 'train.steps'?"),
     ("train god.toml", "god.toml does not exist; did you mean 'good.toml'?"),
     ("train good.toml --config typo.toml", "good.toml and --config typo.toml are two recipes; give one"),
-    ("train good.toml --steps five", "train.steps = 'five' must be a whole number"),
-    # rewards
     ("train trutrl --model m --data questions.jsonl", "unknown paper 'trutrl'; did you mean 'truthrl'?"),
+    ("train good.toml paper=truthrl:reasoning-additive", "needs a judge; give http://localhost:8000/v1#mod"),
+    ("train good.toml --data bare.jsonl", "bare.jsonl: no answers in 1 of 1 rows, first in row 1 (id 1)"),
     (
-        "train truthrl:reasoning-additive --model m --data questions.jsonl",
-        "needs a judge; give http://localhost:8000/v1#model or local as --judge",
-    ),
-    # data
-    (
-        "train truthrl --model m --data question.jsonl",
-        "question.jsonl does not exist; did you mean 'questions.jsonl'?",
-    ),
-    (
-        "train truthrl --model m --data bare.jsonl",
-        "bare.jsonl: no answers in 1 of 1 rows, first in row 1 (id 1)",
-    ),
-    (
-        "train truthrl --model m --data questions.jsonl",
-        "4 of 4 questions can be used, fewer than the 64 of one step; lower train.prompts_per_step",
-    ),
-    (
-        "train good.toml train.prompts_per_step=1 data.prompt={topci}",
-        "data.prompt: {topci} is no column of example '1'; did you mean 'topic'?",
+        "train good.toml",
+        "4 of 4 questions can be used, fewer than the 64 of one step; lower train.prompts_per",
     ),
     ("eval questions.jsonl --column completoin", "no column completoin; did you mean 'completion'?"),
-    # judges
     ("eval questions.jsonl --judge {closed}#m", "{closed} could not be reached: "),
-    # runs and outputs
     ("train --resume outt", "run outt does not exist; did you mean 'out'?"),
     ("train truthrl --resume out", "--resume takes everything from the run; leave out 'truthrl'"),
     ("eval questions.jsonl --model m", "a model needs --output FOLDER"),
     ("eval questions.jsonl data.limit=3", "'data.limit=3' says how a model is asked; name one with --model"),
-    # gone since 0.1
     ("stress robust --embedded", "--embedded is gone since 0.2 (commit 1b92e7e has it): --judge local"),
+    ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     # usage
     ("trian", "unknown verb 'trian'; did you mean 'train'? (there are: demo, lab, verify, "),
     ("train truthrl --modle m", "unknown option '--modle'; did you mean '--model'?; see factrl train --help"),
     ("train good.toml --model", "argument --model: expected one argument; see factrl train --help"),
     ("eval", "the following arguments are required: FILE"),
-    ("show truthrl --toml", "--toml is gone since 0.2 (commit 1b92e7e has it): recipes/ has the papers'; "),
     ("show truthrl --settings", "--settings stands alone"),
 ]
 
@@ -432,12 +406,8 @@ def test_show_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert [*told] == [*settable(RunSettings)]
     assert told["train.steps"] == "whole number, default none"
     assert told["model.name"] == "text, required"
-    assert told["model.dtype"] == 'auto | float32 | bfloat16, default "auto"'
     assert told["model.lora_target_modules"] == 'text or list, default "all-linear"'
     assert told["train.bf16"] == 'auto or true or false, default "auto"'
-    assert told["train.report_to"] == "list, default []"
-    assert told["data.columns"] == "table, default {}"
-    assert told["judge.timeout_call"] == "number, default 100.0"
 
 
 def test_check_shows_what_fails(capsys: pytest.CaptureFixture[str]) -> None:
