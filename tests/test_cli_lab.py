@@ -202,7 +202,7 @@ def test_cells() -> None:
     assert sign_cell(found, ternary, accuracy) == "up ≠ none"
     assert sign_cell(found, own, hallucination) == "–   down"
     undefined = replace(found, arms=(ArmRuns(ternary.row, missing * 2),))
-    assert sign_cell(undefined, *undefined.arms, abstention).endswith("   undefined")
+    assert sign_cell(undefined, undefined.arms[0], abstention).endswith("   undefined")
     assert [*signs_table(undefined).columns[-1].cells] == ["1 of 3"]  # of those that there are
     assert document(undefined)["arms"]["truthrl:ternary"]["effects"]["abstention"]["here"] is None
 
