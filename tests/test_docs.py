@@ -185,6 +185,7 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("factrl.cli.verify._QUIET", 600.0)  # no word on progress because a machine is slow
     names: dict[str, Any] = {"__name__": "docs"}
     for block in blocks(page.read_text("utf-8")):
         if block.title:
