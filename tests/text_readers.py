@@ -269,7 +269,7 @@ ELSEWHERE = {
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
-    "verifier.search.dense",
+    "verifier.search.Dense",
     "a server is asked": "rewards.remote verifier.search.WebSearch",
     "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
     "an own test of its time": "train.credit",

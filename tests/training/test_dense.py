@@ -10,8 +10,7 @@ import pytest
 from factrl import open_verifier
 from factrl.errors import ModelError
 from factrl.types import Passage
-from factrl.verifier.search import Given
-from factrl.verifier.search.dense import Dense
+from factrl.verifier.search import Dense, Given
 from factrl.verifier.search.index import Index
 
 pytest.importorskip("sentence_transformers")

@@ -32,7 +32,7 @@ from factrl.types import Passage
 from factrl.verifier.claims import Extractor, SentenceClaims
 from factrl.verifier.claims.llm import LLMClaims, Style, read_facts
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, NLIJudge, WeakJudge
-from factrl.verifier.search import Given, Index, Search, WebSearch
+from factrl.verifier.search import Dense, Given, Index, Search, WebSearch
 
 from .engine import Job, run
 from .report import Check, Report
@@ -357,8 +357,4 @@ def open_search(
         search: Given | Index | None = Given.read(docs)
     else:
         search = index if index is None or isinstance(index, Index) else Index.open(index)
-    if search is None or not embedder:
-        return search
-    from factrl.verifier.search.dense import Dense
-
-    return Dense(search, embedder)
+    return search if search is None or not embedder else Dense(search, embedder)

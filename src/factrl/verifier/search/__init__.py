@@ -1,8 +1,9 @@
 """Where evidence comes from: anything with `search`.
 
-`Index` is knowledge on disk, `Given` evidence that was handed in, and `WebSearch` somebody else's engine that
-speaks like Serper: what it says of a page, never the page itself.  That one is off unless it is asked for,
-because every claim goes to a server of others; what looks like a key or an e-mail address stays here.
+`Index` is knowledge on disk, `Given` evidence that was handed in, and `Dense` puts what one of them finds
+in a model's order.  `WebSearch` is somebody else's engine that speaks like Serper: what it says of a page,
+never the page itself.  That one is off unless it is asked for, because every claim goes to a server of
+others; what looks like a key or an e-mail address stays here.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import math
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from factrl.errors import DataError, LLMError, Unscored
+from factrl.errors import DataError, LLMError, MissingExtra, ModelError, Unscored, first_line
+from factrl.llm import models
 from factrl.types import Passage
 from factrl.verifier.search.index import BrokenIndex, Index
 from factrl.verifier.search.sources import (
@@ -29,15 +32,19 @@ from factrl.verifier.search.sources import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from factrl.llm.client import JSONClient
 
-__all__ = ["BrokenIndex", "Given", "Index", "Search", "WebSearch", "without_secrets"]
+__all__ = ["BrokenIndex", "Dense", "Given", "Index", "Search", "WebSearch", "without_secrets"]
 
 SERPER = "https://google.serper.dev"
 KEY_VARIABLE = "SERPER_API_KEY"
 _MAX_SENT = 2_000  # characters of a query to an engine; they read a few dozen words
 _MAX_QUERY = 4_000  # characters of a query that are read
 _K1, _B = 1.2, 0.75  # as in the index on disk, and in Lucene
+_RANKED = 200  # passages that a model puts in order; KnowRL's pages have some dozens
+_KEPT = 20_000  # embeddings of passages, 60 MB with 768 numbers each
 _COVERED = 0.5  # share of a claim's words that one passage must have before the claim counts as covered
 
 
@@ -119,6 +126,59 @@ class Given:
         known = {word for word in words(claim[:_MAX_QUERY]) if not word.isdecimal()}
         held = Counter(number for word in known for number, _ in self._postings.get(word, ()))
         return max(held.values(), default=0) >= _COVERED * len(known)
+
+
+class Dense:
+    """A search whose passages are ranked by the inner product of their embedding with the query's.
+
+    Another search finds them, for KnowRL those of a question's pages: those of a title, all of them, or
+    where there is no title those that share words with the query.  So nothing is embedded beforehand and
+    there is no second index; what shares no word with a query without a title is not found.
+
+    Args:
+        search: finds the passages.
+        model: of sentence-transformers, a hub name (`org/model`, `org/model@commit`) or a folder; code of its
+            own is not run.
+
+    Raises:
+        ModelError: not there, or no such model.
+        MissingExtra: sentence-transformers is not installed.
+    """
+
+    def __init__(self, search: Given | Index, model: str | Path) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise MissingExtra("sentence-transformers", "dense") from error
+        try:
+            self._model: Any = SentenceTransformer(str(models.get(model)), local_files_only=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"{model}: no model of sentence-transformers: {first_line(error)}") from error
+        self._search, self._lock = search, threading.Lock()
+        self._known: dict[str, np.ndarray] = {}
+
+    def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Passage]:
+        """The `k` passages that the model puts first; `Passage.score` is the inner product."""
+        found = self._search.search(query, _RANKED, topic=topic)
+        if not found:
+            return []
+        with self._lock:  # one forward pass at a time
+            ranked = zip(found, self._of([one.text for one in found]) @ self._encode([query])[0], strict=True)
+        best = sorted(ranked, key=lambda pair: -pair[1])[:k]
+        return [replace(passage, score=float(score)) for passage, score in best]
+
+    def _of(self, texts: Sequence[str]) -> np.ndarray:
+        """(N, D): the embeddings of passages, which are asked for again with every claim of a question."""
+        import numpy as np
+
+        if len(self._known) > _KEPT:
+            self._known.clear()
+        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
+            self._known.update(zip(new, self._encode(new), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        return self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
 
 
 class WebSearch:
