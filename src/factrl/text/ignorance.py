@@ -328,7 +328,7 @@ def declines_in_own_words(text: str, query_words: frozenset[str], *, strict: boo
         return False
     short = len(text.encode("utf-8", "replace")) < _LONG
     total, new, ends, bare = _counted(folded, query_words)
-    if (bare and len(text) <= BARE) or (short and (total < 2 or ends)) or _stands_alone(said, query_words):
+    if (bare and len(text) <= BARE) or (short and (total < 2 or ends)):
         return False
     most = 0.0 if strict and len(text) <= BARE else _MOST_NEW_SHORT if short else _MOST_NEW
     return new <= most * total and not first_name(said, query_words, few=BARE if short else _FEW)
@@ -356,13 +356,6 @@ def _counted(folded: str, query_words: frozenset[str]) -> tuple[int, int, bool, 
         any_ends = any_ends or ends
         bare = bare or 0 < total - before[0] == new - before[1] <= _BARE_CLAUSE
     return total, new, any_ends, bare
-
-
-def _stands_alone(said: str, query_words: frozenset[str]) -> bool:
-    """Whether a clause is nothing but a new word with a capital."""
-    clauses = (words_in(clause) for clause in _CLAUSE.split(said))
-    alone = (words[0] for words in clauses if len(words) == 1)
-    return any(word[0].isupper() and is_new(word.casefold(), query_words) for word in alone)
 
 
 def guessed(folded: str, query_words: frozenset[str]) -> str:
