@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from pathlib import Path
@@ -11,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factrl.llm import FakeLLM
 from factrl.rewards.grading import Grader
+from factrl.runs.rows import read_rows
 from factrl.text import MAX_PAYLOAD
-from factrl.text.abstention import abstains, abstains_released, asserted, says_invalid_question, stance
+from factrl.text.abstention import abstains, abstains_released, asserted, says_invalid_question
 from factrl.text.answers import is_contentless
-from factrl.text.ignorance import SPELLINGS, refusals
+from factrl.text.ignorance import refusals
 
 FIXTURES = Path(__file__).parent / "fixtures" / "abstention.jsonl"
 # Lines the rules get wrong; a change that repairs one takes it out of here.
@@ -71,16 +70,14 @@ def test_fixtures_that_no_phrase_was_written_for() -> None:
     assert not [row["text"] for row, a, b in zip(rows, truth, found, strict=True) if b and not a]
 
 
-ABSTENTIONS = [row["text"] for row in fixtures() if row["label"] == "abstain"]
-
-
 @pytest.mark.security("S17")
-@pytest.mark.parametrize("text", [text for text in ABSTENTIONS if text not in KNOWN_FAILURES])
-def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded(text: str) -> None:
-    assert asserted(text) == ""
-    for joined in (f"{text} It is Lyon.", f"{text}\nLyon", f"Lyon. {text}"):
-        assert not abstains(joined), joined
-        assert asserted(joined) != ""
+def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded() -> None:
+    for text in [row["text"] for row in fixtures() if row["label"] == "abstain"]:
+        if text not in KNOWN_FAILURES:
+            assert asserted(text) == "", text
+            for joined in (f"{text} It is Lyon.", f"{text}\nLyon", f"Lyon. {text}"):
+                assert not abstains(joined), joined
+                assert asserted(joined) != "", joined
 
 
 @pytest.mark.parametrize(
@@ -92,12 +89,8 @@ def test_an_abstention_asserts_nothing_and_an_answer_beside_it_is_graded(text: s
         ("I'm sorry. I don't know. Could you rephrase the question?", ""),
         ("I'm not sure, but I think it's Paris.", "I think it's Paris."),
         ("I don't know, but it is Lyon.", "it is Lyon."),
-        ("I don't know, maybe Lyon", "maybe Lyon"),
         ("I don't know—perhaps Lyon.", "perhaps Lyon."),
-        ("Paris. I don't know.", "Paris."),
         ("Paris, France. I don't know more.", "Paris, France."),
-        ("I don't know. Paris, France.", "Paris, France."),
-        ("I don't know\nParis", "Paris"),
         ("The exact date is unknown, but he died in 1912.", "he died in 1912."),
         ("我不确定，但我认为是巴黎。", "但我认为是巴黎。"),
         ('The song "I Don\'t Know" by Ozzy', 'The song "I Don\'t Know" by Ozzy'),
@@ -130,61 +123,35 @@ def test_never_raises_and_the_classes_exclude_each_other(text: str) -> None:
     ("text", "released", "ours"),
     [
         ("I don't know", True, True),
-        ("I DON'T KNOW!", True, True),
         ("I don't know, maybe Lyon", True, False),
         ("The song is I Don't Know", True, False),
         ("I don’t know", False, True),
         ("I do not know", False, True),
         ("unknown", False, True),
-        ("I don't  the know", True, True),
-        ("Paris", False, False),
     ],
 )
 def test_the_released_test_is_one_substring(text: str, released: bool, ours: bool) -> None:
     assert abstains_released(text) is released
-    if text != "I don't  the know":
-        assert abstains(text) is ours
+    assert abstains(text) is ours
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("invalid question", "Invalid question.", "**Invalid question**", "This is an invalid question."),
-        *("The question is invalid.", "The answer is: invalid question", "It is an invalid question"),
-        *("The question contains a false premise.", "false premise"),
-        "This question is based on a false premise.",
-    ],
-)
-def test_invalid_question(text: str) -> None:
-    assert says_invalid_question(text)
-    assert not abstains(text)
-    assert not is_contentless(text)
+INVALID = [
+    *("invalid question", "**Invalid question**", "This is an invalid question.", "The question is invalid."),
+    *("The answer is: invalid question", "This question is based on a false premise.", "false premise"),
+]
+NOT_INVALID = [
+    *("", "Paris", "I don't know", "Invalid question, but Paris", "Invalid question: he never won."),
+    *("It is not an invalid question", "He called it an invalid question.", "invalid question " * 1000),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "Paris", "I don't know", "Invalid question, but Paris", "Invalid question: he never won."),
-        *("The invalid question of 1912", "invalid", "question", "It is not an invalid question"),
-        "valid question",
-        *("He called it an invalid question.", "invalid question " * 1000),
-    ],
-)
-def test_not_an_invalid_question(text: str) -> None:
-    assert not says_invalid_question(text)
+def test_an_invalid_question_is_a_class_of_its_own() -> None:
+    assert [text for text in INVALID if not says_invalid_question(text)] == []
+    assert [text for text in INVALID if abstains(text) or is_contentless(text)] == []
+    assert [text for text in NOT_INVALID if says_invalid_question(text)] == []
 
 
 # -- The lexicon --------------------------------------------------------------------------------------
-
-
-def test_phrases_are_written_as_they_are_compared() -> None:
-    tables = ("declines", "fillers", "openers", "cannot", "have")
-    for phrase in (phrase for table in tables for phrase in refusals().phrases[table]):
-        words = phrase.split()
-        assert phrase == " ".join(words) + " "
-        assert phrase == phrase.casefold()
-        assert refusals().words["adverbs"].isdisjoint(words), phrase
-        assert not any(word in SPELLINGS or word.endswith("n't") for word in words), phrase
 
 
 def test_every_phrase_declines() -> None:
@@ -203,42 +170,19 @@ RIVER = "On which river does the city stand, and which city is it?"
         "I don't know; you should check {}.",
         "No tengo dudas de que es {}",
         "Which answer do you mean if not {}?",
-        "I am not aware of any answer better than {}.",
         "I can't think of anyone but {}.",
         "The name escapes me and is {}",
-        "The city the text lacks is {}",
-        "The answer cannot be verified here and is {}",
         "I don't know {}",
         "I have no information other than {}.",
-        "Je n'ai aucun doute que c'est {}.",
         "Ich habe keine Zweifel, dass es {} ist.",
-        "Non ho dubbi che sia {}.",
-        "Não tenho dúvida de que é {}.",
-        "Sorry, I could not find it; please consult {}.",
     ],
 )
-@pytest.mark.parametrize("name", ["Lyon", "13 March 2018", "8,849", "Jane Austen", "Łódź"])
-def test_what_names_something_is_no_abstention(form: str, name: str) -> None:
-    text = form.format(name)
-    assert not abstains(text, RIVER), text
-    assert Grader()(RIVER, text, ["Cologne"]).label == "incorrect"
-
-
-@pytest.mark.security("S17")
-@pytest.mark.parametrize(
-    "form",
-    [
-        "The city the text lacks is {}",
-        "我不知道 {}",
-        "I don't know {}",
-        "I don't know; you should check {}.",
-    ],
-)
-@pytest.mark.parametrize("judge", [None, FakeLLM(lambda _: "VERDICT: correct")])
-def test_who_declines_by_form_is_never_right(form: str, judge: FakeLLM | None) -> None:
-    for name in ("Paris", "13 March 2018"):
-        assert Grader(judge)(RIVER, form.format(name), [name]).label != "correct"
-    assert stance(form.format("Paris"), RIVER).declines == stance(form.format("Lyon"), RIVER).declines
+def test_what_names_something_is_no_abstention(form: str) -> None:
+    """Forms by the thousand are in `test_free_options.py`."""
+    for name in ("Lyon", "13 March 2018", "8,849", "Jane Austen", "Łódź"):
+        text = form.format(name)
+        assert not abstains(text, RIVER), text
+        assert Grader()(RIVER, text, ["Cologne"]).label == "incorrect"
 
 
 def test_a_text_that_is_the_accepted_answer_is_right_although_it_declines() -> None:
@@ -284,18 +228,13 @@ def test_the_blind_set() -> None:
 
 # -- Public sets --------------------------------------------------------------------------------------
 
-DATA = os.environ.get("FACTRL_DATA", "")
-needs_data = pytest.mark.skipif(not DATA, reason="set FACTRL_DATA to a folder with the public data sets")
+needs_data = pytest.mark.skipif(
+    not os.environ.get("FACTRL_DATA"), reason="set FACTRL_DATA to a folder with the public data sets"
+)
 
 
 def public(name: str) -> list[dict[str, object]]:
-    path = Path(DATA) / name
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as file
-    ):
-        return [json.loads(line) for line in file]
+    return list(read_rows(str(Path(os.environ["FACTRL_DATA"]) / name)))
 
 
 @pytest.mark.data
