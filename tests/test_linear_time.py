@@ -173,13 +173,13 @@ def test_every_public_reader_is_timed() -> None:
     assert text_readers.unlisted() == []
 
 
-@pytest.mark.parametrize("unit", ["a", "{n} "])
-def test_the_search_can_fail(unit: str) -> None:
+def test_the_search_can_fail() -> None:
     def reader(raw: str) -> object:
         return [raw.count(raw[at : at + 9], at) for at in range(0, len(raw), 64)]
 
-    assert growth(reader, "", unit, "", worth=0.002, most=1 << 14) > SUPERLINEAR
-    assert growth(str.split, "", unit, "", worth=0.001, most=1 << 16) < SUPERLINEAR
+    assert growth(reader, "", "{n} ", "", worth=0.002, most=1 << 14) > SUPERLINEAR
+    assert growth(str.split, "", "{n} ", "", worth=0.001, most=1 << 16) < SUPERLINEAR
+    assert unbounded_pairs(r"(a+)+")
 
 
 # -- Patterns -----------------------------------------------------------------------------------------
@@ -208,13 +208,6 @@ def unbounded_pairs(pattern: str, flags: int = 0) -> int:
         return found
 
     return walk(parser.parse(pattern, flags), False)
-
-
-@pytest.mark.parametrize(
-    "pattern", [r"(a+)+", r"^\s*\s*x", r".*?.*?x", r"(?:\s*a*)*", r"(\s+x?)*", r"\d+\d*"]
-)
-def test_the_pattern_check_can_fail(pattern: str) -> None:
-    assert unbounded_pairs(pattern)
 
 
 if __name__ == "__main__":
