@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from html.parser import HTMLParser
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -82,42 +79,3 @@ class Page(HTMLParser):
 )
 def test_a_change_is_named_only_when_it_is_clear(better: Any, change: Any, said: tuple[str, str]) -> None:
     assert verdict(Interval(*change), better) == said
-
-
-# --- style -------------------------------------------------------------------------------------
-
-
-def colours(dark: bool) -> Mapping[str, str]:
-    css = "".join(
-        files("factrl.text").joinpath(f"{name}.css").read_text("utf-8") for name in ("chart", "page")
-    )
-    light, _, rest = css.partition("@media screen and (prefers-color-scheme: dark)")
-    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
-    return found | (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rest)) if dark else {})
-
-
-def contrast(one: str, other: str) -> float:
-    def luminance(colour: str) -> float:
-        channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_has_the_contrast_of_wcag_aa(dark: bool) -> None:
-    colour = colours(dark)
-    text = ("ink", "muted", "good", "bad", "accuracy", "abstention", "hallucination", "truthfulness")
-    pairs = [(name, ground) for name in (*text, "a0", "a1", "a2", "a3", "a4") for ground in ("card", "page")]
-    pairs += [
-        ("on-fill", "fill-c"),
-        ("on-fill", "fill-a"),
-        ("on-fill", "fill-w"),
-        ("mark-ink", "mark"),
-        ("ink", "faint"),
-    ]
-    weak = {pair: contrast(colour[pair[0]], colour[pair[1]]) for pair in pairs}
-    assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}
-    assert contrast("#ffffff", "#767676") == pytest.approx(4.54, abs=0.01)
