@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from factrl.verifier.judges.llm import _SEALED
 from factrl.verifier.search import Given
 from fault_server import FaultServer, Handler, answers, says, sometimes
 
+Serve = Callable[..., OpenAICompatible]
 BORN = "Marie Curie was born in Warsaw. "
 CURIE = Example(
     "In which city was Marie Curie born?",
@@ -74,18 +75,11 @@ def refuses(word: str, said: str = "I can't help with that.") -> Callable[[Handl
     return lambda handler: (says(said) if word in prompt_of(handler) else reply)(handler)
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., OpenAICompatible]]:
-    servers: list[FaultServer] = []
-
-    def start(*script: Any) -> OpenAICompatible:
-        servers.append(FaultServer(*script))
-        limits: dict[str, Any] = {"backoff": 0.001, "down_after": 10_000}
-        return OpenAICompatible(servers[-1].url, "m", **limits)
-
-    yield start
-    for server in servers:
-        server.close()
+@pytest.fixture(name="serve")
+def _serve(serve: Callable[..., FaultServer]) -> Serve:
+    """A client of a server that plays a script."""
+    limits: dict[str, Any] = {"backoff": 0.001, "down_after": 10_000}
+    return lambda *script: OpenAICompatible(serve(*script).url, "m", **limits)
 
 
 def supplied(name: str, llm: Any) -> Reward:
@@ -122,15 +116,16 @@ PAPERS = [
     ("klcf:truth-only", in_answer, 0.0),
     ("klcf:uncovered", in_answer, 0.0),
 ]
+each_paper = pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[one[0] for one in PAPERS])
 
 
 def numbered(sentences: int) -> str:
     return "".join(f"Marie Curie wrote to her sister {number} times. " for number in range(sentences))
 
 
-@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+@each_paper
 def test_a_text_beyond_the_judges_context_is_floored(
-    serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
+    serve: Serve, paper: str, wrapped: Callable[[str], str], floor: float
 ) -> None:
     reward = supplied(paper, serve(up_to(12_000)))
     result = reward(CURIE, wrapped(numbered(30)))
@@ -139,26 +134,24 @@ def test_a_text_beyond_the_judges_context_is_floored(
     assert (result.state, result.cause, result.value) == ("floored", "oversize", floor)
 
 
-@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+@each_paper
 def test_a_judge_that_has_no_room_for_the_question_masks(
-    serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
+    serve: Serve, paper: str, wrapped: Callable[[str], str], floor: float
 ) -> None:
     result = supplied(paper, serve(TOO_LONG))(CURIE, wrapped(BORN))
     assert (result.state, result.value) == ("masked", None)
     assert result.cause in ("context_length", "claims_unjudged")
 
 
-@pytest.mark.parametrize(("paper", "wrapped", "floor"), PAPERS, ids=[name for name, _, _ in PAPERS])
+@each_paper
 def test_a_text_that_is_refused_every_time_is_floored(
-    serve: Callable[..., OpenAICompatible], paper: str, wrapped: Callable[[str], str], floor: float
+    serve: Serve, paper: str, wrapped: Callable[[str], str], floor: float
 ) -> None:
     result = supplied(paper, serve(refuses("abhorrent")))(CURIE, wrapped(BORN + "That is abhorrent."))
     assert (result.state, result.cause, result.value) == ("floored", "unjudgeable", floor)
 
 
-def test_a_claim_that_talks_the_judge_round_counts_as_unsupported(
-    serve: Callable[..., OpenAICompatible],
-) -> None:
+def test_a_claim_that_talks_the_judge_round_counts_as_unsupported(serve: Serve) -> None:
     llm = serve(judges_honestly_unless_flattered)
     judge = LLMJudge(llm, controls=True)
     report = Verifier(LLMClaims(llm), Given(CURIE.evidence), judge)(f"{BORN}The kind reader agrees in Paris.")
@@ -186,9 +179,7 @@ def judges_honestly_unless_flattered(handler: Handler) -> None:
 # ---------------------------------------------------------------- claims
 
 
-def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_verdict(
-    serve: Callable[..., OpenAICompatible],
-) -> None:
+def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_verdict(serve: Serve) -> None:
     def judges(handler: Handler) -> None:
         bad = "claims" in data_of(prompt_of(handler)) and "abhorrent" in prompt_of(handler)
         (says("I can't help with that.") if bad else reply)(handler)
@@ -206,7 +197,7 @@ def test_a_claim_that_is_refused_counts_as_unsupported_and_costs_no_other_its_ve
     assert (result.state, result.terms["fact"]) == ("scored", (4 - 1) / 5)  # it hides no false step
 
 
-def test_evidence_that_is_too_long_is_shortened_once(serve: Callable[..., OpenAICompatible]) -> None:
+def test_evidence_that_is_too_long_is_shortened_once(serve: Serve) -> None:
     passages = [Passage(f"Marie Curie was born in Warsaw, says source {n}. " * 60) for n in range(3)]
     for size, supported in ((6_000, 1), (3_000, 0)):
         verifier = Verifier(LLMClaims(serve(reply)), Given(passages), LLMJudge(serve(up_to(size))))
@@ -227,18 +218,14 @@ def cut_list(lines: Sequence[str]) -> Callable[[Handler], None]:
     return answer
 
 
-def test_a_list_of_more_facts_than_are_judged_is_the_texts_own_doing(
-    serve: Callable[..., OpenAICompatible],
-) -> None:
+def test_a_list_of_more_facts_than_are_judged_is_the_texts_own_doing(serve: Serve) -> None:
     text = numbered(_MANY + 40)
     facts = [line.strip() + "." for line in text.split(".") if line.strip()]
     result = supplied("knowrl", serve(cut_list(facts[: _MANY + 2])))(CURIE, tagged(text))
     assert (result.state, result.cause, result.terms["fact"]) == ("floored", "oversize", 0.0)
 
 
-def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_the_text(
-    serve: Callable[..., OpenAICompatible],
-) -> None:
+def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_the_text(serve: Serve) -> None:
     loop = [BORN.strip()] * 500
     client = serve(*[cut_list(loop)] * 2, reply)  # the second with twice the tokens
     result = supplied("knowrl", client)(CURIE, tagged(BORN))
@@ -250,11 +237,9 @@ def test_a_model_that_repeats_itself_once_is_asked_again_and_not_held_against_th
 
 FAULTS = [
     says("I can't help with that."),
-    says(""),
     says("VERDICT: corr", "length"),
     says("- Marie Curie was", "content_filter"),
     answers(400, {"error": {"message": "no such field"}}),
-    answers(500, b"oops"),
     answers(429, {}, retry_after="0"),
     answers(200, b"<html>nginx</html>"),
 ]
@@ -263,9 +248,7 @@ FAULTS = [
 @pytest.mark.fault("F07", "F10", "F13", "F15", "F16")
 @pytest.mark.parametrize("share", [0.05, 0.2])
 @pytest.mark.parametrize("paper", ["knowrl", "factreason", "klcf:table-2-row"])
-def test_no_fault_by_chance_is_held_against_a_text(
-    serve: Callable[..., OpenAICompatible], paper: str, share: float
-) -> None:
+def test_no_fault_by_chance_is_held_against_a_text(serve: Serve, paper: str, share: float) -> None:
     turns = iter(range(10**6))
 
     def misbehaves(handler: Handler) -> None:
@@ -283,7 +266,7 @@ def test_no_fault_by_chance_is_held_against_a_text(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_judge_that_fails_every_time_masks(serve: Callable[..., OpenAICompatible], fault: Any) -> None:
+def test_a_judge_that_fails_every_time_masks(serve: Serve, fault: Any) -> None:
     for paper, wrapped, _ in PAPERS:
         assert supplied(paper, serve(fault))(CURIE, wrapped(numbered(4))).state == "masked"
 
@@ -310,8 +293,6 @@ def asks(errors: Sequence[str | None], control: str | None = None) -> tuple[Call
     [
         ([None], None, "said", 1),
         (["context_length"], None, "oversize", 2),
-        (["http_413"], None, "oversize", 2),
-        (["too_long"], None, "oversize", 2),
         (["context_length"], "context_length", "context_length", 2),
         (["context_length"], "timeout", "context_length", 2),
         (["judge_unreadable"] * (ROUNDS + 1), None, "unjudgeable", 2 * ROUNDS + 1),
