@@ -203,7 +203,7 @@ READERS: dict[str, Reader] = {
     "text.opened": text.opened,
     "text.implied": text.implied,
     "text.tag": lambda raw: (text.tag(raw, "answer", "first"), text.tag(raw, "answer")),
-    "text.boxed": lambda raw: (text.boxed(raw), text.boxed(raw, "first")),
+    "text.boxed": text.boxed,
     "text.boxed_released": text.boxed_released,
     "text.unwrap_latex": text.unwrap_latex,
     "text.clean": text.clean,

@@ -131,8 +131,8 @@ def _slice(text: str, span: tuple[int, int], shift: int) -> Slice:
 # -- Boxes
 
 
-def boxed(text: str, which: Which = "last") -> Slice | None:
-    r"""The content of the last (or first) LaTeX box; None without a closed one.
+def boxed(text: str) -> Slice | None:
+    r"""The content of the last LaTeX box; None without a closed one.
 
     A box is `\boxed{…}` or `\fbox{…}` with balanced braces, where `\{` and `\}` do not count, or, when
     there is none of these, `\boxed …$` on one line, as graders of mathematics accept it.  Of nested
@@ -140,7 +140,7 @@ def boxed(text: str, which: Which = "last") -> Slice | None:
     """
     if "\\boxed" not in text and "\\fbox" not in text:
         return None
-    span = _braced(text, which) or _unbraced(text, which)
+    span = _braced(text) or _unbraced(text)
     return _slice(text, span, 0) if span else None
 
 
@@ -155,7 +155,7 @@ def boxed_released(text: str) -> Slice | None:
     return _slice(text, (start + len(_BOX), end), 0) if end >= 0 else None
 
 
-def _braced(text: str, which: Which) -> tuple[int, int] | None:
+def _braced(text: str) -> tuple[int, int] | None:
     boxes = {match.end() - 1 for match in re.finditer(r"\\(?:boxed|fbox) ?\{", text)}
     stack: list[int] = []
     closed: list[tuple[int, int]] = []
@@ -168,12 +168,12 @@ def _braced(text: str, which: Which) -> tuple[int, int] | None:
     if not closed:
         return None
     last = max(closed)  # or the outer one of those around it
-    return min(closed) if which == "first" else min(one for one in closed if one[1] >= last[1])
+    return min(one for one in closed if one[1] >= last[1])
 
 
-def _unbraced(text: str, which: Which) -> tuple[int, int] | None:
+def _unbraced(text: str) -> tuple[int, int] | None:
     marker = "\\boxed "
-    at = text.find(marker) if which == "first" else text.rfind(marker)
+    at = text.rfind(marker)
     start = at + len(marker)
     end = text.find("$", start) if at >= 0 else -1
     if end < 0 or "\n" in text[start:end] or "{" in text[start:end] or not text[start:end].strip():
