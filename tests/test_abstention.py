@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -233,7 +234,7 @@ needs_data = pytest.mark.skipif(
 )
 
 
-def public(name: str) -> list[dict[str, object]]:
+def public(name: str) -> list[Any]:
     return list(read_rows(str(Path(os.environ["FACTRL_DATA"]) / name)))
 
 

@@ -87,7 +87,7 @@ def test_every_text_field_reaches_the_page() -> None:
 def test_every_letter_has_the_lines_of_its_claims() -> None:
     """Where claims overlap there is a line for each verdict, the gravest nearest to the letters."""
     checks = [
-        Check(Claim("c", start, end), (), Verdict(label, "j", cause="x"))
+        Check(Claim("c", start, end), (), Verdict(label, "j", cause="x"))  # type: ignore[arg-type]
         for start, end, label in (
             (0, 6, "supported"),
             (3, 9, "refuted"),

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
 
-from factrl.text import MAX_PAYLOAD, clean, unwrap_latex
+from factrl.text import MAX_PAYLOAD, clean, few_marks, unwrap_latex
 
 MASTER_KEYS = frozenset(
     {
@@ -70,7 +70,7 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-_MONTH = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
+MONTH_NUMBERS = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
 _DATE_FILLERS = frozenset({"st", "nd", "rd", "th", "of", "the"})
 _DATE_TOKEN = re.compile(r"[^\W\d_]+|\d+|[^\s,.]")
 _SLASHED_DATE = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4})")
@@ -120,7 +120,7 @@ def _date(text: str) -> tuple[int, int, int] | None:
         # 3/4/1889 may be the third of April or the fourth of March.
         return (year, month, day) if month <= 12 and (day > 12 or day == month) and day <= 31 else None
     tokens = [token for token in _DATE_TOKEN.findall(text.lower()) if token not in _DATE_FILLERS]
-    months = [_MONTH[token] for token in tokens if token in _MONTH]
+    months = [MONTH_NUMBERS[token] for token in tokens if token in MONTH_NUMBERS]
     years = [int(token) for token in tokens if token.isdecimal() and len(token) == 4]
     days = [int(token) for token in tokens if token.isdecimal() and len(token) <= 2]
     if len(months) != 1 or len(years) > 1 or len(days) > 1 or len(tokens) != 1 + len(years) + len(days):
@@ -157,6 +157,23 @@ def unaccented(text: str) -> str:
     return unicodedata.normalize("NFC", bare).translate(_LETTERS)
 
 
+def fold(text: str) -> str:
+    """A text in lower case, without the accents of Latin letters."""
+    if text.isascii():
+        return text.casefold()
+    kept: list[str] = []
+    latin = False
+    for char in unicodedata.normalize("NFD", few_marks(text.casefold())):
+        # An accent on a Latin letter is often dropped; が without its mark is another word.
+        if unicodedata.combining(char):
+            if latin:
+                continue
+        else:
+            latin = char.isascii()
+        kept.append(char)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
 # Letters with a stroke or joined letters, which Unicode does not decompose.
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"}
@@ -169,18 +186,8 @@ def _words(text: str) -> str:
     if words.isascii():
         return words
     spaceless = any(map(_spaceless, words))
-    kept: list[str] = []
-    latin = False
-    for char in unicodedata.normalize("NFD", words):
-        # An accent on a Latin letter is often dropped; が without its mark is another word.
-        if unicodedata.combining(char):
-            if latin:
-                continue
-        else:
-            latin = char.isascii()
-        if unicodedata.category(char)[0] != "P":
-            kept.append(char)
-    folded = unicodedata.normalize("NFC", "".join(kept)).translate(_LETTERS).split()
+    letters = (char for char in fold(words) if unicodedata.category(char)[0] != "P")
+    folded = "".join(letters).translate(_LETTERS).split()
     return ("" if spaceless else " ").join(folded) or text.casefold()
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from factrl.text import clean
-from factrl.text.answers import matches
+from factrl.text.answers import fold, matches
 from factrl.text.retractions import alternatives, given, lists_candidates
 from factrl.text.words import (
     STOP_WORDS,
@@ -29,7 +29,6 @@ from factrl.text.words import (
     Day,
     Reading,
     beside,
-    fold,
     initials,
     is_date,
     read,

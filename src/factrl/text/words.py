@@ -8,13 +8,12 @@ its tokens, and no pattern repeats anything without bound inside another repetit
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from factrl.text import clean, few_marks
-from factrl.text.answers import MAX_ANSWER, MONTHS, SCALES, parse_number
+from factrl.text import clean
+from factrl.text.answers import MAX_ANSWER, MONTH_NUMBERS, SCALES, fold, parse_number
 
 Day = tuple[int, int, int]
 """(year, month, day); 0 is unsaid."""
@@ -74,7 +73,6 @@ _TOKEN = re.compile(
 )
 _ISO = re.compile(r"\b(\d{4})[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?(?![\d/.-]\d)")
 _SLASHED = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.](\d{4})\b")
-_MONTH = {name[:size]: i for i, name in enumerate(MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
 _BETWEEN = frozenset({"of", "the", "in", ",", "."})
 _WEEKDAYS = frozenset(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
 
@@ -143,22 +141,6 @@ def stem(word: str) -> str:
 
 STOP_WORDS = frozenset(map(stem, _STOP))
 """Words that tell nothing, as `read` spells them."""
-
-
-def fold(text: str) -> str:
-    """A text in lower case, without the accents of Latin letters."""
-    if text.isascii():
-        return text.casefold()
-    kept: list[str] = []
-    latin = False
-    for char in unicodedata.normalize("NFD", few_marks(text.casefold())):
-        if unicodedata.combining(char):
-            if latin:
-                continue
-        else:
-            latin = char.isascii()
-        kept.append(char)
-    return unicodedata.normalize("NFC", "".join(kept))
 
 
 def read(text: str) -> Reading:
@@ -306,7 +288,7 @@ def _dates(text: str, spelt: list[str]) -> tuple[set[Day], set[int]]:
         days |= {(year, day, month)} if day <= 12 else set()
     dated: set[int] = set()
     for place, word in enumerate(spelt):
-        month = _MONTH.get(word.lower(), 0)
+        month = MONTH_NUMBERS.get(word.lower(), 0)
         if month and word[:1].isupper():
             dated |= _named(spelt, place, month, days)
     return {day for day in days if 1 <= day[1] <= 12 and day[2] <= 31}, dated
@@ -344,7 +326,7 @@ def _day(word: str) -> int:
 def is_date(reading: Reading) -> bool:
     """Whether a text is nothing but a date or dates."""
     rest = {word for word in reading.words if word[0] not in "#|"}
-    named = {stem(name) for name in _MONTH} | {stem(name) for name in _WEEKDAYS}
+    named = {stem(name) for name in MONTH_NUMBERS} | {stem(name) for name in _WEEKDAYS}
     return bool(reading.dates) and rest <= named | STOP_WORDS
 
 
