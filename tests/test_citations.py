@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 
 import pytest
@@ -64,12 +63,10 @@ def scored(text: str, *, shown: Sequence[Passage] | None = FACTS, judge: Judge |
     ("text", "outcome", "citations"),
     [
         (r"Ada was born in Rome [1]. \boxed{Rome}", 1, 0.5),
-        (r"[1, 3] \boxed{Rome}", 1, 0.5),
         (r"[1][2] \boxed{Rome}", 1, 0.25),
         (r"[2] \boxed{Oslo}", -1, 0),  # it supports that of another person
         (r"\boxed{Rome}", 1, 0),
         (r"[1] [9] \boxed{Rome}", 1, 0),  # never shown
-        (r"[0] \boxed{Rome}", 1, 0),
         (r"[1] [2] [3] [4] [5] [6] \boxed{Rome}", 1, 0),  # everything
         (r"[1] \boxed{I don't know}", 0, 0),
         (r"[1] Rome", -1, 0),  # no box
@@ -107,11 +104,6 @@ def test_at_0_nobody_is_needed_and_truthrl_is_as_it_was() -> None:
     assert reward.with_(grade=Grader())(ADA, r"[1] \boxed{Rome}").terms == {"outcome": 1.0}
     assert "citations" not in load_reward("truthrl").knobs
     assert "citations:" in (truthrl_search.fn.__doc__ or "")
-
-
-def test_it_goes_to_other_processes_by_name() -> None:
-    again = pickle.loads(pickle.dumps(truthrl_search.with_(citations=0.5)))  # noqa: S301
-    assert (again.fn, again.knobs["citations"]) == (truthrl_search.fn, 0.5)
 
 
 def test_a_failed_search_is_masked_before_anything_is_asked() -> None:

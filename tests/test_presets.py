@@ -115,6 +115,11 @@ def test_a_server_finds_the_claims_and_judges(curie, tmp_path):
     [
         ({"preset": "veriscor"}, ConfigError, "unknown preset 'veriscor'; did you mean 'veriscore'?"),
         ({"preset": "veriscore"}, ConfigError, "preset 'veriscore' asks a model server"),
+        (
+            {"preset": "fspo"},
+            ConfigError,
+            "vectara/hallucination_evaluation_model@COMMIT and trust_remote_code",
+        ),
         ({"judge": "llm"}, ConfigError, "judge=llm"),
         ({"judge": "clever"}, ConfigError, "unknown judge 'clever'"),
         ({"docs": ["nowhere.txt"]}, DataError, "nowhere.txt"),

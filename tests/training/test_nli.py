@@ -266,17 +266,3 @@ def test_hhem_loads_with_its_code_its_prompt_and_its_labels(hhem: Path) -> None:
         "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: a\n\nHypothesis: b"
     )
     np.testing.assert_allclose(named.scores(PAIRS).sum(axis=1), 1)
-
-
-def test_fspo_s_preset_judges_with_hhem(hhem: Path) -> None:
-    from factrl.types import Example, Passage
-    from factrl.verifier import open_verifier
-
-    with pytest.raises(
-        ConfigError, match=r"nli:vectara/hallucination_evaluation_model@COMMIT and trust_remote"
-    ):
-        open_verifier("fspo")
-    verify = open_verifier("fspo", judge=f"nli:{hhem}", trust_remote_code=True)
-    example = Example("?", evidence=(Passage(PAIRS[0][0]),))
-    report = verify("Curie was born in 1868.", example.question, evidence=example.evidence)
-    assert [check.verdict.label for check in report.checks if check.verdict] in (["supported"], ["refuted"])
