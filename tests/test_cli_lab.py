@@ -15,13 +15,11 @@ import pytest
 
 from factrl.cli import lab as verb
 from factrl.cli import main
-from factrl.lab import ABSTENTION, make_world, parted
+from factrl.lab import ABSTENTION, Column, make_world, parted
 from factrl.lab.rewards import judge_calls, rewards_table
 from factrl.lab.tables import (
     BASE,
     METHODS,
-    ArmRuns,
-    Column,
     Curve,
     Outcome,
     Row,
@@ -55,9 +53,9 @@ def outcome(table: Table, ends: Mapping[str, Sequence[Mapping[str, float]]]) -> 
     """An outcome in which each arm ends where `ends` says, by seed; other metrics stay at 0.5."""
     start = {column.metric: 0.5 for column in table.columns}
 
-    def runs(row: Row, seeds: Sequence[Mapping[str, float]]) -> ArmRuns:
+    def runs(row: Row, seeds: Sequence[Mapping[str, float]]) -> Row:
         curves: list[Curve] = [[(0, start), (48, {**start, **end})] for end in seeds]
-        return ArmRuns(row, curves)
+        return replace(row, curves=curves)
 
     rows = {row.arm: row for row in table.rows}
     arms = tuple(runs(rows.get(arm, Row(arm)), seeds) for arm, seeds in ends.items())
@@ -195,14 +193,14 @@ def test_cells() -> None:
     accuracy, abstention, hallucination, _ = found.table.judged
     assert value_cell(ternary, abstention) == "70.0 ± 1.0"
     missing = [[(step, {**values, "abstention": math.nan}) for step, values in ternary.curves[0]]]
-    partly = ArmRuns(ternary.row, [*missing, ternary.curves[1]])
-    assert value_cell(partly, abstention) == "70.0 (1 of 2 seeds)"
-    assert value_cell(ArmRuns(ternary.row, missing * 2), abstention) == "–"
+    half = replace(ternary, curves=[*missing, ternary.curves[1]])
+    assert value_cell(half, abstention) == "70.0 (1 of 2 seeds)"
+    assert value_cell(replace(ternary, curves=missing * 2), abstention) == "–"
     assert sign_cell(found, ternary, hallucination) == "down = down"
     assert sign_cell(found, ternary, accuracy) == "up ≠ none"
     assert sign_cell(found, own, hallucination) == "–   down"
-    undefined = replace(found, arms=(ArmRuns(ternary.row, missing * 2),))
-    assert sign_cell(undefined, undefined.arms[0], abstention).endswith("   undefined")
+    undefined = replace(found, arms=(replace(ternary, curves=missing * 2),))
+    assert sign_cell(undefined, *undefined.arms, abstention).endswith("   undefined")
     assert [*signs_table(undefined).columns[-1].cells] == ["1 of 3"]  # of those that there are
     assert document(undefined)["arms"]["truthrl:ternary"]["effects"]["abstention"]["here"] is None
 

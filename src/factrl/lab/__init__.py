@@ -7,12 +7,12 @@ stops, never how far a real model goes.  `World` is what the loop asks of one; t
 
 from __future__ import annotations
 
-import importlib
 import random
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal
 
 from factrl.errors import ConfigError
 from factrl.papers import Form, load_reward
@@ -25,6 +25,39 @@ ABSTENTION = "I don't know"
 ORACLE = "fact table"  # who judges in a world
 TURN = "|"  # ends each turn of a transcript but the last; the policy's and a tool's take turns
 TIERS = ("known", "half", "unknown")  # how often the pretraining text tells of a person
+Direction = Literal["up", "down", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A metric of the world, as a table shows it.
+
+    Attributes:
+        metric: its name in `World.measure`, and in the table unless it has a `title`.
+        scale: what it is multiplied by: 100 makes points of a share.
+        least: the smallest change that is called up or down, after scaling.
+    """
+
+    metric: str
+    title: str = ""
+    scale: float = 100.0
+    least: float = 2.0
+
+    @property
+    def name(self) -> str:
+        return self.title or self.metric.replace("/", ": ")
+
+
+OUTCOMES = tuple(map(Column, ("accuracy", "abstention", "hallucination", "truthfulness")))
+
+
+def direction_of(change: float, least: float) -> Direction:
+    """`up` or `down` for a change of at least `least`."""
+    if abs(change) < least:
+        return "none"
+    return "up" if change > 0 else "down"
+
+
 Rows = Sequence[tuple[Example, str]]
 """Questions with their completions."""
 
@@ -45,8 +78,9 @@ class Wrapped:
     shown: tuple[Passage, ...] | None = None
 
 
-class World(Protocol):
-    """What the lab asks of a world.
+class World(ABC):
+    """What the lab asks of a world; what is not abstract suits one that asks its question in one way and
+    takes the first turn for the answer.
 
     Texts are words and signs with single blanks between them, one token each: a text is split at blanks and
     joined by them.  Nothing here depends on a model, and no world imports torch.
@@ -57,6 +91,8 @@ class World(Protocol):
             None, for the model itself says what is out of its knowledge (the probe of `factrl.lab.arms`).
         max_new_tokens: of one turn, its end included.
         ways: in which its questions can be asked, besides the usual one.
+        about, columns: what its tables ask and show.
+        steps, seeds: of its tables, unless the command line says otherwise.
     """
 
     name: str
@@ -64,50 +100,42 @@ class World(Protocol):
     train: Sequence[Example]
     test: Sequence[Example]
     max_new_tokens: int
-    ways: Sequence[str]
-
-    def asked(self, way: str) -> World:
-        """The world with its questions asked in one of its `ways`."""
-        ...
-
-    def prompt(self, example: Example) -> str:
-        """What the model reads before its first turn."""
-        ...
-
-    def reply(self, example: Example, said: str) -> str | None:
-        """What a tool says to the last turn of a transcript; None where the completion ends with it."""
-        ...
-
-    def pretraining(self) -> Iterable[tuple[str, str]]:
-        """Prompts and completions of one epoch, shuffled; the same ones each time."""
-        ...
-
-    def resources(self) -> Mapping[str, Any]:
-        """Exact oracles from the fact table, under the names by which rewards ask for resources."""
-        ...
-
-    def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
-        """A completion in the form that a reward reads: in a box, between tags, or as it is."""
-        ...
-
-    def measure(self, completions: Rows) -> Mapping[str, float]:
-        """Shares in [0, 1] by name, and the same by tier as `known/accuracy`."""
-        ...
-
-
-class Plain:
-    """A world that asks its question in one way, and takes the first turn for the answer."""
-
     ways: Sequence[str] = ()
+    about: str
+    columns: tuple[Column, ...]
+    steps: int = 48
+    seeds: int = 1
 
-    def asked(self, way: str) -> Any:
+    @abstractmethod
+    def __init__(self, seed: int = 0) -> None: ...
+
+    def asked(self, way: str) -> World:  # for worlds that have ways
+        """The world with its questions asked in one of its `ways`."""
         return self
 
     def prompt(self, example: Example) -> str:
+        """What the model reads before its first turn."""
         return example.question
 
-    def reply(self, example: Example, said: str) -> str | None:
+    def reply(self, example: Example, said: str) -> str | None:  # for worlds with a tool
+        """What a tool says to the last turn of a transcript; None where the completion ends with it."""
         return None
+
+    @abstractmethod
+    def pretraining(self) -> Iterable[tuple[str, str]]:
+        """Prompts and completions of one epoch, shuffled; the same ones each time."""
+
+    @abstractmethod
+    def resources(self) -> Mapping[str, Any]:
+        """Exact oracles from the fact table, under the names by which rewards ask for resources."""
+
+    @abstractmethod
+    def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
+        """A completion in the form that a reward reads: in a box, between tags, or as it is."""
+
+    @abstractmethod
+    def measure(self, completions: Rows) -> Mapping[str, float]:
+        """Shares in [0, 1] by name, and the same by tier as `known/accuracy`."""
 
 
 def turns_of(transcript: str) -> list[list[str]]:
@@ -138,9 +166,19 @@ def looked_up(text: str, question: str, found: Iterable[tuple[Claim, Finding | N
     return Report(text, question, tuple(checks), judge=ORACLE, abstained=abstains(text, question))
 
 
+def worlds() -> Mapping[str, type[World]]:
+    """Every world by name."""
+    from .longform import Longform
+    from .people import Confidence, People
+    from .search import Search
+    from .steps import Steps
+
+    return {world.name: world for world in (People, Confidence, Search, Steps, Longform)}
+
+
 def make_world(name: str, seed: int) -> World:
-    """The world `people`, `confidence`, `steps`, `longform` or `search` of this seed, as tables have it."""
-    return getattr(importlib.import_module(f"factrl.lab.{name}"), name.capitalize())(seed=seed)
+    """The world of this name and seed, as tables have it."""
+    return worlds()[name](seed=seed)
 
 
 def parted(arm: str) -> tuple[str, str]:

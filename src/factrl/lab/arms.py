@@ -30,7 +30,7 @@ from . import ABSTENTION, World, make_world, parted, supplied
 from .loop import LoopSettings, Optimizer, answers, optimise, parts
 from .model import Base, Decoder, answer_loss, log_probs, pretrained
 from .rewards import ASKED, SAMPLES, facts_of
-from .tables import BASE, METHODS, ArmRuns, Curve, Outcome, Row, Table
+from .tables import BASE, METHODS, Curve, Outcome, Row, Table
 
 PROBES = 8  # samples of the pretrained model that tell what it knows
 EVALUATIONS = 6  # points of a curve after the first
@@ -90,25 +90,17 @@ def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> O
         steps: optimizer steps of each arm; by default the table's.
     """
     started, steps = time.monotonic(), steps or table.steps
-    starts = []
-    with Progress("pretrained models, %", 100 * len(seeds)) as progress:
-        for number, seed in enumerate(seeds, 1):
-            world, before = make_world(table.world, seed), progress.done
+    worlds = [make_world(table.world, seed) for seed in seeds]
+    starts = [(seed, world, pretrained(world, seed)) for seed, world in zip(seeds, worlds, strict=True)]
 
-            def percent(step: int, last: int, before: int = before) -> None:
-                progress.advance(before + 100 * step // last - progress.done)
-
-            starts.append((seed, world, pretrained(world, seed, on_step=percent)))
-            progress.advance(100 * number - progress.done)
-
-    def runs(row: Row) -> ArmRuns:
+    def run(row: Row) -> Row:
         curves = []
         with Progress(row.arm, len(seeds) * (1 if row.arm == BASE else steps)) as progress:
             for seed, world, base in starts:
                 curves.append(run_arm(world, base, row.arm, seed, steps, lambda _: progress.advance()))
                 if row.arm == BASE:
                     progress.advance()
-        return ArmRuns(row, curves, facts(row.arm) if table.facts and row.arm != BASE else {})
+        return replace(row, curves=curves, facts=facts(row.arm) if table.facts and row.arm != BASE else {})
 
     def facts(arm: str) -> dict[str, str]:
         seed, world, base = starts[0]
@@ -117,7 +109,7 @@ def run_table(table: Table, seeds: Sequence[int], steps: int | None = None) -> O
         rows = [(example, text) for example, group in zip(asked, texts, strict=True) for text in group]
         return facts_of(world, arm, rows)
 
-    base, arms = runs(Row(BASE)), tuple(map(runs, table.rows))
+    base, arms = run(Row(BASE)), tuple(map(run, table.rows))
     return Outcome(table, tuple(seeds), steps, base, arms, time.monotonic() - started)
 
 

@@ -27,7 +27,19 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage
 from factrl.verifier.report import Check, Report
 
-from . import ABSTENTION, TIERS, Plain, Rows, Wrapped, by_tier, full_names, invented, looked_up, word_starts
+from . import (
+    ABSTENTION,
+    TIERS,
+    Column,
+    Rows,
+    World,
+    Wrapped,
+    by_tier,
+    full_names,
+    invented,
+    looked_up,
+    word_starts,
+)
 
 VERBS = ("plays", "eats", "owns", "speaks", "visits", "leads")
 VAGUE = "something"
@@ -50,11 +62,18 @@ _FORMS: Mapping[Form, tuple[str, str]] = {
 }
 
 
-class Longform(Plain):
+class Longform(World):
     """The world; its attributes are those of `factrl.lab.World`."""
 
     name = "longform"
     max_new_tokens = 28  # nine statements; there are eight to make, two of them empty
+    about = "does it say more of what is true, or only less, or only what is safe?"
+    columns = (
+        *(Column(name) for name in ("recall", "precision", "verified")),
+        Column("detail", title="detail (facts)", scale=1.0, least=0.2),
+        *(Column(name) for name in ("preferred", "padding", "vague", "silence")),
+    )
+    steps = 60
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

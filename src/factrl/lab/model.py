@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from transformers import Cache, LlamaConfig, LlamaForCausalLM
 
 from factrl.llm.models import cache_folder
 from factrl.runs.disk import whole_file
+from factrl.runs.progress import Progress
 
 from . import TURN, World
 
@@ -162,17 +163,11 @@ class Base:
     tokenizer: Tokenizer
 
 
-def pretrained(
-    world: World,
-    seed: int = 0,
-    settings: ModelSettings | None = None,
-    on_step: Callable[[int, int], None] = lambda done, steps: None,
-) -> Base:
+def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = None) -> Base:
     """The model that has read `world`'s pretraining text once, from the cache folder where it is there.
 
     Args:
         seed: of the first weights.
-        on_step: called with (steps done, all steps) while it reads.
     """
     from safetensors.torch import load_model, save_model
 
@@ -194,14 +189,15 @@ def pretrained(
         return warm * (1 + math.cos(math.pi * step / steps)) / 2
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    for step in range(steps):
-        loss = answer_loss(model, tokenizer, pairs[step * size : (step + 1) * size])
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        on_step(step + 1, steps)
+    with Progress(f"pretraining, seed {seed}", steps) as progress:
+        for step in range(steps):
+            loss = answer_loss(model, tokenizer, pairs[step * size : (step + 1) * size])
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            progress.advance()
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as unfinished:
         save_model(model, str(unfinished))

@@ -16,17 +16,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from factrl.evals.confidence import confidence_numbers
+from factrl.evals.samples import Row
 from factrl.papers import Form
 from factrl.rewards.grading import Grader
 from factrl.rewards.resources import written_group
 from factrl.text.sentences import sentences
-from factrl.types import Claim, Example, Finding, Passage
+from factrl.types import Claim, Completion, Example, Finding, Passage
 from factrl.verifier.report import Report
 
-from . import ABSTENTION, TIERS, Plain, Rows, Wrapped, by_tier, looked_up, word_starts
+from . import ABSTENTION, OUTCOMES, TIERS, Column, Rows, World, Wrapped, by_tier, looked_up, word_starts
 
 _CONTRADICTING = (0.2, 0.6)  # least and greatest share of the half-known tellings that say something else
 _ASKED = {  # the name stands last, which a model of this size learns to read several times faster
@@ -63,7 +66,7 @@ _FIRST = _pairs("Ad Bel Cor Dan El Fer Gil Han Iv Jor", "a o an is en or ette ia
 _LAST = _pairs("Bar Cul Dor Fen Gar Hol Kel Mar Nor Tor", "by dane lock mere ney rick shaw stad wick wood")
 
 
-class People(Plain):
+class People(World):
     """The world of lab.md's first table; its attributes are those of `factrl.lab.World`.
 
     Training asks for each fact both ways, the test one way, the two in turn; a third of the people of each
@@ -78,6 +81,12 @@ class People(Plain):
 
     name = "people"
     max_new_tokens = 4  # "I don't know" and the end
+    about = "does it learn to abstain where it does not know, and only there?"
+    columns = (
+        *OUTCOMES,
+        *(Column(name) for name in ("known/accuracy", "unknown/abstention")),
+        Column("unknown/hallucination", title="unknown: halluc."),
+    )
 
     def __init__(
         self, seed: int = 0, *, per_tier: int = 150, known: int = 50, half: int = 25, abstaining: float = 0.04
@@ -197,6 +206,76 @@ class People(Plain):
         """Whether the reasoning claims something and all of it is so."""
         counts = self._verify(reasoning, question).counts
         return float(counts["supported"] > 0 and not counts["refuted"])
+
+
+LEVELS = ("10", "30", "50", "70", "90")  # percent, of thresholds and of confidences
+
+
+class Confidence(People):
+    """The people, asked at a threshold and answering with a confidence; arguments are those of `People`.
+
+    A question begins with how sure an answer has to be, in percent, drawn for each question and its
+    `threshold`; an answer ends with how sure the model says it is, one of the same words.  Pretraining draws
+    both at random, so a model has no hint what they are for.  A reward that reads a confidence gets it
+    between tags; any other does not see it, and it is measured all the same.
+    """
+
+    name = "confidence"
+    max_new_tokens = 5  # "I don't know", a confidence and the end
+    about = "is it as sure as it is right, and does it answer where it is surer than it is asked to be?"
+    columns = (
+        *OUTCOMES,
+        *(Column(name) for name in ("ece", "aurc", "at 10/abstention", "at 90/abstention")),
+        Column("at 90/hallucination", title="at 90: halluc."),
+    )
+
+    def __init__(self, seed: int = 0, **told: Any) -> None:
+        super().__init__(seed, **told)
+        self._draw = random.Random(f"thresholds {seed}")
+        self._of_question |= {f"{at} {q}": about for q, about in self._of_question.items() for at in LEVELS}
+        self.train, self.test = self._asked(self.train), self._asked(self.test)
+        self.words = sorted({*self.words, *LEVELS})
+
+    def pretraining(self) -> list[tuple[str, str]]:
+        draw = random.Random(f"levels {self._seed}").choice
+        return [(f"{draw(LEVELS)} {q}", f"{said} {draw(LEVELS)}") for q, said in super().pretraining()]
+
+    def wrap(self, example: Example, completion: str, form: Form) -> Wrapped:
+        """As of `People`, without the confidence where the form has none."""
+        said, sure = _parts(completion)
+        wrapped = super().wrap(example, said, "tags" if form == "confidence" else form)
+        if sure is None:
+            return wrapped
+        stated = f" <analysis>None.</analysis> <confidence>{int(sure) / 100}</confidence>"
+        text = wrapped.text + (stated if form == "confidence" else "")
+        return Wrapped(text, (*wrapped.starts, len(wrapped.text)))
+
+    def measure(self, completions: Rows) -> dict[str, float]:
+        """The shares of `People`, at the least and the greatest threshold too, and of the confidences what
+        `confidence_numbers` says; nothing of those where none is stated with an answer."""
+        told = [(example, *_parts(text)) for example, text in completions]
+        measured = super().measure([(example, said) for example, said, _ in told])
+        for at in (LEVELS[0], LEVELS[-1]):
+            part = super().measure([(e, said) for e, said, _ in told if e.question.startswith(at)])
+            measured |= {f"at {at}/{name}": value for name, value in part.items() if "/" not in name}
+        rows = [
+            Row(e, Completion(f"{said}\nConfidence: {sure or '?'}"), self._grade(e.question, said, e.answers))
+            for e, said, sure in told
+        ]
+        return measured | {name: number.value for name, number in confidence_numbers(rows).items()}
+
+    def _asked(self, examples: Sequence[Example]) -> list[Example]:
+        at = [self._draw.choice(LEVELS) for _ in examples]
+        return [
+            replace(e, question=f"{t} {e.question}", meta={**e.meta, "threshold": int(t) / 100})
+            for e, t in zip(examples, at, strict=True)
+        ]
+
+
+def _parts(completion: str) -> tuple[str, str | None]:
+    """The answer and the confidence behind it, None where there is none."""
+    said, _, last = completion.rpartition(" ")
+    return (said, last) if last in LEVELS else (completion, None)
 
 
 def _names(draw: random.Random, per_tier: int) -> list[str]:

@@ -29,16 +29,16 @@ from factrl.papers import (
 )
 from factrl.verifier.report import Report
 
-from . import Rows, World, supplied
+from . import OUTCOMES, Column, Rows, World, supplied
 from .hacks import oracle_setup, run_battery, stand_in
-from .tables import Column, Table, table_of
+from .tables import Table, table_of
 
 REWARDS = "rewards"  # the name of the table
 WORLD = "confidence"
 ASKED = 64  # training questions, `SAMPLES` completions of each, of which the judge's calls are counted
 SAMPLES = 4
 _COLUMNS = (
-    *(Column(name) for name in ("accuracy", "abstention", "hallucination", "truthfulness")),
+    *OUTCOMES,
     *(Column(name, least=1.0) for name in ("ece", "aurc")),
 )
 _NO_JUDGE = frozenset({"certainty", "course", "extract", "group", "together"})  # resources that ask nobody

@@ -34,10 +34,12 @@ from factrl.verifier.report import Report
 
 from . import (
     ABSTENTION,
+    OUTCOMES,
     TIERS,
     TURN,
-    Plain,
+    Column,
     Rows,
+    World,
     Wrapped,
     by_tier,
     full_names,
@@ -75,7 +77,7 @@ class Answer:
     searches: int
 
 
-class Search(Plain):
+class Search(World):
     """The world; its attributes are those of `factrl.lab.World`.
 
     Args:
@@ -88,6 +90,15 @@ class Search(Plain):
 
     name = "search"
     max_new_tokens = 6  # of a turn: a search and its end
+    about = "does it search, answer from what it finds, and decline where that answers nothing?"
+    columns = (
+        *OUTCOMES,
+        Column("answerable", title="accuracy, answerable"),
+        Column("precision", title="precision of declining"),
+        Column("supported", title="answers whose citations support them"),
+        Column("searches", title="searches", scale=1.0, least=0.1),
+    )
+    seeds = 3
     ways = ("alone", "given")
     """A question by itself, or with what a search shows in the prompt; it is usually asked with a tool."""
 

@@ -25,7 +25,7 @@ from factrl.text.sentences import sentences
 from factrl.types import Claim, Example, Finding, Passage
 from factrl.verifier.report import Report
 
-from . import TIERS, Plain, Rows, Wrapped, by_tier, full_names, invented, looked_up, word_starts
+from . import TIERS, Column, Rows, World, Wrapped, by_tier, full_names, invented, looked_up, word_starts
 
 SO = "so"  # ends the steps and begins the answer
 PEOPLE = 180  # a third of them held out for testing; every second one is known, the others half-known
@@ -35,11 +35,20 @@ NOISE = {"known": (0.2, 0.6), "half": (0.5, 0.75)}  # least and greatest share o
 RECITED = 0.95  # share of the text that ends with the person's own country, whatever the steps say
 
 
-class Steps(Plain):
+class Steps(World):
     """The world; its attributes are those of `factrl.lab.World`."""
 
     name = "steps"
     max_new_tokens = 24  # three steps and the answer are 19 words
+    about = "do the steps become right, or the answer alone?"
+    columns = (
+        Column("accuracy"),
+        Column("contradicted", title="steps contradicted"),
+        Column("entailed", title="steps entailed"),
+        Column("sound", title="all steps right"),
+        Column("lucky", title="right answers with a wrong step"),
+    )
+    steps = 60
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

@@ -22,9 +22,7 @@ from factrl.errors import ConfigError, nearest
 from factrl.papers import Study, declared, form_of, load_paper, paper_names, rewards_of, split_spec
 from factrl.runs.progress import clock
 
-from . import make_world, parted, supplied
-from .shown import WORLDS as _WORLDS
-from .shown import Column, Direction, Row, Table, direction_of
+from . import Column, Direction, direction_of, make_world, parted, supplied, worlds
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -34,13 +32,59 @@ BASE = "base"  # the pretrained model, which every arm starts from
 _UNDEFINED = "undefined"
 METHODS = ("sft", "rft", "r-tuning", "dpo")  # offline, without a reward
 
+Curve = Sequence[tuple[int, Mapping[str, float]]]
+"""Steps, and what `World.measure` says of the held-out questions after so many; the first are 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An arm, what its paper reports, and what became of it.
+
+    Attributes:
+        arm: a reward such as `truthrl:ternary` or `my.py:mine`, or one of `METHODS`.
+        paper: metric -> the paper's change against the model that it starts from, in the column's units.
+        curves: one for each seed, once it has run.
+        facts: what else is told of it.
+    """
+
+    arm: str
+    paper: Mapping[str, float] = field(default_factory=dict)
+    curves: Sequence[Curve] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def reported(self, column: Column) -> Direction | None:
+        """Which way the paper reports that the metric goes; None where it has no number."""
+        change = self.paper.get(column.metric)
+        return None if change is None else direction_of(change, column.least)
+
+    def values(self, column: Column) -> list[float]:
+        """The metric after training, by seed, in the column's units; NaN where it is undefined."""
+        return [column.scale * curve[-1][1].get(column.metric, math.nan) for curve in self.curves]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What `factrl lab --table NAME` runs and shows; `judged` columns are held against the papers."""
+
+    name: str
+    world: str
+    about: str
+    source: str
+    columns: tuple[Column, ...]
+    judged: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    steps: int
+    notes: tuple[str, ...]
+    seeds: int
+    facts: bool = False  # arms say more than their metrics (`factrl.lab.rewards`)
+
 
 # Which table
 
 
 def table_names() -> tuple[str, ...]:
     """What `--table` takes: the first page, the papers that have a study, and the worlds."""
-    return (DEFAULT, *_studies(), *_WORLDS)
+    return (DEFAULT, *_studies(), *worlds())
 
 
 def find_table(name: str) -> Table:
@@ -52,7 +96,7 @@ def find_table(name: str) -> Table:
     studies = _studies()
     if name in studies:
         return _table(name, studies[name].world, {name: studies[name]})
-    if name in _WORLDS:
+    if name in worlds():
         return _table(
             name, name, {paper: s[name] for paper in paper_names() if name in (s := _by_world(paper))}
         )
@@ -84,21 +128,19 @@ def _table(name: str, world: str, studies: Mapping[str, Study], *, first: bool =
         for arm, changes in study.arms.items()
         if not first or arm in study.first
     )
-    alone, known = next(iter(here.values())) if len(here) == 1 else None, _WORLDS[world]
-    return replace(
-        known,
+    alone, known = next(iter(here.values())) if len(here) == 1 else None, worlds()[world]
+    return Table(
         name=name,
-        rows=rows,
-        judged=_judged(known, rows),
-        source=". ".join(study.source for study in here.values() if study.source),
-        notes=tuple(note for study in here.values() for note in study.notes),
+        world=world,
         about=(alone.about if alone else "") or known.about,
+        source=". ".join(study.source for study in here.values() if study.source),
+        columns=known.columns,
+        judged=tuple(c for c in known.columns if any(c.metric in row.paper for row in rows)),
+        rows=rows,
+        steps=known.steps,
+        notes=tuple(note for study in here.values() for note in study.notes),
+        seeds=known.seeds,
     )
-
-
-def _judged(table: Table, rows: Sequence[Row]) -> tuple[Column, ...]:
-    """The columns that the table judges, or for which a row has a number of its paper."""
-    return tuple(c for c in table.columns if c in table.judged or any(c.metric in row.paper for row in rows))
 
 
 def table_of(specs: Sequence[str], name: str | None = None) -> Table:
@@ -118,8 +160,8 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
     own = Study("people", "", {})
     studies = {spec: declared(parted(spec)[0], "STUDY") or own for spec in specs if spec not in METHODS}
     for spec, study in studies.items():
-        if study.world not in _WORLDS:
-            raise ConfigError(f"{spec}: the world {study.world!r} of its STUDY is not {', '.join(_WORLDS)}")
+        if study.world not in worlds():
+            raise ConfigError(f"{spec}: the world {study.world!r} of its STUDY is not {', '.join(worlds())}")
     homes = {DEFAULT if s.world == "people" else s.world: spec for spec, s in studies.items()}
     if name is None and len(homes) > 1:
         raise ConfigError(
@@ -129,7 +171,9 @@ def table_of(specs: Sequence[str], name: str | None = None) -> Table:
     table = find_table(name or next(iter(homes), DEFAULT))
     _check_fit(specs, table)
     rows = tuple(_row(spec, table.world, studies.get(spec)) for spec in specs)
-    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, judged=_judged(table, rows))
+    reported = {metric for row in rows for metric in row.paper}
+    judged = tuple(c for c in table.columns if c in table.judged or c.metric in reported)
+    return replace(table, name=f"own choice of arms ({table.name})", rows=rows, judged=judged)
 
 
 def _row(spec: str, world: str, study: Study | None) -> Row:
@@ -165,23 +209,6 @@ def _check_fit(specs: Sequence[str], table: Table) -> None:
             raise ConfigError(f"{spec} cannot be an arm in the world {table.world!r}: {problem}")
 
 
-Curve = Sequence[tuple[int, Mapping[str, float]]]
-"""Steps, and what `World.measure` says of the held-out questions after so many; the first are 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArmRuns:
-    """One arm's curves, one for each seed, and what else is told of it."""
-
-    row: Row
-    curves: Sequence[Curve]
-    facts: Mapping[str, str] = field(default_factory=dict)
-
-    def values(self, column: Column) -> list[float]:
-        """The metric after training, by seed, in the column's units; NaN where it is undefined."""
-        return [column.scale * curve[-1][1].get(column.metric, math.nan) for curve in self.curves]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Everything that a table measured in so many steps of each arm; `seconds` has pretraining in it."""
@@ -189,11 +216,11 @@ class Outcome:
     table: Table
     seeds: tuple[int, ...]
     steps: int
-    base: ArmRuns
-    arms: tuple[ArmRuns, ...]
+    base: Row
+    arms: tuple[Row, ...]
     seconds: float
 
-    def effect(self, arm: ArmRuns, column: Column) -> Direction | None:
+    def effect(self, arm: Row, column: Column) -> Direction | None:
         """Which way the arm moved the metric; None where it is undefined before or after, in any seed."""
         changes = [
             column.scale * (c[-1][1].get(column.metric, math.nan) - c[0][1].get(column.metric, math.nan))
@@ -223,7 +250,7 @@ def results_table(outcome: Outcome) -> Grid:
     grid = _grid("arm", *(column.name for column in outcome.table.columns), *facts)
     for arm in (outcome.base, *outcome.arms):
         cells = [value_cell(arm, column) for column in outcome.table.columns]
-        grid.add_row(arm.row.arm, *cells, *(arm.facts.get(name, "–") for name in facts))
+        grid.add_row(arm.arm, *cells, *(arm.facts.get(name, "–") for name in facts))
     return grid
 
 
@@ -237,11 +264,11 @@ def signs_table(outcome: Outcome) -> Grid:
         known = [cell for cell in cells if "=" in cell or "≠" in cell]
         agrees = f"{sum('=' in cell for cell in known)} of {len(known)}" if known else "–"
         styled = [Text(cell, style="bold red" if "≠" in cell else "") for cell in cells]
-        grid.add_row(arm.row.arm, *styled, agrees)
+        grid.add_row(arm.arm, *styled, agrees)
     return grid
 
 
-def value_cell(arm: ArmRuns, column: Column) -> str:
+def value_cell(arm: Row, column: Column) -> str:
     """`27.3 ± 2.1`, or the mean alone for one seed."""
     every, digits = arm.values(column), 1 if column.scale == 100 else 2
     values = [value for value in every if not math.isnan(value)]  # where nothing was declined, say
@@ -252,9 +279,9 @@ def value_cell(arm: ArmRuns, column: Column) -> str:
     return told if len(values) == len(every) else f"{told} ({len(values)} of {len(every)} seeds)"
 
 
-def sign_cell(outcome: Outcome, arm: ArmRuns, column: Column) -> str:
+def sign_cell(outcome: Outcome, arm: Row, column: Column) -> str:
     """The paper's direction and ours, with the sign that says whether they are the same."""
-    paper, here = arm.row.reported(column), outcome.effect(arm, column)
+    paper, here = arm.reported(column), outcome.effect(arm, column)
     if paper is None or here is None:
         return f"{paper or '–'}   {here or _UNDEFINED}"
     return f"{paper} {'=' if paper == here else '≠'} {here}"
@@ -280,12 +307,12 @@ def document(outcome: Outcome) -> dict[str, Any]:
     arms = {}
     for arm in (outcome.base, *outcome.arms):
         judged = () if arm is outcome.base else outcome.table.judged
-        arms[arm.row.arm] = {
+        arms[arm.arm] = {
             "seeds": [dict(curve[-1][1]) for curve in arm.curves],
             "facts": dict(arm.facts),
             "curves": [[{"step": step, **metrics} for step, metrics in curve] for curve in arm.curves],
             "effects": {
-                column.metric: {"paper": arm.row.reported(column), "here": outcome.effect(arm, column)}
+                column.metric: {"paper": arm.reported(column), "here": outcome.effect(arm, column)}
                 for column in judged
             },
         }
