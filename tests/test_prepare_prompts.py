@@ -134,13 +134,10 @@ def test_too_few_demonstrations_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "cause"),
     [
-        ("", "no_tag"),
         ("<new_prompt>What?", "no_tag"),
         ("What?</new_prompt>", "no_tag"),
         ("</new_prompt>What?<new_prompt>", "no_tag"),
-        ("<NEW_PROMPT>What?</NEW_PROMPT>", "no_tag"),
         ("<new_prompt><new_prompt>What?</new_prompt>", "several_tags"),
-        ("<new_prompt></new_prompt>", "empty"),
     ],
 )
 def test_what_is_no_prompt(reply: str, cause: str) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from factrl.cli import prepare
 from factrl.errors import TooManyMasked
-from factrl.llm.models import cached
 from factrl.verifier.search import Index
 
 PASSAGES = [
@@ -57,16 +56,3 @@ def test_many_samples_of_a_random_model(tiny_model: Path, capsys: pytest.Capture
     assert run(questions, *told) == first
     assert "asked now: 0 samples, 0 checks, 0 choices" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == kept
-
-
-@pytest.mark.model
-@pytest.mark.skipif(cached("SmolLM2-135M-Instruct") is None, reason="the model is not in the cache folder")
-def test_the_embedded_policy_knows_a_capital() -> None:
-    about = run(
-        ["What is the capital of France?"],
-        *("--model", "SmolLM2-135M-Instruct", "model.dtype=float32", "train.max_completion_length=24"),
-        *("sampling.temperature=0", "data.prompt={question}"),
-    )
-    (row,) = [json.loads(line) for line in Path("out/train.jsonl").read_text().splitlines()]
-    assert any("Paris" in item for item in row["checklist"])
-    assert about["counts"]["questions"] == 1
