@@ -183,12 +183,10 @@ def judge(
     wrapped = [world.wrap(example, text, form) for example, text in zip(examples, texts, strict=True)]
     lengths = written(completions).sum(dim=1).tolist()
     ended = ((completions == END).sum(dim=1) % 2 == 1).tolist()  # the policy's last turn, not the tool's
-    seen = [
-        Completion(one.text, tokens=length, truncated=not whole)
-        for one, length, whole in zip(wrapped, lengths, ended, strict=True)
-    ]
-    for text, one in zip(seen, wrapped, strict=True):
-        text.shown = one.shown
+    seen = []
+    for one, length, whole in zip(wrapped, lengths, ended, strict=True):
+        seen.append(Completion(one.text, tokens=length, truncated=not whole))
+        seen[-1].shown = one.shown
     results = reward.batch(examples, seen)
     signs = torch.zeros(completions.shape)
     for row, (result, one) in enumerate(zip(results, wrapped, strict=True)):

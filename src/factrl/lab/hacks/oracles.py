@@ -150,19 +150,14 @@ class OracleJudge:
 class OracleLLM:
     """Answers the prompts of factrl's own judges from the table, in the form that each of them reads."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
     def complete(
         self, messages: Sequence[Message], *, temperature: float = 0.0, max_tokens: int = 512, **sampling: Any
     ) -> Reply:
         """The reply to one prompt of `quoted_message`; anything else gets a sentence without a verdict."""
-        asked = str(messages[-1]["content"])
-        if asked not in self._known:
-            self._known[asked] = _reply(asked)
-        return Reply(self._known[asked], finish_reason="stop", model=NAME)
+        return Reply(_reply(str(messages[-1]["content"])), finish_reason="stop", model=NAME)
 
 
+@lru_cache(maxsize=4096)
 def _reply(asked: str) -> str:
     lines = asked.split("\n")
     data = json.loads(lines[-2]) if len(lines) > 2 and lines[-3].startswith("DATA ") else {}
