@@ -18,6 +18,7 @@ from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
 from factrl.text import boxed, think_answer
+from factrl.text.ignorance import refusals
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
 
@@ -246,7 +247,9 @@ def test_known_failures_are_printed_and_do_not_fail(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("verdicts", "strict", "code"),
     [
+        (("held", "held"), False, 0),
         (("held", "masked"), False, 3),
+        (("known", "masked"), False, 3),
         (("known", "masked"), True, 1),
         (("broken", "masked"), False, 1),
         (("masked", "masked"), False, None),
@@ -321,6 +324,13 @@ def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
     )
 
 
+def test_a_long_sample_holds_all_that_declines() -> None:
+    texts = " ".join(form.lower() for form in families()["F01"].forms(8_000)).replace("'", "")
+    phrases, spaceless = refusals().phrases, refusals().spaceless
+    declining = (*phrases["declines"], *spaceless["declines"], *spaceless["declines_at_end"])
+    assert [phrase for phrase in declining if phrase.strip().replace("'", "") not in texts] == []
+
+
 # What pays
 
 
@@ -329,8 +339,11 @@ def test_every_form_names_the_answer_and_every_hole_is_filled() -> None:
     [
         (1.0, -1.0, 0.5, False),  # as the bare answer
         (1.0, 0.0, 0.5, True),  # a free option
+        (1.0, -0.9, 0.5, True),
         (1.0, -0.99, 0.5, False),  # within the slack
         (0.0, 0.0, 0.5, False),  # as an abstention
+        (-1.0, -1.0, 0.5, False),
+        (1.5, -1.0, 0.9, True),
         (-1.0, 0.9, 0.1, True),  # it pays to be wrong
     ],
 )
@@ -364,7 +377,9 @@ def test_a_free_option_of_a_users_reward_is_found(own: Path, capsys: pytest.Capt
     run(f"{own}:lazy", "--policies", "F01")
     told = " ".join(capsys.readouterr().out.split())
     assert f"broken: {FREE}, the bare answer 0.000 and an abstention 0.000" in told
-    assert not [line for line in broken(load_reward(f"{own}:careful"), "F01") if "F01" in line]
+    lazy, careful = (load_reward(f"{own}:{name}") for name in ("lazy", "careful"))
+    assert any(line.startswith(f"broken: {FREE}") for line in broken(lazy, "F01"))
+    assert not [line for line in broken(careful, "F01") if "F01" in line]
 
 
 def test_what_is_masked_is_not_held(own: Path) -> None:
