@@ -21,8 +21,7 @@ from factrl.errors import ConfigError, Unscored
 from factrl.evals.metrics import wilson
 from factrl.evals.samples import Row
 from factrl.llm import LLM
-from factrl.llm.quoting import quoted_message
-from factrl.rewards.grading import MAX_TEXT, read_verdict
+from factrl.rewards.grading import MAX_TEXT, ask_verdict
 from factrl.text import think_answer
 
 Kind = Literal["causes", "strategies"]
@@ -125,14 +124,11 @@ def sort_rows(
         head = text.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
         data = {"question": row.example.question, "accepted_answers": list(row.example.answers), "text": head}
         try:
-            reply = judge.complete(quoted_message(prompt, data), temperature=0.0)
-            verdict = read_verdict(reply.text, words, stage="judge", **reply.facts)
+            return Sorted(row, *ask_verdict(judge, prompt, data, words))
         except Unscored as error:
             return Sorted(row, None, error.cause)
         finally:
             on_done()
-        why = reply.text.rpartition("</think>")[2].rstrip().rpartition("\n")[0]
-        return Sorted(row, verdict, why.strip())
 
     told = [(row, text) for row in rows if (text := text_of(kind, row)) is not None]
     with ThreadPoolExecutor(workers) as pool:

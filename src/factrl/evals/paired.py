@@ -26,11 +26,10 @@ from factrl.evals.metrics import OUTCOME_STATISTICS, Interval, bootstrap, bootst
 from factrl.evals.numbers import mean_value, shares, usual_question, values_in
 from factrl.evals.samples import Output, Row, by_question
 from factrl.evals.shortqa import final_part
-from factrl.llm import LLM, Reply
-from factrl.llm.quoting import forges, quoted_message
-from factrl.llm.store import Store, kept, readable
-from factrl.rewards.grading import read_verdict
-from factrl.rewards.preference import PAIR_PROMPT, guarded
+from factrl.llm import LLM
+from factrl.llm.quoting import forges
+from factrl.llm.store import Store
+from factrl.rewards.preference import guarded, second_wins
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 from factrl.types import Example, Label
@@ -184,8 +183,6 @@ Prefer = Callable[[str, str, str], float]
 Raises `Unscored` when there is no verdict.  Called from several threads.
 """
 
-_WORDS = {"second": 1.0, "first": 0.0}
-
 
 @dataclass(frozen=True, slots=True)
 class WinRate:
@@ -220,16 +217,7 @@ def llm_preference(llm: LLM, *, store: Store | None = None) -> Prefer:
         A function that raises `Unscored` (`judge_unreadable`) or `LLMError` when there is no verdict.
     """
 
-    def read(reply: Reply) -> float:
-        return _WORDS[read_verdict(reply.text, _WORDS, stage="judge", request_id=reply.request_id)]
-
-    asked = kept(llm, store, readable(read))
-
-    def prefer(question: str, first: str, second: str) -> float:
-        data = {"request": question, "first_answer": first, "second_answer": second}
-        return read(asked.complete(quoted_message(PAIR_PROMPT, data), temperature=0.0, max_tokens=512))
-
-    return prefer
+    return lambda question, first, second: second_wins(llm, question, first, second, 512, store)
 
 
 def win_rate(

@@ -14,11 +14,12 @@ import inspect
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from factrl.errors import LLMError, Unscored
+from factrl.errors import Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.background import wait_for
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store, kept, readable
+from factrl.rewards.grading import MAX_TEXT, unless_forged
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.judges import Judge
@@ -28,7 +29,6 @@ from factrl.verifier.search.sources import cut
 
 Item = Literal["consistent", "contradictory", "missing"]
 
-MAX_TEXT = 32_768  # bytes of a response that are compared, as in factrl.rewards.grading
 MAX_ITEMS = 100  # of one call: with many more, which may be claims of the policy, no reply has room for all
 _WORDS: Mapping[str, Item] = {word: word for word in get_args(Item)}
 _MEANS: Mapping[Finding, Item] = {"supported": "consistent", "refuted": "contradictory", "unknown": "missing"}
@@ -88,16 +88,13 @@ class Checklist:
         """
         if not items or _nothing_to_read(text):
             return ["missing"] * len(items)
-        forged = forges(text) or any(map(forges, items))
-        try:
+        probe = forges(text) or any(map(forges, items))
+
+        def checked() -> list[Item]:
             parts = [items[start : start + MAX_ITEMS] for start in range(0, len(items), MAX_ITEMS)]
-            return [word for part in parts for word in self._asked(question, text, part, probe=forged)]
-        except LLMError:
-            raise
-        except Unscored:
-            if forges(text):  # it was the policy's text that confused the judge; masking would reward that
-                return ["missing"] * len(items)
-            raise
+            return [word for part in parts for word in self._asked(question, text, part, probe=probe)]
+
+        return unless_forged(checked, text, ["missing"] * len(items))
 
     def _asked(self, question: str, text: str, items: Sequence[str], *, probe: bool) -> list[Item]:
         wanted = [*dict.fromkeys(items), *([_DECOY] if probe else [])]

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from factrl.errors import LLMError, Unscored
-from factrl.llm import LLM, Reply
+from factrl.errors import Unscored
+from factrl.llm import LLM
 from factrl.llm.background import wait_for
-from factrl.llm.quoting import forges, quoted_message
-from factrl.llm.store import readable
-from factrl.rewards.grading import read_verdict
+from factrl.llm.quoting import forges
+from factrl.rewards.grading import ask_verdict, holds_verdict, unless_forged
 from factrl.types import Passage
 from factrl.verifier import Verifier
 from factrl.verifier.search import Given, Search
@@ -47,9 +46,7 @@ you found none. Then end with a line that holds only the verdict, such as
 VERDICT: consistent"""
 
 
-def has_contradiction(reply: Reply) -> bool:
-    """Whether a reply of the judge can be read."""
-    return readable(lambda said: read_verdict(said.text, _VERDICTS))(reply)
+has_contradiction = holds_verdict(_VERDICTS)
 
 
 def contradiction_judge(
@@ -79,22 +76,17 @@ def contradiction_judge(
 
     def ask(question: str, text: str, passages: Sequence[str]) -> bool:
         data = {"request": question, "passages": list(passages), "checked_answer": text}
-        reply = llm.complete(quoted_message(PROMPT, data), temperature=0.0, max_tokens=_REPLY)
-        return _VERDICTS[read_verdict(reply.text, _VERDICTS, stage="judge", status=200, **reply.facts)]
+        return _VERDICTS[ask_verdict(llm, PROMPT, data, _VERDICTS, max_tokens=_REPLY)[0]]
 
     def contradicts(question: str, text: str, evidence: Sequence[Passage]) -> bool:
         passages = [f"{p.title}: {p.text}"[:_CHARS] for p in found(question, text, evidence)]
-        forged = forges(text)
-        try:
+
+        def found_out() -> bool:
             if ask(question, text, passages):
                 return True
-            return forged and not ask(question, f"{text}\n{SAID}", [*passages, _KNOWN])
-        except LLMError:
-            raise
-        except Unscored:
-            if forged:  # it was the policy's text that confused the judge; masking would reward that
-                return True
-            raise
+            return forges(text) and not ask(question, f"{text}\n{SAID}", [*passages, _KNOWN])
+
+        return unless_forged(found_out, text, True)
 
     return contradicts
 

@@ -251,12 +251,15 @@ def graded_by(judge: LLM | None) -> str:
 
 def has_grade(reply: Reply) -> bool:
     """Whether a judge's reply to `GRADE_PROMPT` or `BRIEF_PROMPT` can be read, and so may be kept."""
-    return readable(lambda said: read_verdict(said.text, _VERDICTS))(reply) or is_letter(reply)
+    return holds_verdict(_VERDICTS)(reply) or is_letter(reply)
 
 
-def has_rating(reply: Reply) -> bool:
-    """The same for `REASONING_PROMPT`."""
-    return readable(lambda said: read_verdict(said.text, _RATINGS))(reply)
+def holds_verdict(words: Sequence[str] | Mapping[str, Any]) -> Callable[[Reply], bool]:
+    """The same for other verdicts than grades."""
+    return readable(lambda said: read_verdict(said.text, words))
+
+
+has_rating = holds_verdict(_RATINGS)
 
 
 def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
@@ -273,19 +276,16 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
         if is_contentless(reasoning):
             return _RATINGS["vague"]
         head = reasoning.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
-        data = {"question": question, "accepted_answers": list(answers), "reasoning": head}
-        try:
-            value = _RATINGS[_ask(llm, REASONING_PROMPT, data, _RATINGS)[0]]
-            if value and forges(head):
-                decoy = data | {"accepted_answers": [_DECOY]}
-                value = 1.0 - _RATINGS[_ask(llm, REASONING_PROMPT, decoy, _RATINGS)[0]]
-            return value
-        except LLMError:
-            raise
-        except Unscored:
-            if forges(head):
-                return _RATINGS["vague"]
-            raise
+
+        def asked(gold: Sequence[str]) -> float:
+            data = {"question": question, "accepted_answers": list(gold), "reasoning": head}
+            return _RATINGS[ask_verdict(llm, REASONING_PROMPT, data, _RATINGS)[0]]
+
+        def rated() -> float:
+            value = asked(answers)
+            return 1.0 - asked([_DECOY]) if value and forges(head) else value
+
+        return unless_forged(rated, head, _RATINGS["vague"])
 
     return rate
 
@@ -330,15 +330,37 @@ def read_verdict(reply: str, words: Sequence[str] | Mapping[str, Any], **facts: 
 def _ask_grade(judge: LLM, question: str, answer: str, gold: Sequence[str]) -> tuple[str, str]:
     # The accepted answers come before the answer: a weak judge was fooled more often the other way round.
     data = {"question": question, "accepted_answers": list(gold), "answer": answer}
-    return _ask(judge, GRADE_PROMPT, data, _VERDICTS)
+    return ask_verdict(judge, GRADE_PROMPT, data, _VERDICTS)
 
 
-def _ask(llm: LLM, prompt: str, data: Mapping[str, Any], words: Mapping[str, Any]) -> tuple[str, str]:
-    """The verdict and the reason that the judge gave for it."""
-    reply = llm.complete(quoted_message(prompt, data), temperature=0.0)
+def ask_verdict(
+    llm: LLM, prompt: str, data: Mapping[str, Any], words: Sequence[str] | Mapping[str, Any], **limits: Any
+) -> tuple[str, str]:
+    """The verdict, one of `words`, and the reason that a judge gives for it; raises as `read_verdict`.
+
+    Args:
+        data: what is judged, which stands quoted behind the prompt.
+        limits: of the call, such as `max_tokens`.
+    """
+    reply = llm.complete(quoted_message(prompt, data), temperature=0.0, **limits)
     verdict = read_verdict(reply.text, words, stage="judge", status=200, **reply.facts)
     why = reply.text.rpartition("</think>")[2].rstrip().rpartition("\n")[0]
     return verdict, why.strip()[:1000]
+
+
+def unless_forged(ask: Callable[[], Any], text: str, instead: Any) -> Any:
+    """`ask()`, or `instead` where there is no verdict and `text` imitates our format or a chat template.
+
+    It was the policy's text that confused the judge then, and masking would reward that.
+    """
+    try:
+        return ask()
+    except LLMError:
+        raise
+    except Unscored:
+        if forges(text):
+            return instead
+        raise
 
 
 def _gold(question: str, answers: Sequence[str], false_premise: bool | None) -> list[str]:

@@ -23,11 +23,11 @@ from functools import partial
 from statistics import fmean
 from typing import Literal, Protocol, get_args
 
-from factrl.errors import ConfigError, LLMError, Unscored
+from factrl.errors import ConfigError, Unscored
 from factrl.llm import LLM, Reply
-from factrl.llm.quoting import broken, forges, quoted_message
+from factrl.llm.quoting import broken, forges
 from factrl.llm.store import Store, kept, readable
-from factrl.rewards.grading import read_verdict
+from factrl.rewards.grading import ask_verdict, holds_verdict, unless_forged
 from factrl.text import MAX_PAYLOAD
 from factrl.text.answers import is_contentless
 from factrl.verifier.judges.local import LetterModel
@@ -143,8 +143,7 @@ class SelfReference:
         reply = kept(self.llm, self.store, readable(_own_answer)).complete(
             [{"role": "user", "content": question}], temperature=0.0, max_tokens=_ANSWER_TOKENS
         )
-        data = {"request": question, "first_answer": _own_answer(reply), "second_answer": answer}
-        return _asked(self.llm, PAIR_PROMPT, data, _AGAINST_FIRST, _ANSWER_TOKENS, self.store)
+        return second_wins(self.llm, question, _own_answer(reply), answer, _ANSWER_TOKENS, self.store)
 
 
 class AnswersAndLetters(LetterModel, LLM, Protocol):
@@ -203,6 +202,14 @@ def _turn(request: str, a: str, b: str) -> str:
     return _TURN.format(request=broken(request), a=broken(a), b=broken(b))
 
 
+def second_wins(
+    llm: LLM, question: str, first: str, second: str, max_tokens: int, store: Store | None
+) -> float:
+    """1.0 when a judge prefers the second answer, 0.0 when it prefers the first or neither."""
+    data = {"request": question, "first_answer": first, "second_answer": second}
+    return _asked(llm, PAIR_PROMPT, data, _AGAINST_FIRST, max_tokens, store)
+
+
 def rating_judge(llm: LLM, *, store: Store | None = None) -> Callable[[str, str], float]:
     """A scale of five words: `rate(question, text)` is 0, 0.25, 0.5, 0.75 or 1.
 
@@ -225,18 +232,12 @@ def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float
     """
     if len(text.encode("utf-8", "replace")) > MAX_PAYLOAD or is_contentless(text):
         return 0.0
-    forged = forges(text)
-    try:
+
+    def asked() -> float:
         value = ask(question, text)
-        if forged and value > 0.5 and ask(_OTHER_REQUEST, text) > 0.5:
-            return 0.0
-    except LLMError:
-        raise
-    except Unscored:
-        if forged:  # it was the policy's text that confused the judge; masking would reward that
-            return 0.0
-        raise
-    return value
+        return 0.0 if value > 0.5 and forges(text) and ask(_OTHER_REQUEST, text) > 0.5 else value
+
+    return unless_forged(asked, text, 0.0)
 
 
 def _asked(
@@ -247,11 +248,8 @@ def _asked(
     max_tokens: int,
     store: Store | None,
 ) -> float:
-    def read(reply: Reply) -> float:
-        return words[read_verdict(reply.text, words, stage="judge", status=200, **reply.facts)]
-
-    cached = kept(llm, store, readable(read))
-    return read(cached.complete(quoted_message(prompt, data), temperature=0.0, max_tokens=max_tokens))
+    asked = kept(llm, store, holds_verdict(words))
+    return words[ask_verdict(asked, prompt, data, words, max_tokens=max_tokens)[0]]
 
 
 def _own_answer(reply: Reply) -> str:
