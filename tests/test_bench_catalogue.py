@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 import os
@@ -16,7 +15,6 @@ from factrl.evals import catalogue
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions
 from factrl.evals.shortqa import Tools, by_likelihood, score_text
 from factrl.rewards.grading import Grader
-from factrl.rewards.mathematics import Mathematician
 from factrl.runs.data import render_prompt
 from factrl.types import Example
 
@@ -64,8 +62,7 @@ def test_a_row_as_upstream_has_it(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "\\boxed{}" in prompt or benchmark.kind != "reasoning"
     if benchmark.kind != "long":
         assert example.answers
-        with Mathematician() as mathematician:
-            check_scorer(benchmark, example, Tools(Grader(), mathematician))
+        check_scorer(benchmark, example, Tools(Grader()))
 
 
 @pytest.mark.parametrize("name", [name for name, one in benchmarks().items() if one.hub])
@@ -115,9 +112,8 @@ def test_a_row_of_the_plain_schema(name: str) -> None:
     assert source == f"FACTRL_DATA/{benchmark.local}"
     assert len({example.id for example in examples}) == 3
     if benchmark.kind != "long":
-        with Mathematician() as mathematician:
-            for example in examples:
-                check_scorer(benchmark, example, Tools(Grader(), mathematician))
+        for example in examples:
+            check_scorer(benchmark, example, Tools(Grader()))
 
 
 def test_evidence_comes_from_paragraphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,14 +138,12 @@ def test_what_is_known_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_hopeless_question_is_there_to_be_declined() -> None:
     example = Example("Who will win in 2090?", (), "1", meta={"answerable": False})
-    with Mathematician() as mathematician:
-        tools = Tools(Grader(), mathematician)
-        said = {"I don't know.": "abstained", "Invalid question": "abstained", "Ann Lee": "incorrect"}
-        for text, label in said.items():
-            assert score_text(benchmarks()["selfaware"], example, text, tools)[0].label == label
-        boxed = dataclasses.replace(tools, extract="boxed")
-        for text, ended in (("Hm. \\boxed{I don't know.}", None), ("I don't know.", "no_box")):
-            assert score_text(benchmarks()["selfaware"], example, text, boxed)[0].floored == ended
+    tools, boxed = Tools(Grader()), Tools(Grader(), extract="boxed")
+    said = {"I don't know.": "abstained", "Invalid question": "abstained", "Ann Lee": "incorrect"}
+    for text, label in said.items():
+        assert score_text(benchmarks()["selfaware"], example, text, tools)[0].label == label
+    for text, ended in (("Hm. \\boxed{I don't know.}", None), ("I don't know.", "no_box")):
+        assert score_text(benchmarks()["selfaware"], example, text, boxed)[0].floored == ended
 
 
 def test_options_stand_in_an_order_that_the_question_fixes(monkeypatch: pytest.MonkeyPatch) -> None:

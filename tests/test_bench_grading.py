@@ -21,13 +21,12 @@ from factrl.evals.samples import Output, Row, read_output
 from factrl.evals.shortqa import Tools, continued, score_text
 from factrl.evals.suite import ask, stored_texts
 from factrl.rewards.grading import Grader
-from factrl.rewards.mathematics import Mathematician
 from factrl.runs.disk import Journal
 from factrl.types import Completion, Example, Grade
 
 SIMPLE, MATH = benchmarks()["simpleqa"], benchmarks()["gsm8k"]
 OSLO = Example("What is the capital of Norway?", ("Oslo",), "1")
-TOOLS = Tools(Grader(), Mathematician())
+TOOLS = Tools(Grader())
 
 
 def sample(name: str, label: Any = None, answer: str = "", **more: Any) -> Row:

@@ -16,14 +16,12 @@ from factrl.cli import evaluate as eval_verb
 from factrl.cli import report
 from factrl.errors import ConfigError, DataError, Unscored
 from factrl.evals.catalogue import benchmarks, load_questions
-from factrl.evals.longform import ClaimChecker
 from factrl.evals.paired import compare_outputs
 from factrl.evals.report import write_eval_page, write_paired_page
 from factrl.evals.samples import Output, read_output
 from factrl.evals.shortqa import Tools
 from factrl.evals.suite import BLOCK, How, NamedModel, evaluate
 from factrl.rewards.grading import Grader
-from factrl.rewards.mathematics import Mathematician
 from factrl.runs.config import load_settings
 from factrl.runs.settings import AskSettings
 from factrl.types import Claim, Completion, Example, Passage, Verdict
@@ -114,10 +112,9 @@ def right(example: Example, number: int) -> str:
 def run(model: Any, folder: Path, name: str = "simpleqa", how: How | None = None, **named: Any) -> Output:
     """The evaluation of one benchmark, not written yet."""
     how, benchmark = how or How(SETTINGS), benchmarks()[name]
-    with Mathematician() as mathematician:
-        questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
-        given = (benchmark, *questions, how, folder, Tools(Grader(), mathematician), "rules")
-        row, samples = evaluate(*given, model=model, **named)
+    questions = load_questions(benchmark, limit=how.limit, evidence=how.evidence)
+    given = (benchmark, *questions, how, folder, Tools(Grader()), "rules")
+    row, samples = evaluate(*given, model=model, **named)
     about = {"factrl": "0", "model": row["model"], "judge": "rules", "seed": 0, "sampling": {}}
     return Output(folder, about, {name: row}, {name: samples})
 
@@ -243,14 +240,13 @@ def test_long_answers(tmp_path: Path) -> None:
         return [Claim(f"No {n}", 0, 1) for n in range(10)]
 
     search: Any = type("One", (), {"search": lambda *_, **__: [Passage("All of it.")]})()
-    checker = ClaimChecker(Verifier(ten, search, Judge()), "counting")
+    verifier = Verifier(ten, search, Judge())
     model = Scripted(lambda example, n: "A life.")
-    found = run(model, tmp_path, "factscore", checker=checker)
+    found = run(model, tmp_path, "factscore", verifier=verifier)
     assert (values(found)["factscore"], values(found)["detail"]) == pytest.approx((0.8, 8))
     assert values(found)["f1@32"] == pytest.approx(2 * 0.8 * 0.25 / 1.05)
-    assert found.benchmarks["factscore"]["bounds"]["detail"] == [8, 8]
     found.write()
-    assert run(model, tmp_path, "factscore", checker=checker).samples == found.samples
+    assert run(model, tmp_path, "factscore", verifier=verifier).samples == found.samples
     assert "8 of 10 claims supported" in write_eval_page(found).read_text("utf-8")
     (pair,) = compare_outputs(found, read_output(tmp_path))
     assert (pair.n, pair.p) == (3, None)

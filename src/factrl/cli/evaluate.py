@@ -12,15 +12,12 @@ from typing import Any, get_args
 from factrl import __version__
 from factrl.errors import ConfigError, MissingExtra, TooManyMasked
 from factrl.evals.catalogue import Benchmark, benchmarks, find, groups, load_questions, own_file
-from factrl.evals.longform import ClaimChecker
 from factrl.evals.numbers import check_parts
 from factrl.evals.report import output_table, write_eval_page
 from factrl.evals.samples import Output, Row
 from factrl.evals.shortqa import Extract, Texts, Tools
 from factrl.evals.suite import How, NamedModel, evaluate, gives_likelihoods, own_texts, stored_texts
-from factrl.llm.writers import digest_of
 from factrl.rewards.grading import Form, Grader, graded_by
-from factrl.rewards.mathematics import Mathematician
 from factrl.runs.settings import LOCAL, AskSettings
 from factrl.text.escape import one_line
 from factrl.train.plan import extract_of, run_settings
@@ -142,21 +139,17 @@ def _eval(args: argparse.Namespace) -> int:
     form: Form = args.form or ("short" if extract != "text" or (files and settings.paper) else "sentence")
     judge = graded_by(supplier.judge)
     model = NamedModel() if asks else None
-    checker = None
-    if "long" in kinds:
-        verifier, told = supplier.verify(), digest_of(settings.verifier.model_dump())
-        checker = ClaimChecker(verifier, f"{verifier.judge.identity} {told}")
+    verifier = supplier.verify() if "long" in kinds else None
     folder = Path(args.output) if args.output else None
-    with Mathematician() as mathematician:
-        stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
-        tools = Tools(supplier.grade(form), mathematician, extract, stated, settings.data.chat, at_once)
-        graded = f"{judge} {form} {extract}"
-        results = {
-            one.name: evaluate(
-                one, examples, source, how, folder, tools, graded, model=model, texts=texts, checker=checker
-            )
-            for one, examples, source, texts in jobs
-        }
+    stated, at_once = args.confidence == "stated", 1 if settings.judge.url == LOCAL else 16
+    tools = Tools(supplier.grade(form), extract, stated, settings.data.chat, at_once)
+    graded = f"{judge} {form} {extract}"
+    results = {
+        one.name: evaluate(
+            one, examples, source, how, folder, tools, graded, model=model, texts=texts, verifier=verifier
+        )
+        for one, examples, source, texts in jobs
+    }
     about = {**_about(args, settings), "judge": judge, "extract": extract, "form": form}
     rows = {name: row for name, (row, _) in results.items()}
     samples = {name: graded for name, (_, graded) in results.items()}

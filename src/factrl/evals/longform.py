@@ -21,7 +21,7 @@ supported" in VeriScore; here a verdict is missing.  A text too long to be read 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -51,14 +51,6 @@ _ABOUT: Mapping[str, tuple[str, Better]] = {
 }
 
 
-@dataclass(frozen=True)
-class ClaimChecker:
-    """A verifier, and what it is."""
-
-    verifier: Verifier
-    identity: str
-
-
 # -- Checking -----------------------------------------------------------------------------------------
 
 
@@ -66,7 +58,7 @@ def check_texts(
     benchmark: Benchmark,
     examples: Sequence[Example],
     texts: Texts,
-    checker: ClaimChecker,
+    verifier: Verifier,
     on_done: Callable[[int], None] = lambda count: None,
     *,
     chat: bool = True,
@@ -93,7 +85,7 @@ def check_texts(
             (example, words) for (example, *_), words in zip(block, said, strict=True) if words is not None
         ]
         reports = iter(
-            checker.verifier.batch(
+            verifier.batch(
                 [words for _, words in there],
                 [example.question for example, _ in there],
                 topics=[example.topic for example, _ in there],
@@ -194,13 +186,6 @@ def undecided(rows: Sequence[Claims], k: int) -> list[bool]:
     return (width.max(axis=1) > WIDTH + 1e-9).tolist()
 
 
-def point(rows: Sequence[Claims], k: int, share: float = 0.5) -> dict[str, float | None]:
-    """The metrics alone; None where one is undefined."""
-    means = columns(rows, k, share).mean(axis=0, keepdims=True) if rows else np.zeros((1, 9))
-    values = {name: float(statistic(means)[0]) for name, statistic in statistics(k).items()}
-    return {name: None if np.isnan(value) else value for name, value in values.items()}
-
-
 def claim_numbers(samples: Sequence[Row], k: int) -> Numbers:
     """The metrics of answers that are not masked; intervals by resampling prompts."""
     prompts = _by_prompt(samples, k)
@@ -218,16 +203,6 @@ def claim_numbers(samples: Sequence[Row], k: int) -> Numbers:
                 **asdict(interval), n=len(prompts), about=about, better=better, percent=name not in COUNTED
             )
     return numbers
-
-
-def claim_bounds(samples: Sequence[Row], k: int) -> dict[str, tuple[float | None, float | None]]:
-    """Between which values the metrics lie, whatever the missing verdicts are.
-
-    Of all answers whose claims are known, those that are masked for their missing verdicts included.
-    """
-    rows = [one.claims for one in samples if one.claims]
-    low, high = point(rows, k, 0.0), point(rows, k, 1.0)
-    return {name: (low[name], high[name]) for name in low}
 
 
 def compare_long(before: Sequence[Row], after: Sequence[Row], k: int) -> Comparison:

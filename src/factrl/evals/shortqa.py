@@ -29,7 +29,7 @@ from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
 from factrl.evals.samples import Row
 from factrl.llm.writers import Written
-from factrl.rewards.mathematics import Mathematician
+from factrl.rewards.mathematics import mathematician
 from factrl.text import Slice, boxed, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
@@ -184,7 +184,6 @@ class Tools:
 
     Attributes:
         grader: grades short answers; called from several threads.
-        mathematician: compares formulas.
         extract: where a short answer stands in a completion.
         confidence: answers end with how sure the model is.
         chat: false where the model only continued the text.
@@ -192,7 +191,6 @@ class Tools:
     """
 
     grader: GradeAnswer
-    mathematician: Mathematician
     extract: Extract = "text"
     confidence: bool = False
     chat: bool = True
@@ -267,7 +265,7 @@ def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) 
     if benchmark.kind in ("choice", "discrimination"):
         return by_letter(example, said)
     if benchmark.kind == "reasoning":
-        return tools.mathematician.grade(said, example.answers[0]), {}
+        return mathematician().grade(said, example.answers[0]), {}
     return short_answer(example, said, _decline if is_hopeless(example) else tools.grader, tools.extract), {}
 
 

@@ -25,7 +25,7 @@ from factrl.evals.confidence import (
     confidence_numbers,
     risk_coverage,
 )
-from factrl.evals.longform import ClaimChecker, check_texts, claim_bounds, claim_numbers
+from factrl.evals.longform import check_texts, claim_numbers
 from factrl.evals.numbers import numbers_by, numbers_of
 from factrl.evals.samples import Row
 from factrl.evals.shortqa import NOTHING_STORED, Texts, Tools, by_likelihood, grade_texts
@@ -36,6 +36,7 @@ from factrl.runs.rows import read_rows
 from factrl.runs.settings import AskSettings
 from factrl.text.confidence import ASKED, TOKENS, asks_confidence
 from factrl.types import Completion, Example
+from factrl.verifier import Verifier
 
 STORED = "stored answers"  # in place of a model's identity
 BLOCK = 32  # questions whose answers are kept together
@@ -79,7 +80,7 @@ def evaluate(
     *,
     model: Any = None,
     texts: Texts | None = None,
-    checker: ClaimChecker | None = None,
+    verifier: Verifier | None = None,
 ) -> tuple[dict[str, Any], list[Row]]:
     """One benchmark: its answers are there or asked for, then graded, then summed up.
 
@@ -89,7 +90,7 @@ def evaluate(
         judge: identity of what grades short answers.
         model: what answers now, such as a `NamedModel`.
         texts: answers that exist already; instead of `model`.
-        checker: counts the supported claims of long answers.
+        verifier: counts the supported claims of long answers.
 
     Returns:
         What `results.json` says of it, and its graded answers.
@@ -98,10 +99,12 @@ def evaluate(
         SetupError: what the user must change.
     """
     kind, writer = benchmark.kind, STORED
-    if kind == "long" and checker is None:
+    if kind == "long" and verifier is None:
         raise ConfigError(f"{benchmark.name} needs a verifier for its claims")
-    by_kind = {"short": judge, "reasoning": "math-verify", "long": checker.identity if checker else ""}
+    by_kind = {"short": judge, "reasoning": "math-verify"}
     graded_by = by_kind.get(kind, "letter")
+    if verifier is not None and kind == "long":
+        graded_by = f"{verifier.judge.identity} {digest_of(how.settings.verifier.model_dump())}"
     asked_for = "letter" if kind in ("choice", "discrimination") else "text"
     scorer = None
     if kind == "choice" and model is not None:
@@ -122,8 +125,8 @@ def evaluate(
                 texts = ask(asked, examples, journal, sampling.num_samples, on_done, **told)
         given = (benchmark, examples, texts or {})
         with Progress(f"{benchmark.name}: grade", len(given[2])) as progress:
-            if checker is not None and kind == "long":
-                samples = check_texts(*given, checker, progress.advance, chat=tools.chat)
+            if verifier is not None and kind == "long":
+                samples = check_texts(*given, verifier, progress.advance, chat=tools.chat)
             else:
                 samples = grade_texts(*given, tools, progress.advance)
         if how.confidence == "likelihood" and model is not None:
@@ -136,10 +139,9 @@ def _summary(
     benchmark: Benchmark, about: Mapping[str, Any], samples: Sequence[Row], how: How
 ) -> dict[str, Any]:
     """The numbers of a benchmark, and what they are of, as plain data for `json.dumps`."""
-    numbers, bounds = numbers_of(benchmark.kind, samples), {}
+    numbers = numbers_of(benchmark.kind, samples)
     if benchmark.kind == "long":
         numbers |= claim_numbers(samples, benchmark.recall_at)
-        bounds = claim_bounds(samples, benchmark.recall_at)
     sure: dict[str, Any] = {}
     if how.confidence:
         answers = answers_of(samples, how.confidence)
@@ -162,8 +164,6 @@ def _summary(
         "numbers": {name: asdict(number) for name, number in numbers.items()},
         # By value of a column the numbers of its rows, those on a false premise included.
         "by": {value: {n: asdict(one) for n, one in part.items()} for value, part in parts.items()},
-        # Of long answers, between which values the numbers lie whatever the missing verdicts are.
-        "bounds": {name: list(pair) for name, pair in bounds.items()},
         **sure,
     }
 

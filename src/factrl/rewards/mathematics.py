@@ -76,7 +76,7 @@ def mathematician() -> Mathematician:
 
 
 class Mathematician:
-    """Says whether two answers are equal; use as a context manager, from any thread.
+    """Says whether two answers are equal, from any thread.
 
     Args:
         seconds: how long one comparison may take.
@@ -140,12 +140,6 @@ class Mathematician:
         """End the process of math-verify; the next comparison starts another."""
         with self._lock:
             self._stop()
-
-    def __enter__(self) -> Mathematician:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _stop(self) -> None:
         if self._process is not None:
