@@ -75,21 +75,6 @@ def test_a_terminal_shows_claims_as_they_are(tmp_path: Path, capsys: pytest.Capt
     assert "row → b" in shown
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<think>It is Oslo",
-        Completion("It is Oslo", prefill="<think>\n"),
-        Completion("<think>Oslo?</think><think>Oslo", prefill=""),
-    ],
-)
-def test_reasoning_without_an_end_is_no_answer(text: str) -> None:
-    grade, _ = score_text(SIMPLE, OSLO, text, TOOLS)
-    assert (grade.label, grade.floored) == ("incorrect", "no_answer")
-    over = Completion("Bergen?</think>Oslo", prefill="<think>")
-    assert score_text(SIMPLE, OSLO, over, TOOLS)[0].label == "correct"
-
-
 def test_a_worked_solution_has_paragraphs() -> None:
     text = " First 1 + 1.\n\nThat is 2.\n#### 2\n\nProblem: 3 + 3?\n#### 6"
     plain = replace(TOOLS, chat=False)

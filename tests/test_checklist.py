@@ -266,27 +266,6 @@ def test_the_cases_that_the_paper_does_not_say_are_knobs() -> None:
     assert only.terms["checklist"] == pytest.approx(0.5 * 1 / 2)
 
 
-def test_the_answer_block_and_the_question_are_what_is_shown() -> None:
-    seen: list[Any] = []
-
-    def rate(question: str, text: str) -> float:
-        seen.append((question, text))
-        return 1.0
-
-    klcf(rate=rate)(EXAMPLE, ANSWER)
-    klcf("truth-only", rate=rate, truthfulness=lambda claims: seen.append(claims) or [1.0])(EXAMPLE, ANSWER)
-    shown = ("Who was Curie?", "Curie won two prizes.")
-    assert seen == [shown, ["Curie won two prizes."], shown]
-    joined: list[Any] = []
-
-    def checklist(question: str, text: str, items: Sequence[str]) -> list[str]:
-        joined.append((text, [*items]))
-        return ["missing"] * len(items)
-
-    klcf("uncovered", checklist=checklist)(EXAMPLE, ANSWER)
-    assert joined == [(shown[1], [*ITEMS]), ("\n".join(ITEMS), [shown[1]])]
-
-
 @pytest.mark.parametrize(
     ("tokens", "penalty"),
     [(600, 0), (601, -1 / 400), (800, -0.5), (1000, -1), (5000, -1)],

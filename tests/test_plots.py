@@ -50,7 +50,6 @@ def test_the_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "curves",
     [
-        {"one": TERNARY[:1]},
         {"one": [Point(5, 1.0, 0.0, 0.0)], "two": [Point(5, 0.0, 0.0, 1.0)]},
         {f"arm {i} with a name far too long to fit": TERNARY for i in range(7)},
         {"$\\frac{": BINARY, "_hidden": TERNARY},

@@ -160,9 +160,8 @@ def test_a_judge_that_is_gone_stops_the_probe_and_costs_no_label(
     assert all(sample.cause is None for f in found for sample in f.samples)
 
 
-@pytest.mark.parametrize("cause", ["judge_refusal", "http_400"])
-def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run, cause: str) -> None:
-    asked = questions(80)
+def test_questions_that_always_fail_do_not_keep_a_probe_from_its_end(run: Run) -> None:
+    asked, cause = questions(80), "http_400"
 
     def picky(question: str, prediction: str, answers: Sequence[str], **told: Any) -> Grade:
         if int(question.split()[1].rstrip("?")) % 3 == 0:
@@ -256,7 +255,6 @@ def by_hand(answers: Sequence[str], k: int) -> list[float]:
     [
         ["+Lima", "+Lima", "Cusco", "Quito", IDK, IDK, "Bern"],
         ["+a", "b", "c", "d"],
-        ["+Lima"],
     ],
 )
 def test_the_majority_is_that_of_every_subset(answers: list[str]) -> None:

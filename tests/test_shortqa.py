@@ -82,7 +82,6 @@ def test_columns_of_the_completions(write: Write, tmp_path: Path, evaluated: Cal
         ([row("x")], ["--column", "completoin"], "did you mean 'completion'"),
         ([row("x"), row(["x"])], [], "row 2: completion is a list, not text or null"),
         ([row("x"), row("x", answers=[])], [], "1 of 2 rows have no accepted answer"),
-        ([{"answers": ["a"], "completion": "x"}], [], "no column for the question"),
     ],
 )
 def test_a_file_that_cannot_be_graded_says_why(
@@ -108,15 +107,13 @@ def test_questions_without_an_answer_have_numbers_of_their_own(
     ("extract", "completion", "answer", "floored"),
     [
         ("text", "Lima", "Lima", None),
-        ("text", r"so \boxed{Lima}", r"so \boxed{Lima}", None),
         ("text", "<think>Lyon? No.</think>Lima", "Lima", None),
-        ("text", "<think>Lima", "", "no_answer"),
         ("text", Completion("so Lima", prefill="<think>"), "", "no_answer"),
+        ("text", "<think>Lyon?</think><think>Lima", "", "no_answer"),
+        ("text", Completion("Lyon?</think>Lima", prefill="<think>"), "Lima", None),
         ("boxed", r"\boxed{Cusco}, no: \boxed{Lima}", "Lima", None),
         ("boxed", "Lima", "", "no_box"),
-        ("boxed", r"\boxed{Lima", "", "no_box"),
         ("answer", "<think>Cusco?</think> <answer>Lima</answer>", "Lima", None),
-        ("answer", "Lima", "", "no_answer"),
         ("answer", "<answer>Lima", "", "no_answer"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from collections.abc import Collection
 
@@ -23,23 +22,9 @@ from factrl.errors import (
     Unscored,
     nearest,
 )
-from factrl.types import Completion, Example, Grade, Result, Score, Span
+from factrl.types import Completion, Example, Result, Score, Span
 
 # Nouns
-
-
-def test_records_cannot_be_changed_but_copied() -> None:
-    for record in (
-        Example("q"),
-        Grade("correct", "a", "exact"),
-        Span(0, 1, 1),
-        Score({}),
-        Result("scored", 1.0),
-    ):
-        field = dataclasses.fields(record)[0].name
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(record, field, "x")
-        assert dataclasses.replace(record) == record
 
 
 def test_an_example_can_be_a_key_whatever_its_columns_hold() -> None:
@@ -60,11 +45,6 @@ def test_a_completion_is_text() -> None:
 def test_a_span_is_a_stretch_of_text_with_a_sign(start: int, end: int, sign: int) -> None:
     with pytest.raises(ValueError, match="span"):
         Span(start, end, sign)
-
-
-@pytest.mark.parametrize(("start", "end", "sign"), [(0, 0, 0), (0, 5, 1), (4, 5, -1)])
-def test_spans_that_are_fine(start: int, end: int, sign: int) -> None:
-    assert Span(start, end, sign).end == end
 
 
 def test_a_score_is_the_sum_of_its_terms() -> None:
@@ -127,11 +107,6 @@ def test_code_that_knows_nothing_of_factrl_can_catch_them(kind: type, builtin: t
     assert issubclass(kind, builtin)
 
 
-def test_what_the_user_must_change() -> None:
-    kinds = {type(error) for error in EVERY if isinstance(error, SetupError)}
-    assert kinds == {ConfigError, DataError, ModelError, MissingExtra}
-
-
 def test_unscored_says_cause_and_detail() -> None:
     assert str(Unscored("no_evidence")) == "no_evidence"
     assert str(Unscored("no_evidence", "nothing found")) == "no_evidence: nothing found"
@@ -149,9 +124,7 @@ def test_a_missing_extra_names_the_command() -> None:
     ("word", "known", "hint"),
     [
         ("stpes", ["steps", "epochs"], "; did you mean 'steps'?"),
-        ("steps", ["steps"], "; did you mean 'steps'?"),
         ("zebra", ["steps", "epochs"], ""),
-        ("steps", [], ""),
         ("", ["steps"], ""),
         ("ab", {"abb", "aba"}, "; did you mean 'abb'?"),  # the same answer whatever a set's order
     ],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from factrl.cli import main
-from factrl.errors import LLMError, Unscored
+from factrl.errors import LLMError
 from factrl.evals.paired import duel, llm_preference, win_rate, written_in_both
 from factrl.evals.samples import Output, Row
 from factrl.llm import FakeLLM
@@ -44,8 +44,6 @@ def test_wins_ties_and_losses_are_counted_over_both_orders() -> None:
     assert found.rate
     assert found.rate.value == 0.5
     assert 0 <= found.rate.low < 0.5 < found.rate.high <= 1
-    half = duel(ASK, GOOD, BEST, lambda question, first, second: 0.5 if first == GOOD else 0.1)
-    assert half == (0.75, "")
 
 
 @pytest.mark.parametrize(("value", "place"), [(0.0, "first"), (1.0, "second")])
@@ -53,18 +51,6 @@ def test_a_judge_that_sticks_to_a_place_is_a_tie_and_told(value: float, place: s
     found = win_rate(pairs(*[(GOOD, BEST)] * 6), always(value))
     assert (found.ties, found.wins, found.losses) == (6, 0, 0)
     assert (found.first_place, found.second_place) == ((6, 0) if place == "first" else (0, 6))
-
-
-def test_what_cannot_be_compared_is_masked_and_counted() -> None:
-    def prefer(question: str, first: str, second: str) -> float:
-        if BAD in (first, second):
-            raise Unscored("judge_unreadable", "no verdict")
-        return rank(question, first, second)
-
-    found = win_rate(pairs((GOOD, BEST), (BAD, GOOD)), prefer)
-    assert found.masked == {"judge_unreadable": 1}
-    assert (found.wins, found.ties + found.losses) == (1, 0)
-    assert win_rate(pairs((BAD, GOOD)), prefer).rate is None
 
 
 @pytest.mark.security("S01")

@@ -162,18 +162,16 @@ def statistics(k: int) -> Mapping[str, Statistic]:
     def over(column: int, by: int) -> Statistic:
         return lambda means: ratio(means[:, column], means[:, by])
 
-    micro, recall = over(_SUPPORTED, _CLAIMS), over(_RECALL, _ANSWERED)
     return {
         "respond_ratio": over(_RESPONDED, _ALL),
         "factscore": over(_FACTSCORE, _RESPONDED),
         "factscore_unpenalised": over(_PRECISION, _RESPONDED),
         "precision": over(_PRECISION, _ANSWERED),
-        "precision_micro": micro,
+        "precision_micro": over(_SUPPORTED, _CLAIMS),
         "detail": over(_SUPPORTED, _ANSWERED),
         "claims": over(_CLAIMS, _RESPONDED),
-        f"recall@{k}": recall,
+        f"recall@{k}": over(_RECALL, _ANSWERED),
         f"f1@{k}": over(_F1, _ANSWERED),
-        f"f1_micro@{k}": lambda means: _harmonic(micro(means), recall(means)),
         "precision/all": over(_PRECISION, _ALL),
         f"recall@{k}/all": over(_RECALL, _ALL),
         f"f1@{k}/all": over(_F1, _ALL),

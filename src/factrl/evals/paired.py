@@ -178,7 +178,7 @@ def _changed(first: Groups, second: Groups) -> list[tuple[Row, Row]]:
 # -- Preference -------------------------------------------------------------------------------------
 
 Prefer = Callable[[str, str, str], float]
-"""`prefer(question, first, second)`: above 0.5 when the second answer is better, below when the first is.
+"""`prefer(question, first, second)`: 1 when the second answer is better, 0 when the first is or neither.
 
 Raises `Unscored` when there is no verdict.  Called from several threads.
 """
@@ -298,7 +298,5 @@ def _place(prefer: Prefer, question: str, first: str, second: str) -> float:
     if forges(first) and forges(second):
         return 0.5
     if forges(first):
-        value = 1.0 - guarded(lambda q, text: 1.0 - prefer(q, text, second), question, first)
-    else:
-        value = guarded(lambda q, text: prefer(q, first, text), question, second)
-    return 0.5 if value == 0.5 else float(value > 0.5)
+        return 1.0 - guarded(lambda q, text: 1.0 - prefer(q, text, second), question, first)
+    return guarded(lambda q, text: prefer(q, first, text), question, second)
