@@ -28,7 +28,6 @@ from factrl.prepare import prompts as new_prompts
 from factrl.rewards import citations, guards, mathematics, preference
 from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist, records_by_id
 from factrl.rewards.grading import read_verdict
-from factrl.rewards.resources import written_certainty
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
 from factrl.server import _without_ending
@@ -184,7 +183,6 @@ READERS: dict[str, Reader] = {
     "prepare.dataset.choose": lambda raw: dataset.choose(FakeLLM(lambda _: raw), raw, [FACT, raw]),
     "llm.quoting.broken": quoting.broken.__wrapped__,
     "llm.quoting.forges": quoting.forges,
-    "rewards.resources.written_certainty": lambda raw: written_certainty(Completion(raw)),
     "verifier.search.Given.search": _given,
     "verifier.search.sources.cut": sources.cut,
     "verifier.search.Given.covers": lambda raw: search.Given([raw, FACT]).covers(raw),
@@ -265,7 +263,7 @@ ELSEWHERE = {
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify rewards.citations.supporting train.search.last_said "
-    "papers.intuitor rewards.result_of rewards.resources.written_group rewards.resources.written_course "
+    "papers.intuitor rewards.result_of "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "

@@ -165,15 +165,15 @@ def _show(document: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """Questions by label, why they were closed, what that saved, and the majority of k answers."""
+    """Questions by label, what stopping early saved, and the majority of k answers."""
     share, most = document["ook_share"], document["samples_of_a_full_probe"]
     interval = f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]" if share else "–"
     yield "asked", str(document["questions"]), ""
     yield "out of knowledge", str(document["out_of_knowledge"]), interval
     yield "known", str(document["known"]), ""
-    for part, name in (("undecided", "undecided"), ("stopped", "stopped"), ("ungraded", "without a grade")):
+    for part, name in (("undecided", "undecided"), ("ungraded", "without a grade")):
         for cause, count in document[part].items():
-            yield f"{name}: {cause.replace('_', ' ') if part == 'stopped' else cause}", str(count), ""
+            yield f"{name}: {cause}", str(count), ""
     yield "samples", str(document["samples"]), f"{document['saved']:.1%} of {most} saved"
     for vote in document["majority"]:
         shares = [f"{name} {100 * vote[name]:.1f}" for name in ("accuracy", "abstention", "hallucination")]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -38,8 +38,6 @@ LARGEST_ROUND = 64  # samples of one question that are asked together
 MANY = 20  # questions, of which more than half cannot fail by chance
 _GONE = {*("connection", "auth", "redirect", "breaker_open", "budget"), *("http_502", "http_503", "http_504")}
 """Why calls fail when a model or a judge is not there, whatever it is asked; others may be due to a text."""
-
-Stop = Literal["first_correct", "all_samples"]
 
 
 @dataclass(frozen=True)
@@ -68,12 +66,10 @@ class Stopping:
             first += size
         return rounds
 
-    def why(self, samples: Sequence[ProbeSample]) -> Stop | None:
-        """Why no more is asked after these samples; None when more is."""
-        if len(samples) >= self.samples:
-            return "all_samples"
+    def after(self, samples: Sequence[ProbeSample]) -> bool:
+        """Whether no more is asked after these."""
         right = any(sample.label == "correct" for sample in samples)
-        return "first_correct" if self.first_correct and right else None
+        return len(samples) >= self.samples or (self.first_correct and right)
 
 
 class ProbeSampling(SamplingSettings):
@@ -143,9 +139,9 @@ class Probed:
     anew: bool = field(default=False, compare=False)
 
     @property
-    def stopped(self) -> Stop | None:
-        """Why no more is asked."""
-        return self.stopping.why(self.samples)
+    def closed(self) -> bool:
+        """Whether no more is asked."""
+        return self.stopping.after(self.samples)
 
     @property
     def cause(self) -> str | None:
@@ -210,8 +206,7 @@ def probe(
         RewardBug: the grader raised something other than `Unscored`.
     """
     found = _opened([Probed(example, [], stopping, max_ungraded) for example in examples], journal)
-    closed = sum(one.stopped is not None for one in found)
-    with Progress("probe", len(found), already=closed) as progress:
+    with Progress("probe", len(found), already=sum(one.closed for one in found)) as progress:
         for part, numbers in _parts(found, stopping):
             asked = [one.example for one in part]
             samples = _graded(asked, writer.write(asked, numbers, **how), grader, extract, workers)
@@ -224,7 +219,7 @@ def probe(
             journal.add(f"row {len(journal)}", {"questions": rows})
             for one, group in zip(part, samples, strict=True):
                 one.samples += group
-            progress.advance(sum(one.stopped is not None for one in part))
+            progress.advance(sum(one.closed for one in part))
     return found
 
 
@@ -250,9 +245,9 @@ def _opened(found: list[Probed], journal: Journal) -> list[Probed]:
         while rows := mine.get(len(one.samples)):
             one.samples += [ProbeSample(**row) for row in rows]
         for numbers in one.stopping.rounds:
-            if numbers.stop <= len(one.samples) and one.stopping.why(one.samples[: numbers.stop]):
+            if numbers.stop <= len(one.samples) and one.stopping.after(one.samples[: numbers.stop]):
                 del one.samples[numbers.stop :]  # of a probe that asked for more
-        if one.stopped and one.ook is None:
+        if one.closed and one.ook is None:
             one.samples.clear()
             one.anew = True
     return found
@@ -264,7 +259,7 @@ def _parts(found: Sequence[Probed], stopping: Stopping) -> Iterator[tuple[Sequen
     An earlier probe for fewer samples may have ended inside a round: its questions go on from there.
     """
     for numbers in stopping.rounds:
-        members = [one for one in found if not one.stopped and len(one.samples) <= numbers[-1]]
+        members = [one for one in found if not one.closed and len(one.samples) <= numbers[-1]]
         for first in sorted({len(one.samples) for one in members}):
             alike = [one for one in members if len(one.samples) == first]
             size = max(1, AT_ONCE // (numbers.stop - first))
@@ -315,7 +310,7 @@ def _check_there(part: Sequence[Probed], samples: Sequence[Sequence[ProbeSample]
 
 
 def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
-    """The probe as plain data: questions by label and by why they stopped, samples drawn and saved.
+    """The probe as plain data: questions by label, samples drawn and saved.
 
     `ook_share` is over the questions with a label, with its 95 % interval (Wilson).
     """
@@ -329,7 +324,6 @@ def summary(probed: Sequence[Probed], stopping: Stopping) -> dict[str, Any]:
         "known": counts[False],
         "undecided": dict(Counter(found.cause for found in probed if found.cause).most_common()),
         "ook_share": asdict(wilson(counts[True], decided)) if decided else None,
-        "stopped": dict(Counter(found.stopped for found in probed).most_common()),
         "samples": drawn,
         "samples_of_a_full_probe": most,
         "saved": 1 - drawn / most if most else 0.0,

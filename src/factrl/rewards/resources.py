@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from factrl.errors import ConfigError, Unscored
@@ -17,7 +18,7 @@ from factrl.llm.background import wait_for
 from factrl.rewards import Reward
 from factrl.rewards.grading import Form, Grader, has_grade, has_rating, reasoning_judge
 from factrl.runs.settings import LOCAL, JudgeSettings, VerifierSettings
-from factrl.types import Claim, Completion, Course
+from factrl.types import Claim, Completion
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,13 @@ class Supplier:
         model = self.models.truthfulness_model
         return LetterTruthfulness() if model is None else TruthfulnessModel(model)
 
-    def certainty(self) -> Callable[[Completion], float]:
+    def certainty(self) -> Callable[[Completion], Any]:
         return written_certainty
 
-    def group(self) -> Callable[[Completion], tuple[str, ...]]:
+    def group(self) -> Callable[[Completion], Any]:
         return written_group
 
-    def course(self) -> Callable[[Completion], Course]:
+    def course(self) -> Callable[[Completion], Any]:
         return written_course
 
     def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
@@ -180,59 +181,40 @@ NO_INDEX = (
     "a reward for names that stand together counts them in an index; make one with factrl index FILES --out "
     "FOLDER, and give verifier.index=FOLDER"
 )
-ONLY_IN_TRAINING = (
-    "how certain a policy was is known in training alone; a reward that needs it cannot score stored "
-    "completions: use it with factrl train"
-)
-NO_COURSE = (
-    "how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does not ask for "
-    "it (bapo:plateau)"
-)
+_BESIDE = {
+    "certainty": "how certain a policy was is known in training alone; a reward that needs it cannot score "
+    "stored completions: use it with factrl train",
+    "group": "this reward compares the completions of a question, and here is one alone; give at least two "
+    "of each question in one file, request or step (train.num_generations)",
+    "course": "how a run goes is known to factrl train with TRL alone; elsewhere take a variant that does "
+    "not ask for it (bapo:plateau)",
+}
+"""What comes with a completion and not from settings, and what is said where it does not."""
 
 
-def written_certainty(completion: Completion) -> float:
-    """The certainty that the trainer wrote beside a completion, because the reward names this resource.
+def _beside(name: str, completion: Completion) -> Any:
+    """What its trainer or its batch wrote beside a completion.
 
     Raises:
-        ConfigError: there is none: the completion is not from a policy in training.
-        Unscored: `no_tokens`: a completion without tokens has no mean over them.
+        ConfigError: nothing.
+        Unscored: `no_tokens`: a completion without tokens has no mean certainty over them.
     """
-    if completion.certainty is None:
-        raise ConfigError(ONLY_IN_TRAINING)
-    if math.isnan(completion.certainty):
+    value = getattr(completion, name)
+    if value is None:
+        raise ConfigError(_BESIDE[name])
+    if isinstance(value, float) and math.isnan(value):
         raise Unscored("no_tokens", "the policy wrote no token to be certain of", stage="certainty")
-    return completion.certainty
+    return value
 
 
-def written_group(completion: Completion) -> tuple[str, ...]:
-    """All completions of the question that this one answers.
-
-    Raises:
-        ConfigError: it is alone, so there is nothing to compare it with.
-    """
-    if completion.group is None:
-        raise ConfigError(
-            "this reward compares the completions of a question, and here is one alone; give at least two of "
-            "each question in one file, request or step (train.num_generations)"
-        )
-    return completion.group
-
-
-def written_course(completion: Completion) -> Course:
-    """How the run goes that the completion is from.
-
-    Raises:
-        ConfigError: it is from none.
-    """
-    if completion.course is None:
-        raise ConfigError(NO_COURSE)
-    return completion.course
+written_certainty = partial(_beside, "certainty")
+written_group = partial(_beside, "group")
+written_course = partial(_beside, "course")
 
 
 def outside_training(reward: Reward) -> str:
     """Why a reward that still lacks its resources works in `factrl train` alone; empty where it does not."""
-    reasons = {"certainty": ONLY_IN_TRAINING, "course": NO_COURSE}
-    return next((why for name, why in reasons.items() if name in reward.missing), "")
+    return next((_BESIDE[name] for name in ("certainty", "course") if name in reward.missing), "")
 
 
 def check_resources(reward: Reward) -> None:
