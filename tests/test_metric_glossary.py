@@ -83,7 +83,9 @@ def causes(tree: ast.Module) -> Iterator[str]:
             if position is not None and len(node.args) > position:
                 yield from words(node.args[position])
             for keyword in node.keywords:
-                if keyword.arg == "floored" or (node.func.id == "Verdict" and keyword.arg == "cause"):
+                if keyword.arg == "floored" or (
+                    node.func.id in ("Verdict", "replace") and keyword.arg == "cause"
+                ):
                     yield from words(keyword.value)
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "cause":
             yield from words(node.value)

@@ -21,8 +21,7 @@ supported" in VeriScore; here a verdict is missing.  A text too long to be read 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -31,8 +30,8 @@ from factrl.evals.catalogue import Benchmark
 from factrl.evals.metrics import Better, Comparison, Floats, Number, Statistic, bootstraps, ratio, wilson
 from factrl.evals.numbers import Numbers
 from factrl.evals.samples import Claims, Row
-from factrl.evals.shortqa import Texts, final_part, numbers_in
-from factrl.types import Completion, Example
+from factrl.evals.shortqa import Texts, final_part, in_order
+from factrl.types import Example
 from factrl.verifier import Verifier
 from factrl.verifier.report import WIDTH, Report
 
@@ -71,47 +70,46 @@ def check_texts(
     Args:
         chat: false where the model only continued the text.
     """
-    keys = [(one, number) for one in examples for number in numbers_in(texts) if (one.id, number) in texts]
-    rows = []
-    for start in range(0, len(keys), AT_ONCE):
+    asked, rows = in_order(examples, texts), []
+    for start in range(0, len(asked), AT_ONCE):
         block = [
-            (example, number, texts[example.id, number]) for example, number in keys[start : start + AT_ONCE]
+            _unchecked(Row(example, None, None, benchmark=benchmark.name, number=number), texts, chat)
+            for example, number in asked[start : start + AT_ONCE]
         ]
-        said = [
-            None if isinstance(text, Unscored) else final_part(text, chat=chat, long=True)
-            for *_, text in block
-        ]
-        there = [
-            (example, words) for (example, *_), words in zip(block, said, strict=True) if words is not None
-        ]
+        read = [(row.example, said) for row, said in block if said is not None]
         reports = iter(
             verifier.batch(
-                [words for _, words in there],
-                [example.question for example, _ in there],
-                topics=[example.topic for example, _ in there],
-                evidence=[example.evidence or None for example, _ in there],
+                [said for _, said in read],
+                [example.question for example, _ in read],
+                topics=[example.topic for example, _ in read],
+                evidence=[example.evidence or None for example, _ in read],
             )
         )
-        for (example, number, text), words in zip(block, said, strict=True):
-            about = {"benchmark": benchmark.name, "number": number}
-            if isinstance(text, Unscored):
-                rows.append(Row(example, None, None, text.cause, text.detail, **about))
-            elif words is None:
-                rows.append(Row(example, text, None, claims=Claims(floored="no_answer"), **about))
-            else:
-                rows.append(_row(example, text, next(reports), benchmark.recall_at, about))
+        rows += [
+            row if said is None else _checked(row, next(reports), benchmark.recall_at) for row, said in block
+        ]
         on_done(len(block))
     return rows
 
 
-def _row(example: Example, text: Completion, report: Report, k: int, about: Mapping[str, Any]) -> Row:
+def _unchecked(row: Row, texts: Texts, chat: bool) -> tuple[Row, str | None]:
+    """A row with its text, and what of that is checked; None where there is nothing."""
+    text = texts[row.example.id, row.number]
+    if isinstance(text, Unscored):
+        return replace(row, cause=text.cause, detail=text.detail), None
+    said = final_part(text, chat=chat, long=True)
+    claims = Claims(floored="no_answer") if said is None else None
+    return replace(row, completion=text, claims=claims), said
+
+
+def _checked(row: Row, report: Report, k: int) -> Row:
     if failure := report.failure:
-        return Row(example, text, None, failure.cause, failure.detail, **about)
+        return replace(row, cause=failure.cause, detail=failure.detail)
     claims = claims_of(report)
     if undecided([claims], k)[0]:
         detail = f"{claims.unjudged} of {claims.total} claims have no verdict"
-        return Row(example, text, None, "claims_unjudged", detail, claims=claims, **about)
-    return Row(example, text, None, claims=claims, **about)
+        return replace(row, claims=claims, cause="claims_unjudged", detail=detail)
+    return replace(row, claims=claims)
 
 
 def claims_of(report: Report) -> Claims:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,8 @@ class Row:
         """What `to_json` gave."""
         marks, text, claims = line.get("marks", {}), line.get("completion"), None
         if "claims" in marks:
-            told = {one.name: marks["claims"][one.name] for one in fields(Claims)}
-            claims = Claims(**{**told, "claims": tuple((text, verdict) for text, verdict in told["claims"])})
+            pairs = tuple((said, verdict) for said, verdict in marks["claims"]["claims"])
+            claims = Claims(**{**marks["claims"], "claims": pairs})
         meta = {name: marks[name] for name in ("answerable", "chance", *KINDS) if name in marks}
         premise = marks.get("false_premise")
         written = {"prefill": marks.get("prefill", ""), "truncated": line.get("truncated", False)}

@@ -231,8 +231,7 @@ def grade_texts(
     on_done: Callable[[int], None] = lambda count: None,
 ) -> list[Row]:
     """A row for every text, in the order of the questions and of their samples."""
-    keys = [(example, number) for example in examples for number in numbers_in(texts)]
-    keys = [(example, number) for example, number in keys if (example.id, number) in texts]
+    keys = in_order(examples, texts)
 
     def score(example: Example, text: str) -> Outcome:
         prefill = text.prefill if isinstance(text, Completion) else ""
@@ -247,9 +246,10 @@ def grade_texts(
     ]
 
 
-def numbers_in(texts: Texts) -> list[int]:
-    """The numbers of the samples that some question has."""
-    return sorted({number for _, number in texts})
+def in_order(examples: Sequence[Example], texts: Texts) -> list[tuple[Example, int]]:
+    """Which samples there are: the questions with their numbers."""
+    numbers = sorted({number for _, number in texts})
+    return [(one, number) for one in examples for number in numbers if (one.id, number) in texts]
 
 
 def score_text(benchmark: Benchmark, example: Example, text: str, tools: Tools) -> Outcome:
