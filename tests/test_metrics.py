@@ -32,14 +32,10 @@ def test_wilson_agrees_with_published_limits(k: int, n: int, low: float, high: f
 
 
 def test_what_has_no_interval_is_an_error() -> None:
-    for wrong, message in (
-        (lambda: wilson(0, 0), "k=0, n=0"),
-        (lambda: wilson(6, 5), "k=6, n=5"),
-        (lambda: Interval(0.0, math.nan, 1.0), "finite"),
-        (lambda: compare([C], [C, C]), "longer"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            wrong()
+    with pytest.raises(ValueError, match="finite"):
+        Interval(0.0, math.nan, 1.0)
+    with pytest.raises(ValueError, match="longer"):
+        compare([C], [C, C])
 
 
 def test_intervals_print_in_points() -> None:

@@ -66,7 +66,7 @@ def test_swapped_the_own_answer_comes_first_and_does_not_know_the_other(verdict:
 
 @pytest.mark.parametrize(
     ("given", "swapped", "value"),
-    [("given", "second", 1.0), ("given", "first", 0.5), ("own", "second", 0.5), ("own", "first", 0.0)],
+    [("given", "second", 1.0), ("own", "second", 0.5)],
 )
 def test_both_orders_are_averaged(given: str, swapped: str, value: float) -> None:
     judge = FakeLLM([f"VERDICT: {given}", "A physicist.", f"VERDICT: {swapped}"])

@@ -92,21 +92,6 @@ def test_every_error_is_in_the_list_above_and_in_the_tree() -> None:
         assert kind.__name__ in tree
 
 
-@pytest.mark.parametrize(
-    ("kind", "builtin"),
-    [
-        (ConfigError, ValueError),
-        (DataError, ValueError),
-        (ModelError, OSError),
-        (MissingExtra, ImportError),
-        (RewardBug, RuntimeError),
-        (TooManyMasked, RuntimeError),
-    ],
-)
-def test_code_that_knows_nothing_of_factrl_can_catch_them(kind: type, builtin: type) -> None:
-    assert issubclass(kind, builtin)
-
-
 def test_unscored_says_cause_and_detail() -> None:
     assert str(Unscored("no_evidence")) == "no_evidence"
     assert str(Unscored("no_evidence", "nothing found")) == "no_evidence: nothing found"

@@ -124,8 +124,6 @@ class Comparison:
 
 def wilson(k: int, n: int) -> Interval:
     """Wilson's 95 % score interval for k successes in n trials, 0 <= k <= n and n >= 1."""
-    if n < 1 or not 0 <= k <= n:
-        raise ValueError(f"a rate needs 0 <= k <= n and n >= 1, not k={k!r}, n={n!r}")
     z = NormalDist().inv_cdf(1 - TAIL)
     p, spread = k / n, z * z / n
     middle = (p + spread / 2) / (1 + spread)
