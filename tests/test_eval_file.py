@@ -74,27 +74,6 @@ def test_a_killed_eval_goes_on_without_paying_twice(server: FaultServer, tmp_pat
     assert Counter((asked(server) - before).values()) == {1: 3}  # those that nobody had answered
 
 
-def test_a_repeated_eval_pays_only_for_what_could_not_be_read(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Supplier, "_store", lambda supplier: Store(tmp_path / "one.db"))
-    line = ["eval", "rows.jsonl", "--judge", f"{server.url}#j", "--json"]
-    server.play(says("Hm."))
-    assert main(line) == 0
-    assert masked(capsys.readouterr().out) == {"judge_unreadable": 6}
-    server.play(WRONG)
-    assert main(line) == 0
-    first, many = capsys.readouterr().out, len(server.requests)
-    assert masked(first) == {}
-    assert main(line) == 0
-    # Whether it is there is asked.
-    assert (capsys.readouterr().out, len(server.requests)) == (first, many + 1)
-
-
-def masked(document: str) -> Any:
-    return json.loads(document)["benchmarks"]["rows"]["masked"]
-
-
 @pytest.mark.parametrize(
     ("name", "said", "arguments"),
     [

@@ -74,7 +74,7 @@ def malformed(text: str) -> str:
 
 
 def causes(tree: ast.Module) -> Iterator[str]:
-    """The causes that a module names in calls, in assignments to `cause` and in the table of finders."""
+    """The causes that a module names in calls and in assignments to `cause`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__" and node.args[1:]:
             yield from words(node.args[0])  # a failure that always has the same cause
@@ -89,11 +89,6 @@ def causes(tree: ast.Module) -> Iterator[str]:
                     yield from words(keyword.value)
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "cause":
             yield from words(node.value)
-        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_FINDERS":
-            assert isinstance(node.value, ast.Dict)
-            for pair in node.value.values:
-                assert isinstance(pair, ast.Tuple)
-                yield from words(pair.elts[1])
 
 
 def words(node: ast.expr) -> Iterator[str]:

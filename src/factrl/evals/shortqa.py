@@ -23,14 +23,14 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from factrl.errors import ConfigError, FactrlError, RewardBug, Unscored, nearest
 from factrl.evals.catalogue import Benchmark, is_hopeless
 from factrl.evals.samples import Row
 from factrl.llm.writers import Written
 from factrl.rewards.mathematics import mathematician
-from factrl.text import Slice, boxed, tag
+from factrl.text import boxed, tag
 from factrl.text.abstention import abstains, says_invalid_question
 from factrl.text.answers import normalize_answer
 from factrl.text.confidence import stated_confidence
@@ -85,24 +85,12 @@ def final_part(text: str, *, chat: bool = True, long: bool = False) -> str | Non
     return said if chat else continued(said, long=long)
 
 
-def _said(text: str) -> Slice | None:
-    said = final_part(text)
-    return None if said is None else Slice(said, 0, len(said))
-
-
-# What finds the answer in a completion, and what the completion is floored with when it holds none.
-_FINDERS: Mapping[str, tuple[Callable[[str], Slice | None], str]] = {
-    "text": (_said, "no_answer"),
-    "boxed": (boxed, "no_box"),
-    "answer": (lambda text: tag(text, "answer"), "no_answer"),
-}
-
-
-def find_answer(completion: str, extract: Extract) -> tuple[str | None, str]:
-    """The answer in a completion, and what the completion is floored with when that is None."""
-    find, missing = _FINDERS[extract]
-    found = find(completion)
-    return (None if found is None else found.text), missing
+def find_answer(completion: str, extract: Extract) -> str | None:
+    """The answer in a completion, None where it holds none."""
+    if extract == "text":
+        return final_part(completion)
+    found = boxed(completion) if extract == "boxed" else tag(completion, "answer")
+    return None if found is None else found.text
 
 
 # -- Options -----------------------------------------------------------------------------------------
@@ -215,10 +203,9 @@ def grade_completions(
     Raises:
         RewardBug: the grader raised something other than `Unscored`, or returned no grade.
     """
-    if extract not in _FINDERS:
-        raise ConfigError(
-            f"extract {extract!r} is not one of {', '.join(_FINDERS)}{nearest(extract, _FINDERS)}"
-        )
+    if extract not in get_args(Extract):
+        known = get_args(Extract)
+        raise ConfigError(f"extract {extract!r} is not one of {', '.join(known)}{nearest(extract, known)}")
     pairs = [(example, NOTHING_STORED if text is None else text) for example, text in completions]
     return _side_by_side(pairs, lambda one, text: (short_answer(one, text, grader, extract), {}), workers)
 
@@ -275,9 +262,9 @@ def short_answer(example: Example, said: str, grader: GradeAnswer, extract: Extr
     Raises:
         Unscored: it could not be graded.
     """
-    answer, missing = find_answer(said, extract)
+    answer = find_answer(said, extract)
     if answer is None:
-        return Grade("incorrect", "", how="gate", floored=missing)
+        return Grade("incorrect", "", how="gate", floored="no_box" if extract == "boxed" else "no_answer")
     grade = grader(example.question, answer, example.answers, false_premise=example.false_premise)
     if not isinstance(grade, Grade):
         raise RewardBug(f"the grader returned {grade!r} for {_named(example)}, not a Grade")
