@@ -192,17 +192,11 @@ def number(name: str, interval: Interval | None, n: int, about: str = "") -> Num
 
 
 def _several(samples: Sequence[Row]) -> Numbers:
-    """Avg@k and majority@k, for questions that were answered several times."""
-    groups = by_question(samples)
-    k = max(map(len, groups.values()), default=1)
-    if k < 2:
-        return {}
-    numbers, means = {}, shares(list(groups.values()))
-    if len(means):
-        average = bootstrap(means[:, 0])
-        numbers |= number(f"avg@{k}", average, len(means), "right answers, mean over samples")
-    won = [vote for vote in map(majority, groups.values()) if vote is not None]
-    return numbers | mean(f"majority@{k}", won, "the most frequent answer of a question's samples is right")
+    """majority@k, for questions that were answered several times; their accuracy is Avg@k."""
+    groups = by_question(samples).values()
+    k = max(map(len, groups), default=1)
+    won = [vote for vote in map(majority, groups) if vote is not None] if k > 1 else []
+    return mean(f"majority@{k}", won, "the most frequent answer of a question's samples is right")
 
 
 def majority(group: Sequence[Row]) -> float | None:
