@@ -37,8 +37,8 @@ def check_scorer(benchmark: Benchmark, example: Example, tools: Tools) -> None:
         good = by_likelihood(example, [-1.0 if one else -9.0 for one in right], several=several)
         bad = by_likelihood(example, [-9.0 if one else -1.0 for one in right], several=several)
         assert (good[0].label, bad[0].label) == ("correct", "incorrect")
-        name = "mc2" if several else "mc1"
-        assert good[1][name] > 0.99 > 0.01 > bad[1][name]
+        if several:
+            assert good[1]["mc2"] > 0.99 > 0.01 > bad[1]["mc2"]
         for number, one in enumerate(right):
             grade, _ = score_text(benchmark, example, chr(ord("A") + number), tools)
             assert grade.label == ("correct" if one else "incorrect")

@@ -50,7 +50,7 @@ def test_a_reply_that_names_none_is_wrong_unless_it_declines() -> None:
 
 def test_mc1_takes_the_highest_sum_and_mc2_the_share_of_the_true_options() -> None:
     grade, values = by_likelihood(EXAMPLE, [-9.0, -8.9, -30.0], several=False)
-    assert (grade.label, values) == ("incorrect", {"mc1": 0.0})
+    assert (grade.label, values) == ("incorrect", {})
     example = Example("Q", ("a", "b"), "1", meta={"choices": ["a", "b", "c"], "right": [1, 1, 0]})
     grade, values = by_likelihood(example, [math.log(0.02), math.log(0.01), math.log(0.05)], several=True)
     assert grade.label == "incorrect"

@@ -134,8 +134,8 @@ def shares(groups: Sequence[Sequence[Row]]) -> Floats:
 
 
 def values_in(samples: Iterable[Row]) -> list[str]:
-    """The numbers that single answers have; `mc1` is the accuracy, under the name that tables have."""
-    return [name for name in dict.fromkeys(name for one in samples for name in one.values) if name != "mc1"]
+    """The numbers that single answers have."""
+    return list(dict.fromkeys(name for one in samples for name in one.values))
 
 
 def mean_value(group: Sequence[Row], name: str) -> float | None:

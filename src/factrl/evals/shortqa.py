@@ -108,7 +108,7 @@ _STANDS = re.compile(rf"(?<![A-Za-z0-9_'’])(?<!not )([A-Z])(?={_AFTER}){_NOT}"
 
 
 def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> Outcome:
-    """Whether the most likely option is a true one, and the question's `mc1`, or with `several` its `mc2`.
+    """Whether the most likely option is a true one, which is MC1, and with `several` the question's `mc2`.
 
     Args:
         example: its `meta` has `choices` and `right`.
@@ -118,7 +118,7 @@ def by_likelihood(example: Example, sums: Sequence[float], *, several: bool) -> 
     best = max(range(len(choices)), key=lambda number: sums[number])
     grade = Grade("correct" if right[best] else "incorrect", choices[best], how="likelihood")
     if not several:
-        return grade, {"mc1": float(right[best])}
+        return grade, {}
     top = max(sums)
     weights = [math.exp(value - top) for value in sums]
     return grade, {"mc2": math.fsum(w for w, true in zip(weights, right, strict=True) if true) / sum(weights)}
