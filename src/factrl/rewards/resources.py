@@ -23,7 +23,7 @@ from factrl.types import Claim, Completion
 
 @dataclass(frozen=True)
 class Supplier:
-    """Makes resources, a method for each; without a judge, from rules where they do."""
+    """Makes resources from settings, a method for each; without a judge, from rules where they do."""
 
     judge: LLM | None
     models: JudgeSettings
@@ -87,7 +87,10 @@ class Supplier:
         from factrl.verifier.search.index import BrokenIndex, Index
 
         if self.verifier.index is None:
-            raise ConfigError(NO_INDEX)
+            raise ConfigError(
+                "a reward for names that stand together counts them in an index; make one with factrl index "
+                "FILES --out FOLDER, and give verifier.index=FOLDER"
+            )
         index = Index.open(self.verifier.index)
 
         def together(*names: str) -> int:
@@ -133,15 +136,6 @@ class Supplier:
         model = self.models.truthfulness_model
         return LetterTruthfulness() if model is None else TruthfulnessModel(model)
 
-    def certainty(self) -> Callable[[Completion], Any]:
-        return written_certainty
-
-    def group(self) -> Callable[[Completion], Any]:
-        return written_group
-
-    def course(self) -> Callable[[Completion], Any]:
-        return written_course
-
     def _kept(self, judge: Any, accept: Callable[[Reply], bool]) -> Any:
         """The judge, not asked again what it answered readably before."""
         from factrl.llm.store import kept
@@ -174,12 +168,8 @@ class Supplier:
 
 
 _NAMES = (
-    *("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness", "certainty"),
-    *("group", "course", "contradicts", "together"),
-)
-NO_INDEX = (
-    "a reward for names that stand together counts them in an index; make one with factrl index FILES --out "
-    "FOLDER, and give verifier.index=FOLDER"
+    *("grade", "reason", "verify", "extract", "compare", "rate", "checklist", "truthfulness"),
+    *("contradicts", "together"),
 )
 _BESIDE = {
     "certainty": "how certain a policy was is known in training alone; a reward that needs it cannot score "
@@ -209,7 +199,6 @@ def _beside(name: str, completion: Completion) -> Any:
 
 written_certainty = partial(_beside, "certainty")
 written_group = partial(_beside, "group")
-written_course = partial(_beside, "course")
 
 
 def outside_training(reward: Reward) -> str:
@@ -223,7 +212,7 @@ def check_resources(reward: Reward) -> None:
     Raises:
         ConfigError: it names the resource.
     """
-    unknown = [name for name in reward.missing if name not in _NAMES]
+    unknown = [name for name in reward.missing if name not in (*_NAMES, *_BESIDE)]
     if unknown:
         raise ConfigError(
             f"reward {reward.name!r} needs the resource {unknown[0]!r}, which only Python can supply: "
@@ -257,4 +246,9 @@ def supply(reward: Reward, judge: LLM | None = None, supplier: Supplier | None =
     """
     check_resources(reward)
     source = supplier or Supplier(judge, JudgeSettings(), VerifierSettings())
-    return reward.with_(**{name: getattr(source, name)() for name in reward.missing})
+    return reward.with_(
+        **{
+            name: partial(_beside, name) if name in _BESIDE else getattr(source, name)()
+            for name in reward.missing
+        }
+    )
