@@ -228,7 +228,8 @@ def test_the_majority_is_that_of_every_subset_and_of_those_that_were_graded() ->
         samples = [ProbeSample(text, label, text) for text, label in told]
         return Probed(Example("?"), samples, Stopping(len(samples), first_correct=False), 1.0)
 
-    lima, cusco = ("Lima", "correct"), ("Cusco", "incorrect")
+    lima: tuple[str, Label] = ("Lima", "correct")
+    cusco: tuple[str, Label] = ("Cusco", "incorrect")
     votes = majority_curve([answered(lima, lima, cusco), answered((IDK, "abstained"), cusco, ("", None))])
     shares = [(one.k, one.accuracy, one.abstention, one.hallucination) for one in votes]
     # Of two of the first, Lima leads in one draw of three and shares two; in the second, both always share.
