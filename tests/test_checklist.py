@@ -11,10 +11,10 @@ import pytest
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
 from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
-from factrl.rewards.checklist import MAX_TEXT, Checklist, JudgedChecklist, item_ids, read_checklist
+from factrl.rewards.checklist import MAX_TEXT, PASSAGES, Checklist, JudgedChecklist, item_ids, read_checklist
 from factrl.types import Claim, Completion, Example, Finding, Passage, Verdict
 from factrl.verifier.claims import SentenceClaims
-from factrl.verifier.judges import WeakJudge
+from factrl.verifier.judges import LLMJudge, WeakJudge
 
 ITEMS = ("Curie was born in Warsaw.", "Curie won two prizes.", "Curie died in 1934.")
 TEXT = "Curie was born in Paris and won two prizes."
@@ -50,13 +50,22 @@ def test_all_items_are_asked_about_in_one_call_and_matched_by_id() -> None:
     assert data_of(message) == {"question": "Who?", "items": items, "response": TEXT}
 
 
+def test_ids_are_as_long_as_it_takes_to_tell_items_apart() -> None:
+    many = [f"fact {number}" for number in range(2_000)]
+    assert len({*item_ids(many)}) == 2_000
+    assert item_ids(["x", "x"]) == [item_ids(["x"])[0]] * 2
+    assert len(item_ids(["half a pair \ud800"])[0]) == 4
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "I compare them first.\n" + reply("missing", "consistent", "missing"),
+        "```json\n[" + reply("missing", "consistent", "missing").replace("\n", ",\n") + "]\n```",
         '{"verdicts": [' + reply("MISSING", " Consistent", "missing").replace("\n", ", ") + "]}",
         f"<think>{reply('consistent', 'missing', 'missing')}</think>"
         + reply("missing", "consistent", "missing"),
+        json.dumps({"items": [{"id": i} for i in IDS]}) + reply("missing", "consistent", "missing"),
     ],
 )
 def test_what_can_be_read(text: str) -> None:
@@ -64,22 +73,26 @@ def test_what_can_be_read(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "cause", "problem"),
     [
-        (reply("missing", "missing", ids=IDS[:2]), f"no verdict on item '{IDS[2]}'"),
-        (reply("missing", "missing", "missing", ids=["ffff", *IDS[:2]]), "about 'ffff'"),
-        (reply(*["missing"] * 4, ids=[*IDS, IDS[0]]), "two verdicts on item"),
-        (reply("missing", "inconsistent", "missing"), "'inconsistent', not consistent|"),
-        ('{"id": 1, "verdict": "missing"}', "about '1', no item"),
-        (f'{{"id": "{IDS[0]}", "verdict": true}}', "'True'"),
-        ("I'm sorry, but I can't help with that.", "declines"),
-        ("<think>" + reply("missing", "missing", "missing"), "no verdict"),
+        (reply("missing", "missing", ids=IDS[:2]), "judge_unreadable", f"no verdict on item '{IDS[2]}'"),
+        (reply("missing", "missing", "missing", ids=["ffff", *IDS[:2]]), "judge_unreadable", "about 'ffff'"),
+        (reply("missing", "missing", "missing", ids=IDS).replace('"', "'"), "judge_unreadable", "no verdict"),
+        (reply(*["missing"] * 4, ids=[*IDS, IDS[0]]), "judge_unreadable", "two verdicts on item"),
+        (reply("missing", "inconsistent", "missing"), "judge_unreadable", "'inconsistent', not consistent|"),
+        (reply("missing", "not missing", "missing"), "judge_unreadable", "'not missing'"),
+        ('{"id": 1, "verdict": "missing"}', "judge_unreadable", "about '1', no item"),
+        (f'{{"id": "{IDS[0]}", "verdict": true}}', "judge_unreadable", "'True'"),
+        ("I'm sorry, but I can't help with that.", "judge_refusal", "declines"),
+        ("", "judge_unreadable", "no verdict"),
+        ("<think>" + reply("missing", "missing", "missing"), "judge_unreadable", "no verdict"),
+        ("All items are consistent.", "judge_unreadable", "no verdict"),
     ],
 )
-def test_what_cannot_be_read_is_no_label(text: str, problem: str) -> None:
+def test_what_cannot_be_read_is_no_label(text: str, cause: str, problem: str) -> None:
     with pytest.raises(Unscored) as caught:
         Checklist(FakeLLM([text]))("Who?", TEXT, ITEMS)
-    assert caught.value.cause == ("judge_refusal" if problem == "declines" else "judge_unreadable")
+    assert caught.value.cause == cause
     assert problem in caught.value.detail
     assert caught.value.facts["stage"] == "checklist" or caught.value.facts["attempts"] == 1
 
@@ -146,17 +159,19 @@ class Awaited(Scripted):
 LABELS: dict[str, Finding] = dict(zip(ITEMS, ("refuted", "supported", "unknown"), strict=True))
 
 
-@pytest.mark.parametrize(("kind", "per_call"), [(Scripted, 2), (Awaited, 100)])
+@pytest.mark.parametrize("kind", [Scripted, Awaited])
+@pytest.mark.parametrize("per_call", [1, 2, 100])
 def test_any_judge_of_claims_reads_a_checklist(kind: type[Scripted], per_call: int) -> None:
     judge = kind(LABELS, per_call)
     found = JudgedChecklist(judge)("Who?", TEXT, [*ITEMS, ITEMS[0]])
     assert found == ["contradictory", "consistent", "missing", "contradictory"]
-    assert [len(call) for call in judge.calls] == ([2, 1] if per_call == 2 else [3])
+    assert [len(call) for call in judge.calls] == {1: [1, 1, 1], 2: [2, 1], 100: [3]}[per_call]
     assert {passage.text for call in judge.calls for _, shown in call for passage in shown} == {TEXT}
 
 
-def test_an_item_without_a_verdict_masks_the_sample() -> None:
-    judge = Scripted({**LABELS, ITEMS[1]: "unjudged"})
+@pytest.mark.parametrize("kind", [Scripted, Awaited])
+def test_an_item_without_a_verdict_masks_the_sample(kind: type[Scripted]) -> None:
+    judge = kind({**LABELS, ITEMS[1]: "unjudged"})
     with pytest.raises(Unscored) as caught:
         JudgedChecklist(judge)("Who?", TEXT, ITEMS)
     assert (caught.value.cause, caught.value.detail) == ("timeout", "because")
@@ -168,10 +183,31 @@ def test_an_item_without_a_verdict_masks_the_sample() -> None:
         JudgedChecklist(judge)("Who?", TEXT, ITEMS)
 
 
-def test_the_judge_of_words_reads_a_checklist() -> None:
+def test_an_item_is_held_against_the_passages_that_speak_of_it() -> None:
+    filler = "The weather was mild and the streets of the city were quiet all day long. " * 10
+    text = f"{filler}Curie won two prizes. {filler}{filler}Curie died in 1934. {filler}"
+    judge = Scripted(dict.fromkeys(ITEMS, "unknown"))
+    JudgedChecklist(judge)("Who?", text, ITEMS)
+    shown = {claim.text: [passage.text for passage in passages] for claim, passages in judge.calls[0]}
+    assert [len(passages) for passages in shown.values()] == [PASSAGES] * 3
+    assert "two prizes" in shown[ITEMS[1]][0]
+    assert "1934" in shown[ITEMS[2]][0]
+
+
+def test_real_judges_read_a_checklist() -> None:
     text = "Marie Curie was born in Warsaw in 1867. She won two Nobel Prizes."
     items = ["Marie Curie was born in Warsaw.", "Bern is the capital of Switzerland."]
-    assert JudgedChecklist(WeakJudge())("Who?", text, items) == ["consistent", "missing"]
+    weak = JudgedChecklist(WeakJudge())
+    assert weak("Who?", text, items) == ["consistent", "missing"]
+
+    def answer(messages: Sequence[Message]) -> str:
+        claims = data_of(messages[0])["claims"]
+        labels = ["supported" if "Warsaw" in claim["claim"] else "unknown" for claim in claims]
+        return reply(*labels, ids=[claim["id"] for claim in claims])
+
+    llm = FakeLLM(answer)
+    assert JudgedChecklist(LLMJudge(llm))("Who?", text, items) == ["consistent", "missing"]
+    assert len(llm.calls) == 1
 
 
 @pytest.mark.security("S11")
@@ -266,9 +302,30 @@ def test_the_cases_that_the_paper_does_not_say_are_knobs() -> None:
     assert only.terms["checklist"] == pytest.approx(0.5 * 1 / 2)
 
 
+def test_the_answer_block_and_the_question_are_what_is_shown() -> None:
+    seen: list[Any] = []
+
+    def rate(question: str, text: str) -> float:
+        seen.append((question, text))
+        return 1.0
+
+    klcf(rate=rate)(EXAMPLE, ANSWER)
+    klcf("truth-only", rate=rate, truthfulness=lambda claims: seen.append(claims) or [1.0])(EXAMPLE, ANSWER)
+    shown = ("Who was Curie?", "Curie won two prizes.")
+    assert seen == [shown, ["Curie won two prizes."], shown]
+    joined: list[Any] = []
+
+    def checklist(question: str, text: str, items: Sequence[str]) -> list[str]:
+        joined.append((text, [*items]))
+        return ["missing"] * len(items)
+
+    klcf("uncovered", checklist=checklist)(EXAMPLE, ANSWER)
+    assert joined == [(shown[1], [*ITEMS]), ("\n".join(ITEMS), [shown[1]])]
+
+
 @pytest.mark.parametrize(
     ("tokens", "penalty"),
-    [(600, 0), (601, -1 / 400), (800, -0.5), (1000, -1), (5000, -1)],
+    [(0, 0), (600, 0), (601, -1 / 400), (800, -0.5), (1000, -1), (1001, -1), (5000, -1)],
 )
 def test_long_completions_cost_more_and_more(tokens: int, penalty: float) -> None:
     """Lmax = 1000, Lc = 400."""
@@ -286,8 +343,13 @@ def test_long_completions_cost_more_and_more(tokens: int, penalty: float) -> Non
     ("knobs", "problem"),
     [
         ({"length_max": 1000}, "length_max = 1000 and length_buffer = None: give both"),
+        ({"length_buffer": 10}, "length_max = None and length_buffer = 10: give both"),
         ({"length_max": 10, "length_buffer": 20}, "0 < length_buffer <= length_max"),
+        ({"length_max": 10, "length_buffer": 0}, "0 < length_buffer"),
+        ({"length_max": "10", "length_buffer": 5}, "length_max = '10'"),
         ({"combine": "geometric"}, "combine='geometric' is not linear, harmonic or f_beta"),
+        ({"truth_claims": "some"}, "truth_claims='some' is not all or missing"),
+        ({"length_unit": "bytes"}, "length_unit='bytes' is not tokens, characters or words"),
     ],
 )
 def test_a_knob_that_makes_no_sense_is_told_before_anything_is_asked(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -14,9 +16,10 @@ import numpy as np
 import pytest
 
 from factrl.errors import ConfigError, DataError, LLMError, RewardBug, Unscored
-from factrl.llm import FakeLLM
+from factrl.llm import FakeLLM, Message
 from factrl.papers import load_reward
 from factrl.rewards import THREADS, Reward, reward
+from factrl.rewards.grading import Grader
 from factrl.rewards.resources import supply
 from factrl.types import Completion, Example, Score, Span
 
@@ -44,8 +47,14 @@ def returns(value: Any) -> Reward:
 # Its shape
 
 
-def test_knobs_and_resources_come_from_the_signature_and_with_sets_both() -> None:
-    assert (brief.name, dict(brief.knobs)) == ("brief", {"most": 3, "pay": 1.0})
+def test_knobs_and_resources_come_from_the_signature() -> None:
+    assert brief.name == "brief"
+    assert dict(brief.knobs) == {"most": 3, "pay": 1.0}
+    assert dict(brief.resources) == {"grade": None}
+    assert brief.missing == ("grade",)
+
+
+def test_with_sets_both_and_changes_nothing_else() -> None:
     ready = brief.with_(grade=len, most=5)
     assert (ready.missing, ready.knobs["most"], ready.knobs["pay"]) == ((), 5, 1.0)
     assert (brief.missing, brief.knobs["most"]) == (("grade",), 3)
@@ -57,6 +66,7 @@ def test_knobs_and_resources_come_from_the_signature_and_with_sets_both() -> Non
     ("name", "hint"),
     [
         ("mots", "; did you mean 'most'? (it has: most, pay, grade)"),
+        ("grader", "; did you mean 'grade'? (it has: most, pay, grade)"),
         ("zebra", "'zebra' (it has: most, pay, grade)"),
     ],
 )
@@ -71,7 +81,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, hint: str) -> No
     ("function", "problem"),
     [
         (lambda example: {}, "takes 1 positional"),
+        (lambda example, completion, grade: {}, "takes 3 positional"),
         (lambda *examples: {}, r"\*examples is not a knob"),
+        (lambda example, completion, **knobs: {}, r"\*knobs is not a knob"),
     ],
 )
 def test_another_shape_is_refused(function: Callable[..., Any], problem: str) -> None:
@@ -87,6 +99,21 @@ def test_a_missing_resource_is_named_before_anything_runs() -> None:
             call()
 
 
+def test_a_string_becomes_a_completion_and_a_completion_stays() -> None:
+    seen = []
+
+    @reward
+    def look(example: Example, completion: Completion) -> Any:
+        seen.append(completion)
+        return {"x": 0.0}
+
+    cut = Completion("Wars", prefill="<think>", truncated=True)
+    look(CURIE, "Warsaw")
+    look(CURIE, cut)
+    assert (type(seen[0]), seen[0], seen[0].truncated) == (Completion, "Warsaw", False)
+    assert seen[1] is cut
+
+
 # Its states
 
 
@@ -96,7 +123,7 @@ def test_terms_add_up() -> None:
     assert result.terms == {"a": 0.1, "b": 0.2, "c": -0.3, "d": 1}
 
 
-@pytest.mark.parametrize("one", [np.float32(1), Fraction(1)])
+@pytest.mark.parametrize("one", [1, np.float32(1), np.float64(1), np.int64(1), Fraction(1)])
 def test_every_real_number_becomes_a_float(one: Any) -> None:
     result = returns(MappingProxyType({"a": one, "b": one}))(CURIE, "x")
     assert [type(number) for number in (result.value, *result.terms.values())] == [float] * 3
@@ -123,16 +150,24 @@ def test_what_cannot_be_graded_is_masked_and_has_no_number(kind: type[Unscored])
     ("returned", "told"),
     [
         ({}, "returned no terms"),
+        (Score({}), "returned no terms"),
         ({"a": 1.0, "b": float("nan")}, "'b' is nan, not a finite number"),
+        ({"a": float("inf")}, "'a' is inf"),
         (Score({"a": float("-inf")}, floored="no_box"), "'a' is -inf"),
         ({"a": True}, "'a' is True"),
         ({"a": "1"}, "'a' is '1'"),
         ({"a": None}, "'a' is None"),
+        ({"a": np.float64("nan")}, "not a finite number"),
+        ({"a": np.bool_(True)}, "not a finite number"),
         ({"a": 1e308, "b": 1e308}, "the sum of its terms {'a': 1e+308, 'b': 1e+308} is not a finite number"),
+        ({"a": 10**400}, "too large"),
         ({1: 1.0}, "the term name 1 is not text"),
         ({"sum": 1.0}, "a term is called 'sum', which the sum of the terms is logged as; rename it"),
         (1.0, "it returned 1.0; return a dict such as {'correct': 1.0}"),
+        (np.float32(0.5), "return a dict such as {'correct': 1.0}"),
         (None, "it returned None; return a dict such as {'correct': 1.0}"),
+        ([("a", 1.0)], "return a dict such as {'correct': 1.0}"),
+        (Score(1.0), "it returned 1.0; return a dict"),  # type: ignore[arg-type]
         (
             Score({"a": 1.0}, spans=(Span(0, 1, 1), Span(1, 3, 1))),
             "span [1, 3) ends beyond the completion's 1",
@@ -140,6 +175,7 @@ def test_what_cannot_be_graded_is_masked_and_has_no_number(kind: type[Unscored])
         (Score({"a": 1.0}, facts={"seen": {"x"}}), "set {'x'} cannot be written as JSON"),
         (Unscored("late", seen={"x"}), "set {'x'} cannot be written as JSON"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (AssertionError("x"), "AssertionError"),
     ],
 )
 def test_anything_else_is_a_bug_that_names_reward_and_sample(returned: Any, told: str) -> None:
@@ -243,6 +279,55 @@ def test_completions_of_a_question_see_each_other_and_no_others() -> None:
     assert supply(beside).batch([rome], [told])[0].value == 56.0
     with pytest.raises(ConfigError, match="compares the completions of a question, and here is one alone"):
         supply(beside).batch([rome, oslo], ["1", "2"])
+
+
+def outcome(index: int) -> str:
+    """What must become of a sample, drawn from its number."""
+    kinds = ("right", "wrong", "abstains", "no box", "judged", "refuted", "unreadable", "outage", "not json")
+    return Random(index).choice(kinds)
+
+
+def completion_for(index: int) -> str:
+    inside = {"right": "Warsaw", "wrong": "invalid question", "abstains": "I don't know"}
+    kind = outcome(index)
+    return "Warsaw" if kind == "no box" else f"\\boxed{{{inside.get(kind, f'city number {index}')}}}"
+
+
+def judge_with_faults(messages: Sequence[Message]) -> str | Exception:
+    number = messages[-1]["content"].rpartition("city number ")[2].partition('"')[0]
+    if not number.isdigit():  # a sentence in the place of an unreadable one: this judge fails on that too
+        return "It is NOT CORRECT, I think"
+    index = int(number)
+    replies: Mapping[str, str | Exception] = {
+        "judged": "Fine.\nVERDICT: correct",
+        "refuted": "No.\nVERDICT: incorrect",
+        "unreadable": "It is NOT CORRECT, I think",
+        "outage": LLMError("timeout", "no reply", attempts=4),
+        "not json": LLMError("bad_body", "an HTML page", attempts=4),
+    }
+    return replies[outcome(index)]
+
+
+def test_nothing_is_lost_and_nothing_masked_has_a_number() -> None:
+    n = 10_000
+    ready = load_reward("truthrl").with_(grade=Grader(FakeLLM(judge_with_faults)))
+    results = ready.batch([CURIE] * n, [completion_for(i) for i in range(n)])
+    expected = {
+        "right": ("scored", 1.0, None),
+        "wrong": ("scored", -1.0, None),
+        "abstains": ("scored", 0.0, None),
+        "no box": ("floored", -1.0, "no_box"),
+        "judged": ("scored", 1.0, None),
+        "refuted": ("scored", -1.0, None),
+        "unreadable": ("masked", None, "judge_unreadable"),
+        "outage": ("masked", None, "timeout"),
+        "not json": ("masked", None, "bad_body"),
+    }
+    assert [(r.state, r.value, r.cause) for r in results] == [expected[outcome(i)] for i in range(n)]
+    states = Counter(result.state for result in results)
+    assert states["scored"] + states["masked"] + states["floored"] == n
+    assert min(states.values()) > 500
+    assert all((result.value is None) == (result.state == "masked") for result in results)
 
 
 # Before a run
