@@ -200,6 +200,6 @@ def test_the_form_that_a_reward_reads_is_found(form: str, read: Callable[[str], 
 
 
 def test_every_resource_has_a_word_on_where_it_comes_from() -> None:
-    assert {*SUPPLIED_BY} == {*resources._NAMES}
+    assert {*SUPPLIED_BY} == {*resources._NAMES, *resources._BESIDE}
     needed = {name for spec in SPECS for name in load_reward(spec).resources}
     assert needed <= {*SUPPLIED_BY}
