@@ -149,7 +149,7 @@ class Gate:
         if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             return 415, "send the body as it is, without Content-Encoding"
         length = headers.get(b"content-length", b"0")
-        if not length.isdecimal() or int(length) > self._limit:
+        if not length.isdigit() or int(length) > self._limit:
             return self._too_large()
         return None
 
