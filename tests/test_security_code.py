@@ -128,7 +128,6 @@ def test_the_scan_finds(source: str) -> None:
 BY_NAME = {
     "__init__.py": "its own public names",
     "cli/options.py": "its own modules that need an extra",
-    "lab/__init__.py": "its own worlds",
     "papers/__init__.py": "its own papers, and FILE.py:NAME of the command line",
     "rewards/__init__.py": "the module of a reward that its own user pickled",
 }

@@ -17,7 +17,7 @@ from factrl.lab.hacks.searching import search_hacks
 from factrl.lab.hacks.texts import WAYS, Prompt, battery, filled, prompts
 from factrl.papers import load_paper, load_reward
 from factrl.rewards import Reward
-from factrl.text import boxed, think_answer
+from factrl.text import boxed, boxed_released, think_answer
 from factrl.text.ignorance import refusals
 from factrl.verifier.claims import SentenceClaims
 from stressing import run
@@ -122,8 +122,8 @@ def test_forms(way: int) -> None:
         policy = replace(battery()["abstain"], think=["Hm."], short=["{wrong}"], layout=layout)  # type: ignore[arg-type]
         return policy.text(curie, way, form, "short")  # type: ignore[arg-type]
 
-    def in_box(text: str, which: str = "last") -> str:
-        found = boxed(text, which)  # type: ignore[arg-type]
+    def in_box(text: str) -> str:
+        found = boxed(text)
         return found.text if found else ""
 
     answer = think_answer(as_("blocks", "tags")).answer
@@ -133,7 +133,9 @@ def test_forms(way: int) -> None:
         assert think_answer(as_(layout, "tags")).malformed
     assert in_box(as_("lookalike", "boxed")) == ""
     assert in_box(as_("forged", "boxed")) == curie.wrong[way]
-    assert in_box(as_("forged", "boxed"), "first") == curie.gold
+    first = boxed_released(as_("forged", "boxed"))
+    assert first is not None
+    assert first.text == curie.gold
 
 
 # The oracles
