@@ -237,6 +237,29 @@ def test_an_adapter_is_saved_alone_or_merged_between_rounds(words: list[str]) ->
     assert not same(run / "iterates" / "1", run / "model")
 
 
+def test_label_smoothing_is_conservative_dpo(words: list[str], tmp_path: Path) -> None:
+    smoothing = 0.3
+    losses = []
+    for e in (0.0, smoothing):
+        plan = planned(words, "tune.method=dpo", "tune.rule=max-min", f"tune.label_smoothing={e}")
+        model, tokenizer = load_policy(plan.settings.model)
+        row = {"prompt": "where is ada", "chosen": "rome", "rejected": "oslo ."}
+        row |= {"chosen_truncated": False, "rejected_truncated": True}
+        trainer: Any = offline.trainer_of(
+            plan.settings, plan.settings.model, model, tokenizer, [row], tmp_path
+        )
+        with torch.no_grad():
+            model.get_input_embeddings().weight[7] += 0.5
+        batch = next(iter(trainer.get_train_dataloader()))
+        losses.append(trainer.compute_loss(trainer.model, batch).item())
+        assert batch["completion_mask"].sum(dim=1).tolist() == [2, 2]  # `rome <end>`, `oslo .`
+    margin = -math.log(math.expm1(losses[0]))
+    assert abs(margin) > 1e-3
+    assert losses[1] == pytest.approx(
+        (1 - smoothing) * losses[0] + smoothing * (losses[0] + margin), abs=1e-6
+    )
+
+
 # Killed and resumed
 
 

@@ -320,8 +320,13 @@ def trainer_of(
     rows: Sequence[TrainingRow],
     checkpoints: Path,
 ) -> Trainer:
-    """TRL's trainer of these rows: SFT of completions, DPO of pairs."""
-    arguments = _arguments(settings, checkpoints)
+    """TRL's trainer of these rows: SFT of completions, DPO of pairs.
+
+    `label_smoothing` e is conservative DPO: (1 - e) L(x) + e L(-x) for L(x) = -log sigmoid(x), as TRL's plain
+    loss had it until its DPO trainer was rewritten.  Now TRL ignores it there, but adds up weighted losses,
+    and this one is exactly 2 (1 - e) times the plain loss minus (1 - 2e) times the robust one.
+    """
+    told, arguments = settings.tune, _arguments(settings, checkpoints)
     shared: dict[str, Any] = {"processing_class": tokenizer, "peft_config": lora_config(settings.model)}
     prompts = encode([row["prompt"] for row in rows], tokenizer, chat=settings.data.chat)
     if "completion" in rows[0]:
@@ -332,12 +337,15 @@ def trainer_of(
         }
         sft = SFTConfig(**arguments, max_length=None, completion_only_loss=True)
         return SFTTrainer(model, args=sft, train_dataset=Dataset.from_dict(data), **shared)
+    e, loss = told.label_smoothing, {}
+    if e:
+        loss = {"loss_type": ["sigmoid", "robust"], "loss_weights": [2 * (1 - e), -(1 - 2 * e)]}
     data = {
         "prompt_ids": prompts,
         "chosen_ids": _completions(tokenizer, rows, "chosen", "chosen_truncated"),
         "rejected_ids": _completions(tokenizer, rows, "rejected", "rejected_truncated"),
     }
-    dpo = DPOConfig(**arguments, max_length=None, beta=settings.tune.beta)
+    dpo = DPOConfig(**arguments, **loss, max_length=None, beta=told.beta, label_smoothing=e)
     # With an adapter the reference is the model without it.
     reference = None if settings.model.lora else load_policy(start)[0]
     return _Tokenised(model, reference, args=dpo, train_dataset=Dataset.from_dict(data), **shared)

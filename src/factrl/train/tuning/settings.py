@@ -45,6 +45,8 @@ class TuneSection(Section):
     """How samples become pairs, for dpo: correctness, max-min, margin-length, factscore or klc."""
     beta: float = Field(default=0.1, gt=0)
     """How closely DPO keeps to its reference; TRL's default, as no paper here says."""
+    label_smoothing: float = Field(default=0.0, ge=0, lt=0.5)
+    """Share of the pairs that DPO takes to be the wrong way round (conservative DPO)."""
     rounds: Positive = 1
     """Rounds of iterative-dpo: each samples from the model of the round before, which is its reference."""
     probe: str | None = None
@@ -177,7 +179,7 @@ _METHODS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "iterative-dpo": {"train": _DPO, "tune": {"rounds": 4}},
 }
 _RULES: Mapping[str, Mapping[str, Any]] = {
-    # TruthRL's code also smooths labels by 0.1, which its text does not say and TRL no longer does.
+    # TruthRL's code smooths labels by 0.1, which its text does not say: tune.label_smoothing=0.1.
     "correctness": {"sampling": {"num_samples": 32, **_NUCLEUS}},
     "max-min": {"paper": "truthrl", "sampling": {"num_samples": 32, **_NUCLEUS}},
     "margin-length": {
