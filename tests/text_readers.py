@@ -30,6 +30,7 @@ from factrl.rewards.checklist import Checklist, JudgedChecklist, read_checklist,
 from factrl.rewards.grading import read_verdict
 from factrl.rewards.truthfulness import shown_claim
 from factrl.runs.data import render_prompt
+from factrl.runs.folder import redact
 from factrl.server import _without_ending
 from factrl.text import abstention, answers, confidence, escape, ignorance, mentions
 from factrl.text.sentences import sentences
@@ -102,6 +103,7 @@ READERS: dict[str, Reader] = {
     "text.abstention.stance (question)": lambda raw: abstention.stance("I do not know who it is. " * 9, raw),
     "text.ignorance.names_nothing": lambda raw: ignorance.names_nothing(raw, frozenset(), strict=True),
     "text.ignorance.first_name": lambda raw: ignorance.first_name(raw, frozenset()),
+    "runs.folder.redact": redact,
     "text.answers.equals": lambda raw: answers.equals(raw, ["Paris"]),
     "text.words.same_amount": lambda raw: same_amount("How many?", raw, ["12"]),
     "text.abstention.abstains_released": abstention.abstains_released,
@@ -258,17 +260,18 @@ ELSEWHERE = {
     "a protocol": "verifier.search.Search rewards.Reward",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
+    "text.answers.fold "
     "text.few_marks verifier.claims.unwrapped verifier.claims.normalised verifier.claims.content_words "
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
     "verifier.verify rewards.citations.supporting train.search.last_said "
-    "papers.intuitor rewards.result_of "
+    "papers.intuitor rewards.result_of rewards.grading.unless_forged "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
     "a model's own limit": "rewards.preference.LetterReference llm.local rewards.preference.SelfReference "
     "verifier.search.Dense",
-    "a server is asked": "rewards.remote verifier.search.WebSearch",
+    "a server is asked": "rewards.remote rewards.preference.second_wins verifier.search.WebSearch",
     "a query of at most 4,000 characters, to tantivy": "verifier.search.index",
     "an own test of its time": "train.credit",
     "a text of factrl's own": "train.tuning.reliability_plot",
