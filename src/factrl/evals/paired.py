@@ -43,11 +43,10 @@ _ORDER: Sequence[tuple[Label, Label]] = (
     ("incorrect", "abstained"),
     ("abstained", "correct"),
 )
-_OTHER_QUESTIONS = "their questions are from different sources"
 _NOTES = {
     "prompt_hash": "they were asked with different prompts",
     "asked_for": "one chose by likelihood, the other by letter",
-    "source": _OTHER_QUESTIONS,
+    "source": "their questions are from different sources",
     "judge": "they were graded by different judges",
 }
 Groups = Sequence[Sequence[Row]]
@@ -145,8 +144,8 @@ def _paired(name: str, before: Output, after: Output) -> Paired:
     fixed, broken = moves.count((False, True)), moves.count((True, False))
     p = mcnemar(fixed, broken) if single else None
     left_out = len({*sides[0], *sides[1]} - odd) - len(both)
-    if not left_out and _OTHER_QUESTIONS in notes:
-        notes.remove(_OTHER_QUESTIONS)
+    if not left_out:  # the same questions, wherever they are from
+        notes = [note for note in notes if note != _NOTES["source"]]
     return Paired(name, len(both), left_out, differences, notes, fixed, broken, p, _changed(firsts, seconds))
 
 

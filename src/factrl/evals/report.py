@@ -275,7 +275,8 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
         sides = [str(side[name]).partition(" ")[0] if name in side else "–" for side in (first, second)]
         told = {"tone": tone, "words": words, "drawn": places(change, -reach, reach)}
         lines.append({"name": name, "ends": sides, "change": change.signed(), **told})
-    sure = [side.benchmarks[pair.name].get("risk_coverage") for side in (before, after)]
+    told_of = [side.benchmarks[pair.name] for side in (before, after)]
+    lined = any(row.get("risk_coverage") or row.get("by") for row in told_of)  # else two points say little
     changed = [
         (old, new, f"{BADGES[old.label].word} → {BADGES[new.label].word}; ")
         for old, new in pair.changed[:_CHANGED]
@@ -283,7 +284,7 @@ def _pair(pair: Paired, before: Output, after: Output, rate: WinRate | None) -> 
     return {
         "pair": pair,
         "p": None if pair.p is None else "below 0.001" if pair.p < 0.001 else f"{pair.p:.3f}",
-        "risk": risk_section(names_beside([before, after]), pair.name) if any(sure) else None,
+        "risk": risk_section(names_beside([before, after]), pair.name) if lined else None,
         "rate": rate if rate and rate.rate is not None else None,
         "reach": reach,
         "main": main_number(second),

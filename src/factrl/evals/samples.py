@@ -243,9 +243,9 @@ def read_outputs(folders: Sequence[str | Path]) -> list[Output]:
         DataError: as `read_output`.
     """
     outputs = [read_output(folder) for folder in folders]
-    names = [name for output in outputs for name in output.benchmarks]
-    if len(names) != len(outputs) or not all(output.benchmarks for output in outputs):
+    if any(len(output.benchmarks) != 1 for output in outputs):
         return outputs
+    names = [next(iter(output.benchmarks)) for output in outputs]
     first = names[0]
     return [
         replace(one, benchmarks={first: one.benchmarks[name]}, samples={first: one.samples.get(name, ())})

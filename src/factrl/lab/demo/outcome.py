@@ -35,8 +35,6 @@ _NOTES = (
     "Answers are graded by rules alone, before and after alike: normalised equality with an accepted one.",
     "before: after a warm start that teaches the form of an answer; calibrated: then taught to decline where "
     "hardly any of its own samples is right. Both rewards start from there.",
-    "TruthRL's reward is +1.5/0/-1 here: declining pays where the model is right less than 40 times in 100. "
-    "The paper's +1/0/-1 (reward.correct=1.0) draws that line at half, and costs more of what was known.",
 )
 Change = tuple[Interval | None, Interval | None, Interval | None]
 """A metric before and after training, and the paired difference."""
@@ -115,8 +113,19 @@ def show(before: Arm, arms: Sequence[Arm], knows: Knowledge, settings: DemoSetti
     console.print(f"\nknown: {len(knows.known)} questions, {knew}", highlight=False)
     console.print(_reached(before, arms[-1], knows, told), highlight=False)
     console.print(_side_by_side([before, *arms], drawn))
-    for note in _NOTES:
+    for note in (*_NOTES, *_margin(settings.reward)):
         console.print(note, highlight=False)
+
+
+def _margin(reward: Mapping[str, Any]) -> list[str]:
+    """Where declining begins to pay, of a reward that pays for the outcome."""
+    if not {"correct", "abstain", "wrong"} <= {*reward}:
+        return []
+    correct, abstain, wrong = reward["correct"], reward["abstain"], reward["wrong"]
+    line = 100 * (abstain - wrong) / (correct - wrong)
+    text = f"The reward is {correct:+g}/{abstain:g}/{wrong:+g}: declining pays where the model is right less "
+    usual = "" if line == 50 else " TruthRL's own +1/0/-1 has 50 there, and costs more of what was known."
+    return [f"{text}than {line:.0f} times in 100.{usual}"]
 
 
 def _reached(before: Arm, arm: Arm, knows: Knowledge, told: ArmSettings) -> str:
