@@ -3,8 +3,9 @@
 The language model is shown a claim and the sentences of the evidence that bear on it, and is not asked to
 write: what counts is how likely `Yes`, `No` and `Unknown` are as its next word.  These ranks are good and
 their natural thresholds are not (docs/history.md), so a calibration fitted on human labels turns them, with
-the plain comparison of words, into the probability that the claim is supported.  A claim takes 3 seconds of a
-CPU.  The prompt is written in ChatML, which Qwen and SmolLM2 speak.
+the plain comparison of words, into the probability that the claim is supported.  It is computed with 8-bit
+integers where torch is installed and the processor multiplies them (`factrl.llm.local.int8`, 0.7 seconds of a
+CPU for a claim), and by llama.cpp elsewhere (2 to 4).  The prompt is in ChatML, which Qwen and SmolLM2 speak.
 
 A cross-encoder (NLI, MiniCheck- or HHEM-style) gives one score per passage and claim, without a prompt.  A
 claim is as supported as its best passage makes it; passages are not joined, because these models are trained
@@ -84,7 +85,7 @@ class Calibration:
 
 
 class LetterModel(Protocol):
-    """What `factrl.llm.local.llama.LlamaModel` is."""
+    """What `factrl.llm.local.llama.LlamaModel` and `factrl.llm.local.int8.Int8Model` are."""
 
     @property
     def identity(self) -> str: ...
@@ -92,7 +93,11 @@ class LetterModel(Protocol):
     def letter_logprobs(
         self, prefix: str, prompts: Sequence[str], letters: Sequence[str] = ..., *, suffix: str = ""
     ) -> np.ndarray:
-        """Log-probabilities of each letter as the next token: (prompts, letters); NaN for one too long."""
+        """Log-probabilities of each letter as the next token, of all words or of the letters alone.
+
+        Returns:
+            (prompts, letters); NaN for a prompt that is too long.
+        """
         ...
 
 
@@ -108,15 +113,11 @@ class LocalJudge:
     per_call = 32
 
     def __init__(self, model: LetterModel | None = None) -> None:
-        if model is None:
-            from factrl.llm.local.llama import shared_model
-
-            model = shared_model()
-        self.model = model
-        self.calibration = Calibration.shipped()
         self._prefix = _prefix()
+        self.model = _fastest(self._prefix) if model is None else model
+        self.calibration = Calibration.shipped()
         self.identity = (
-            f"local {model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
+            f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
             f"evidence={EVIDENCE}"
         )
 
@@ -153,6 +154,20 @@ class LocalJudge:
         label, p = self.calibration.decide(features_of(overlap, row))
         facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
         return Verdict(label, self.identity, p=p, quote=overlap[1], facts=facts)
+
+
+def _fastest(prefix: str) -> LetterModel:
+    """The model that factrl downloads, by 8-bit integers where these can be multiplied, else by llama.cpp."""
+    try:
+        from factrl.llm.local import int8
+
+        if int8.available():
+            return int8.shared_model(prefix)
+    except ImportError:  # torch is not installed, or a part of it
+        pass
+    from factrl.llm.local import llama
+
+    return llama.shared_model()
 
 
 def features_of(overlap: Overlap, row: Sequence[float]) -> dict[str, float]:
