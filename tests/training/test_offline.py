@@ -199,6 +199,7 @@ def test_masked_samples_are_not_kept_and_too_many_stop_the_run(tmp_path: Path, w
     with pytest.raises(TooManyMasked, match=r"2 of 16 samples .*2 timeout.*factrl tune --resume"):
         check_masked(found, 0.1, tmp_path)
     assert check_masked([[Sample("", cause="declines")]], 0.1, tmp_path) == {"declines": 1}
+    assert check_masked([[Sample("", cause="no_think")]], 0.1, tmp_path) == {"no_think": 1}
 
 
 def test_every_round_compares_with_the_model_of_the_round_before(

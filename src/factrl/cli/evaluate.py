@@ -276,4 +276,5 @@ def _tell_sentences(samples: Sequence[Row]) -> None:
     ]
     if refused:
         shown = "; ".join(one_line(one.answer)[:60] for one in refused[:3])
-        tell(f"{len(refused)} wrong answers would be right as sentences (--form sentence): {shown}")
+        are = "wrong answer would" if len(refused) == 1 else "wrong answers would"
+        tell(f"{len(refused)} {are} be right as sentences (--form sentence): {shown}")

@@ -24,6 +24,8 @@ Which = Literal["first", "last"]
 
 _THINK, _END_THINK, _ANSWER, _END_ANSWER = "<think>", "</think>", "<answer>", "</answer>"
 _MISSING = ("no_think", "think_unclosed", "no_answer", "answer_unclosed")
+MALFORMED = (*_MISSING, "tag_repeated", "tag_order", "text_outside", "empty_think", "empty_answer")
+"""Causes for which a completion has no two blocks."""
 _BOX = "\\boxed{"
 
 
@@ -62,8 +64,7 @@ def think_answer(text: str, prefill: str = "") -> Blocks:
             that lies in the prefill is not part of the slice.
 
     Returns:
-        `malformed` is one of `tag_repeated`, `no_think`, `think_unclosed`, `no_answer`, `answer_unclosed`,
-        `tag_order`, `text_outside`, `empty_think`, `empty_answer`.
+        `malformed` is one of `MALFORMED`, or None.
     """
     opened = prefill[prefill.find(_THINK) :] if _THINK in prefill else ""
     whole = opened + text

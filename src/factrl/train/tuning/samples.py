@@ -20,7 +20,7 @@ from factrl.rewards.grading import graded_by
 from factrl.rewards.resources import supply
 from factrl.runs.disk import Journal
 from factrl.runs.progress import Progress
-from factrl.text import Slice, think_answer
+from factrl.text import MALFORMED, Slice, think_answer
 from factrl.train.tuning.plan import TunePlan
 from factrl.train.tuning.rules import Sample
 from factrl.types import Completion, Example, Grade
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PART = 128  # samples that are written, and measured, together
-THEIR_OWN = ("no_answer", "declines")  # causes for which the text itself is to blame
+THEIR_OWN = ("declines", *MALFORMED)  # causes for which the text itself is to blame
 Measure = Callable[[Sequence[Example], Sequence[Completion]], Sequence[Mapping[str, Any]]]
 """What becomes of each text: `label`, `value`, `cause` and `floored`, as `Sample` has them."""
 
