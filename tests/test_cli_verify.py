@@ -199,9 +199,9 @@ def test_options_reach_the_verifier_and_verdicts_are_kept(fake: Say, folder: Pat
 @pytest.mark.parametrize(
     ("words", "line", "code"),
     [
-        ([], "? unsure     Claim 2.  p=0.80", 0),
+        ([], "? unsure     Claim 2.  p=0.65", 0),
         (["--strict"], "1 unsure, 1 supported of 2; precision by the likelier verdicts 2/2 = 1.00", 1),
-        (["--strict", "--sure", "0.8"], "S supported  Claim 2.  p=0.80", 0),
+        (["--strict", "--sure", "0.65"], "S supported  Claim 2.  p=0.65", 0),
         (["--sure", "95"], "'95' is no number from 0.5 to 1", 2),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_verdict_near_one_half_is_unsure(
     fake: Say, capsys: pytest.CaptureFixture[str], words: list[str], line: str, code: int
 ) -> None:
     report = made("supported", "supported")
-    verdict = Verdict("supported", "fake", 0.8, (0, 41, 80))
+    verdict = Verdict("supported", "fake", 0.65, (0, 41, 80))
     fake(replace(report, checks=(report.checks[0], replace(report.checks[1], verdict=verdict))))
     assert main(["verify", TEXT, *DOCS, *words]) == code
     assert line in "".join(capsys.readouterr())

@@ -146,5 +146,5 @@ def test_a_sentence_that_gives_the_answer_is_right(
     assert "100.0" in capsys.readouterr().out
     assert main(["eval", str(file), "--form", "short"]) == 0
     told = capsys.readouterr()
-    assert "1 wrong answers would be right as sentences (--form sentence): In France" in told.err
+    assert "1 wrong answer would be right as sentences (--form sentence): In France" in told.err
     assert "100.0 " not in told.out.split("hallucination")[0]
