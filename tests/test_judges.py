@@ -354,16 +354,18 @@ def test_the_local_judge_turns_log_probabilities_into_labels() -> None:
             pair("Curie was born in Warsaw in 1868.", BERN, CURIE),
             pair("Zebras graze in Kenya.", BERN, CURIE),
             pair("No evidence."),
+            pair("Zebras left Kenya in 1868.", BERN, CURIE),
         ]
     )
-    assert [verdict.label for verdict in verdicts] == ["supported", "refuted", "unknown", "unknown"]
+    labels = [verdict.label for verdict in verdicts]
+    assert labels == ["supported", "refuted", "unknown", "unknown", "unknown"]  # nothing is about zebras
     assert verdicts[3].cause == "no_evidence"
     assert quoted(verdicts[1], [BERN, CURIE]) == "She was born in Warsaw on 7 November 1867."
     assert verdicts[0].p is not None
     assert verdicts[0].p > 0.5 > (verdicts[1].p or 0.0)
     assert len(model.calls) == 1
     prefix, prompts, letters, suffix = model.calls[0]
-    assert len(prompts) == 3
+    assert len(prompts) == 4
     assert letters == ("Yes", "No", "Unknown")
     assert prefix.endswith("<|im_start|>user\n")
     assert suffix.endswith("assistant\n")

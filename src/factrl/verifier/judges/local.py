@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 ANSWERS = ("Yes", "No", "Unknown")
 EVIDENCE = 450
 """Characters of evidence that are shown for one claim: on a CPU every word costs time."""
+ABOUT = 0.2
+"""Share of a claim's words that one place of the evidence has to hold to be about the same thing."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 _Pairs = Sequence[tuple[Claim, Sequence[Passage]]]
@@ -118,7 +120,7 @@ class LocalJudge:
         self.calibration = Calibration.shipped()
         self.identity = (
             f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={EVIDENCE}"
+            f"evidence={EVIDENCE} about={ABOUT}"
         )
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
@@ -152,6 +154,8 @@ class LocalJudge:
         if any(map(math.isnan, row)):
             return Verdict("unjudged", self.identity, cause="too_long")
         label, p = self.calibration.decide(features_of(overlap, row))
+        if label == "refuted" and overlap[0]["covered_best"] < ABOUT:
+            label = "unknown"  # silence refutes nothing
         facts = {answer.lower(): round(value, 3) for answer, value in zip(ANSWERS, row, strict=True)}
         return Verdict(label, self.identity, p=p, quote=overlap[1], facts=facts)
 
