@@ -155,7 +155,8 @@ class Verifier:
             checks=tuple(Check(item.claim, item.passages, item.verdict) for item in job.items),
             judge=self.judge.identity,
             weak=self.judge.weak,
-            abstained=abstains(job.text, job.question or None),
+            abstained=not any(item.verdict for item in job.items)
+            and abstains(job.text, job.question or None),
             floored=job.floored,
             failure=job.failure,
             seconds=seconds,

@@ -121,7 +121,7 @@ class LLMJudge:
             if left > 0:
                 shown.append(Passage(passage.text[:left], passage.title))
                 left -= len(passage.text)
-        return tuple(shown) if any(passage.text.strip() for passage in shown) else ()
+        return tuple(shown) if any(passage.text and not passage.text.isspace() for passage in shown) else ()
 
     async def _call(self, asked: Sequence[_Pair]) -> list[Verdict]:
         whole, true, false = _with_controls(asked) if self.controls else (list(asked), None, None)
