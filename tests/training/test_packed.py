@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, DynamicCache
 from trl.trainer.utils import add_fused_lm_head
 
 from factrl.train import shortcuts
@@ -120,6 +120,24 @@ def test_greedy_sampling_equals_generate(tiny_model: Path) -> None:
         expected = whole[0, len(prompt) :].tolist()
         assert completion == expected[: len(completion)]
         assert len(completion) == 6 or completion[-1] == 2
+
+
+# Long completions: a copy of the whole cache at every token took a third of the step.
+def test_the_cache_is_copied_only_when_a_row_is_split_or_ends(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _load(tiny_model).eval()
+    copied, select = [], DynamicCache.batch_select_indices
+
+    def counted(cache: DynamicCache, rows: torch.Tensor) -> None:
+        copied.append(rows.tolist())
+        select(cache, rows)
+
+    monkeypatch.setattr(DynamicCache, "batch_select_indices", counted)
+    sample(model, PROMPTS, max_new_tokens=6, temperature=1, eos_ids=[])
+    assert copied == []
+    sample(model, PROMPTS[:1], num_samples=4, max_new_tokens=12, temperature=1, eos_ids=[])
+    assert 0 < len(copied) <= 3  # four samples of one prompt part three times at most
 
 
 def test_top_p_keeps_only_the_nucleus(tiny_model: Path) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging
 
 from factrl.errors import ConfigError, MissingExtra, ModelError, first_line, nearest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from peft import LoraConfig
 
 SMALLEST = "SmolLM2-135M-Instruct"
+_ROOM = 64  # tokens
 
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
@@ -245,3 +247,37 @@ def for_command_line() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|accelerate")
     with contextlib.suppress(OSError, TypeError, AttributeError):  # where there is no glibc
         ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD
+
+
+def roomy_cache(config: Any) -> DynamicCache:
+    """An empty cache of keys and values to write with: another token does not copy all that are there."""
+    cache = DynamicCache(config=config)
+    cache.layers = [_Roomy() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+class _Roomy(DynamicLayer):
+    """Keys and values are the first part of tensors that have room for more."""
+
+    rooms: Sequence[torch.Tensor] = ()
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        before = self.get_seq_length()
+        end = before + key_states.size(-2)
+        # A selection of rows puts other tensors in the place of the first parts.
+        held: Any = (self.keys, self.values)
+        ours = bool(self.rooms) and self.rooms[0].data_ptr() == held[0].data_ptr()
+        if not ours or end > self.rooms[0].size(-2):
+            size = (*key_states.shape[:-2], end + _ROOM, key_states.size(-1))
+            rooms = key_states.new_empty(size), value_states.new_empty(size)
+            if before:
+                rooms[0][..., :before, :], rooms[1][..., :before, :] = held
+            self.rooms = rooms
+        for room, new in zip(self.rooms, (key_states, value_states), strict=True):
+            room[..., before:end, :] = new
+        self.keys, self.values = (room[..., :end, :] for room in self.rooms)
+        return self.keys, self.values

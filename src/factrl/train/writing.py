@@ -29,7 +29,7 @@ from factrl.llm.writers import Written, check_numbers, digest_of, seed_of
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 
-from .model import beginning, encode, end_tokens, load_policy, render_prompts, uses_bf16
+from .model import beginning, encode, end_tokens, load_policy, render_prompts, roomy_cache, uses_bf16
 
 AT_ONCE = 128  # completions that are sampled together
 _ROWS = 8  # of one forward pass that certainty is read from
@@ -112,7 +112,7 @@ def _sample_chunk(
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-    cache = DynamicCache(config=model.config)
+    cache = roomy_cache(model.config)
     hidden = _last_hidden(model, ids, mask, cache)
     completions: list[list[int]] = [[] for _ in range(len(prompts) * num_samples)]
     # Completion -> row of the batch: those that have written the same so far share one.
@@ -128,10 +128,12 @@ def _sample_chunk(
                 going.setdefault((row, token), []).append(number)
         if not going or position == max_new_tokens - 1:
             break
-        kept = torch.tensor([row for row, _ in going], device=device)
         ids = torch.tensor([[token] for _, token in going], device=device)
-        cache.batch_select_indices(kept)
-        mask = torch.cat([mask[kept], mask.new_ones(len(kept), 1)], dim=1)
+        kept = [row for row, _ in going]
+        if kept != [*range(len(mask))]:  # a selection copies the whole cache
+            cache.batch_select_indices(torch.tensor(kept, device=device))
+            mask = mask[kept]
+        mask = torch.cat([mask, mask.new_ones(len(kept), 1)], dim=1)
         rows = dict(sorted((number, row) for row, same in enumerate(going.values()) for number in same))
         hidden = _last_hidden(model, ids, mask, cache)
     return completions
