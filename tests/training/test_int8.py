@@ -118,7 +118,7 @@ def test_a_prompt_cannot_forge_a_role_and_may_be_too_long_or_strange(weights: Pa
     assert model.letter_logprobs(PREFIX, [], LETTERS).shape == (0, 3)
 
 
-def test_what_it_cannot_do_is_said(weights: Path, tmp_path: Path) -> None:
+def test_what_it_cannot_do_is_said(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = int8.Int8Model(weights, PREFIX)
     with pytest.raises(ValueError, match="'maybe' is 5 tokens"):
         model.letter_logprobs(PREFIX, ["x"], ("maybe",))
@@ -129,6 +129,13 @@ def test_what_it_cannot_do_is_said(weights: Path, tmp_path: Path) -> None:
         int8.Int8Model(tmp_path / "no.gguf", PREFIX)
     with pytest.raises(ModelError, match="of the kind gpt2; read are qwen2 and llama"):
         int8.Int8Model(written(tmp_path / "other.gguf", "gpt2"), PREFIX)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(int8, "save_file", full)
+    with pytest.raises(ModelError, match="No space left on device; FACTRL_CACHE names another place"):
+        int8.Int8Model(weights, "another prefix")
     assert not [*(models.cache_folder() / "int8").glob(".new-*")]
 
 

@@ -4,8 +4,8 @@ A judge that is read by its next word's probabilities computes prompts and write
 matrix products.  Processors with VNNI or AMX multiply 8-bit integers several times as fast as anything that
 llama.cpp's portable build does.  Weights get one scale a row, activations one a token; before, each column
 is balanced between the two (SmoothQuant, arXiv:2211.10438, equation 4 with alpha 0.5), by what the prompt's
-own first part shows of the activations.  Sums of integers are exact, so a prompt's numbers do not depend on
-what it is computed beside.
+own first part shows of the activations.  Sums of integers are exact, so what a prompt is computed beside
+moves its numbers by less than 1e-4.
 
 A model is prepared once for one such first part, instructions and examples, whose state is kept with it, in
 `factrl.llm.models.cache_folder()`: for 1.5B parameters 2.3 GB, and one to two minutes of a CPU.
@@ -287,9 +287,12 @@ def _prepared(path: Path, prefix: str) -> Path:
         try:
             _prepare(path, prefix, made)
             made.replace(folder)
-        except OSError:
+        except ModelError:  # is an OSError too
+            raise
+        except OSError as error:
             if not folder.is_dir():  # else another process was first
-                raise
+                remedy = "FACTRL_CACHE names another place"
+                raise ModelError(f"{path} could not be prepared in {folder}: {error}; {remedy}") from error
         finally:
             shutil.rmtree(made, ignore_errors=True)
     return folder
