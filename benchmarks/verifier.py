@@ -7,9 +7,10 @@ so, and not supported when its evidence refutes the claim, says nothing about it
 Half of a sample is supported.  A claim of several sentences (only the summaries are) is judged sentence by
 sentence and is as supported as the weakest one, as the verifier does it.
 
-Judging is the slow part (3 CPU seconds per claim for the language model), so raw scores are kept in
-`--scores` and judged only once; everything in the tables is computed from that file.  What is fitted is
-fitted on other documents than it is tested on.  `--fit` writes the calibrations that the package ships.
+Judging is the slow part (0.7 CPU seconds per claim for the language model, or 2 to 4 by llama.cpp), so raw
+scores are kept in `--scores` and judged only once; everything in the tables is computed from that file.  What
+is fitted is fitted on other documents than it is tested on.  `--fit` writes the calibrations that the package
+ships.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from peft import LoraConfig
 
 SMALLEST = "SmolLM2-135M-Instruct"
-_ROOM = 64  # tokens
 
 
 def load_policy(settings: ModelSettings) -> tuple[Any, Any]:
@@ -257,7 +256,7 @@ def roomy_cache(config: Any) -> DynamicCache:
 
 
 class _Roomy(DynamicLayer):
-    """Keys and values are the first part of tensors that have room for more."""
+    """Keys and values are the first part of tensors that have room for an eighth more."""
 
     rooms: Sequence[torch.Tensor] = ()
 
@@ -272,7 +271,7 @@ class _Roomy(DynamicLayer):
         held: Any = (self.keys, self.values)
         ours = bool(self.rooms) and self.rooms[0].data_ptr() == held[0].data_ptr()
         if not ours or end > self.rooms[0].size(-2):
-            size = (*key_states.shape[:-2], end + _ROOM, key_states.size(-1))
+            size = (*key_states.shape[:-2], end + end // 8 + 1, key_states.size(-1))
             rooms = key_states.new_empty(size), value_states.new_empty(size)
             if before:
                 rooms[0][..., :before, :], rooms[1][..., :before, :] = held
