@@ -7,12 +7,13 @@
 
 A fact stands in one document that is right; or in none; or in two that contradict each other, one of which is
 right half of the time; or in one that is wrong, which nobody could tell.  Half of the people are known by
-heart, the others were never read about.  A search shows two passages and fills up with documents about other
-people, as a search engine does.
+heart, the others were never read about.  A search shows two passages, the best first, and fills up with
+documents about other people, as a search engine does.
 
 Pretraining teaches the forms: answering from memory, searching, reading two passages, citing.  Its reading is
-about people made up for one telling each; where no passage fits, it answers from one that does not.  A share
-of all answers declines, drawn at random, so a model can decline from the start and has no hint when.
+about people made up for one telling each.  A share of all answers declines, and more of them where no passage
+fits; most of those still answer from one that does not.  So a policy starts out as language models do: it
+reads, it makes up, and it is somewhat likelier to decline where it should.
 
 What it cannot express: what to search for.  The question says it, and one search shows whatever there is.
 """
@@ -86,6 +87,7 @@ class Search(World):
         told: how often pretraining tells a fact that is known by heart.
         read: tellings about made-up people.
         abstaining: share of pretraining answers that are "I don't know".
+        unanswered: the same where it read two passages and neither fits.
     """
 
     name = "search"
@@ -108,10 +110,12 @@ class Search(World):
         *,
         people: int = 180,
         told: int = 40,
-        read: int = 24_000,
-        abstaining: float = 0.06,
+        read: int = 8000,
+        abstaining: float = 0.05,
+        unanswered: float = 0.3,
     ) -> None:
-        self._seed, self._told, self._read, self._abstaining = seed, told, read, abstaining
+        self._seed, self._told, self._read = seed, told, read
+        self._abstaining, self._unanswered = abstaining, unanswered
         self._grade, self._way = Grader(), SEARCH
         self._names = full_names(people, seed)
         draw = random.Random(f"search {seed}")
@@ -136,7 +140,7 @@ class Search(World):
     def _values(self, name: str, key: str, draw: random.Random) -> list[str]:
         value, kind = self.facts[name][key], self._kind[name, key]
         first, second = draw.sample([other for other in VALUES[key] if other != value], 2)
-        torn = [first, draw.choice([value, second])]
+        torn = draw.sample([first, draw.choice([value, second])], 2)
         return {"right": [value], "none": [], "torn": torn, "wrong": [first]}[kind]
 
     def _example(self, name: str, key: str) -> Example:
@@ -178,13 +182,13 @@ class Search(World):
         return _listed(self._found(key, " ".join(name).strip()), SHOWN * (len(policy) - 1))
 
     def _found(self, key: str, name: str) -> list[Passage]:
-        """What a search shows: the documents about it, filled up with those about other people."""
+        """What a search shows: the documents about it, then those about other people."""
         draw = random.Random(f"{self._seed} {key} {name}")
         key = key if key in VALUES else draw.choice([*VALUES])
         found = [_passage(name, key, value, WHOLE) for value in self._documents.get((name, key), ())]
         others = [other for other in draw.sample(self._told_of[key], SHOWN + 1) if other != name]
         found += [_passage(other, key, self._documents[other, key][0], PART) for other in others]
-        return draw.sample(found[:SHOWN], SHOWN)
+        return found[:SHOWN]
 
     # -- Pretraining
 
@@ -216,12 +220,10 @@ class Search(World):
         values = [value, draw.choice(VALUES[key])]
         found = [
             _passage(one, key, said, WHOLE if one == name else PART)
-            for one, said in draw.sample([*zip(who, values, strict=True)], SHOWN)
+            for one, said in zip(who, values, strict=True)
         ]
-        best = [n for n, passage in enumerate(found) if passage.score == WHOLE] or range(SHOWN)
-        at = draw.choice(best)
-        said = f"{found[at].text.split()[-1]} {_NUMBERS[at]}"
-        said = ABSTENTION if draw.random() < self._abstaining else said
+        declines = draw.random() < (self._unanswered if kind == "none" else self._abstaining)
+        said = ABSTENTION if declines else f"{value} {_NUMBERS[0]}"
         question, listed = ASKED.format(key, name), _listed(found)
         if draw.random() < 1 / 3:
             return f"given : {listed} {question}", said
