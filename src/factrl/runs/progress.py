@@ -61,7 +61,8 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
         else:
-            state = "done" if kind is None else "stopped"
+            whole = kind is None and self.done >= self.total
+            state = "done" if whole else f"stopped at {self.done}/{self.total}"
             self._write(f"{state} after {clock(time.monotonic() - self._started)}")
 
     def _left(self) -> str:
