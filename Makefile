@@ -76,8 +76,8 @@ bench: $(VENV)/.dev ## the tables of docs/results.md that fit in half an hour (F
 	$(VENV)/bin/python benchmarks/serve.py --completions 2000
 	$(VENV)/bin/python benchmarks/twenty.py local
 
-bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, on public data (FACTRL_DATA)
-	$(VENV)/bin/python benchmarks/verifier.py
+bench-verifier: $(VENV)/.dev ## how often each embedded judge agrees with people, and the same model by llama.cpp; 20 minutes (FACTRL_DATA)
+	$(VENV)/bin/python benchmarks/verifier.py --per-set 44 --only weak,local,llama
 
 bench-grader: $(VENV)/.dev ## the rule grader and the abstention detector against people (FACTRL_DATA)
 	$(VENV)/bin/python benchmarks/grader.py

@@ -43,11 +43,11 @@ def main() -> None:
     rows = [
         {name: row[name] for name in ("id", "question", "answers")}
         for name in ("triviaqa_1k", "nq_open")
-        for row in read_rows(data / name / "test.jsonl")
+        for row in read_rows(str(data / name / "test.jsonl"))
     ]
     random.Random(0).shuffle(rows)
     write_rows(folder / "asked.jsonl", rows)
-    factrl("index", data / "evidence_corpus", "--out", folder / "index")
+    factrl("index", data / "evidence_corpus/passages.jsonl.gz", "--out", folder / "index")
     found = folder / "found.jsonl"
     factrl(
         "prepare",
@@ -60,7 +60,7 @@ def main() -> None:
         "--output",
         found,
     )
-    shown, draw = list(read_rows(found)), random.Random(1)
+    shown, draw = [dict(row) for row in read_rows(str(found))], random.Random(1)
     held_out, warm, train = shown[:HELD_OUT], shown[HELD_OUT : HELD_OUT + WARM], shown[HELD_OUT + WARM :]
     for row in warm:
         if not row["helps"] and draw.random() < 0.5:

@@ -1,6 +1,6 @@
 """How often the embedded judges agree with people, on seven human-labelled sets that carry evidence.
 
-    python benchmarks/verifier.py --data FOLDER --scores FILE [--per-set N] [--only weak] [--fit FOLDER]
+    python benchmarks/verifier.py --data FOLDER --scores FILE [--per-set N] [--only weak,llama] [--fit FOLDER]
 
 The sets are those of the folder named by FACTRL_DATA or `--data`.  A pair is supported when its label says
 so, and not supported when its evidence refutes the claim, says nothing about it or supports only a part.
@@ -9,8 +9,8 @@ sentence and is as supported as the weakest one, as the verifier does it.
 
 Judging is the slow part (0.7 CPU seconds per claim for the language model, or 2 to 4 by llama.cpp), so raw
 scores are kept in `--scores` and judged only once; everything in the tables is computed from that file.  What
-is fitted is fitted on other documents than it is tested on.  `--fit` writes the calibrations that the package
-ships.
+is fitted is fitted on other documents than it is tested on.  `--only weak,local,llama` puts the same model
+through llama.cpp beside it, claim by claim.  `--fit` writes the calibrations that the package ships.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from factrl.llm.local.llama import JUDGE
+from factrl.llm.local.llama import JUDGE, LlamaModel
 from factrl.runs.rows import json_lines, read_rows
 from factrl.text.sentences import sentences
 from factrl.types import Claim, Passage
@@ -72,6 +72,7 @@ class Item:
     claim: str
     passages: list[Passage]
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    rows: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
     @property
     def supported(self) -> bool:
@@ -147,6 +148,7 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
     judges: dict[str, Callable[[], Any]] = {
         "weak": lambda: lambda pairs: [compare(one.text, pieces_of(held))[0] for one, held in pairs],
         "local": lambda: partial(local_features, LocalJudge()),
+        "llama": lambda: partial(local_features, LocalJudge(LlamaModel(JUDGE))),
     }
     for name in only:
         missing = [item for item in items if (name, item.id) not in known]
@@ -161,11 +163,12 @@ def score(items: Sequence[Item], path: Path, only: Sequence[str]) -> None:
                 file.write(json.dumps({"judge": name, "id": item.id, "parts": known[name, item.id]}) + "\n")
                 file.flush()
                 if count % 50 == 0 or count == len(missing):
-                    spent = (time.process_time() - started) / count
-                    sys.stderr.write(f"{name}: {count} of {len(missing)}, {spent:.2f} CPU s per item\n")
+                    claims = sum(len(known[name, done.id]) for done in missing[:count])
+                    spent = (time.process_time() - started) / max(claims, 1)
+                    sys.stderr.write(f"{name}: {count} of {len(missing)}, {spent:.2f} CPU s a claim\n")
     for name, item in ((name, item) for name in only for item in items):
         if known.get((name, item.id)):
-            item.scores[name] = weakest(known[name, item.id])
+            item.scores[name], item.rows[name] = weakest(known[name, item.id]), known[name, item.id]
 
 
 def local_features(judge: LocalJudge, pairs: Sequence[Any]) -> list[dict[str, float] | None]:
@@ -330,15 +333,18 @@ def report(items: Sequence[Item]) -> str:
         "word overlap, threshold fitted": fitted(items, "weak", ["covered"], fold),
         "weak": weak(items),
     }
-    local = all("local" in item.scores for item in items)
+    local, llama = (all(name in item.scores for item in items) for name in ("local", "llama"))
     if local:
         only = ["supports", "contradicts"]
         methods["local, likeliest answer"] = raw(items)
         methods["**local, calibrated**"] = fitted(items, "local", None, fold)
         methods["local, calibrated on the other sets"] = fitted(items, "local", None, lambda item: item.set)
         methods["local, calibrated without words"] = fitted(items, "local", only, fold)
+    if llama:
+        methods["llama.cpp, calibrated"] = fitted(items, "llama", None, fold)
     tables = [_accuracy_table(items, methods), _detail_table(items, methods), _sure_table(items, methods)]
-    return "\n\n".join("\n".join(table) for table in [*tables, *([_three_way(items)] if local else [])])
+    tables += ([_three_way(items)] if local else []) + ([_beside(items)] if local and llama else [])
+    return "\n\n".join("\n".join(table) for table in tables)
 
 
 def _accuracy_table(items: Sequence[Item], methods: dict[str, Predicted]) -> list[str]:
@@ -434,6 +440,25 @@ def _three_way(items: Sequence[Item]) -> list[str]:
         recalls.append(counts[labels.index(label)] / max(len(of), 1))
         lines.append(f"| {label} | {' | '.join(map(str, counts))} |")
     return [*lines, "", f"Mean recall of the three: {100 * np.mean(recalls):.0f} %."]
+
+
+def _beside(items: Sequence[Item]) -> list[str]:
+    """How far apart the model in this process and llama.cpp are on the same claims, by what is shipped."""
+    shipped = Calibration.shipped()
+    pairs = [
+        tuple(shipped.decide(row)[1] for row in rows)
+        for item in items
+        if len(item.rows["local"]) == len(item.rows["llama"])
+        for rows in zip(item.rows["local"], item.rows["llama"], strict=True)
+    ]
+    p = np.array(pairs)
+    apart = np.abs(p[:, 0] - p[:, 1])
+    other = int(((p[:, 0] >= 0.5) != (p[:, 1] >= 0.5)).sum())
+    return [
+        f"p here and by llama.cpp, {len(p)} claims: apart by {apart.mean():.3f} on average, "
+        f"{np.median(apart):.3f} the median, {apart.max():.3f} at most; "
+        f"{(apart <= 0.02).mean():.0%} within 0.02; {other} on the other side of a half."
+    ]
 
 
 # -- The shipped calibrations -------------------------------------------------------------------------
