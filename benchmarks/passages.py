@@ -34,7 +34,7 @@ def factrl(*words: object) -> str:
     sys.stdout.flush()
     done = subprocess.run([sys.executable, "-m", *line], stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
     sys.stdout.write(done.stdout)
-    return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
+    return done.stdout.strip().rpartition("\n")[2]
 
 
 def main() -> None:

@@ -32,15 +32,24 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_heartbeat_every_thirty_seconds(time: Clock) -> None:
     stream = io.StringIO()
     with Progress("train truthrl", 100, stream) as bar:
-        for _ in range(70):
+        for _ in range(100):
             time.now += 1
             bar.advance(1, "reward +0.25")
     assert stream.getvalue().splitlines() == [
         "train truthrl: started",
         "train truthrl: 30/100, 1:10 left, reward +0.25",
         "train truthrl: 60/100, 0:40 left, reward +0.25",
-        "train truthrl: done after 1:10",
+        "train truthrl: 90/100, 0:10 left, reward +0.25",
+        "train truthrl: done after 1:40",
     ]
+
+
+def test_what_ends_before_its_end_was_stopped(time: Clock) -> None:
+    stream = io.StringIO()
+    with Progress("train truthrl", 16, stream) as bar:
+        bar.advance(3)
+        time.now += 30
+    assert stream.getvalue().endswith("train truthrl: stopped at 3/16 after 0:30\n")
 
 
 def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
