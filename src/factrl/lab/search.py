@@ -2,8 +2,8 @@
 
     search : What is the city of Ada Belby ?            the prompt
     search city of Ada Belby |                          the policy's first turn
-    Ida Kell city part Elmton [1] Ada Belby city whole Oakford [2] |      the tool's
-    Oakford [2] |                                       the policy's second turn
+    Ada Belby city whole Oakford [1] Ida Kell city part Elmton [2] |      the tool's
+    Oakford [1] |                                       the policy's second turn
 
 A fact stands in one document that is right; or in none; or in two that contradict each other, one of which is
 right half of the time; or in one that is wrong, which nobody could tell.  Half of the people are known by
