@@ -75,6 +75,18 @@ def test_a_sample_depends_on_its_number_and_not_on_its_neighbours(
     assert texts(writer, asked, tuple(range(8)), seed=1) != whole
 
 
+def test_in_bfloat16_a_cpu_reads_the_prompt_and_writes_in_float32(writer: PolicyWriter) -> None:
+    """A token at a time takes twice as long in bfloat16."""
+    model, seen = writer.model, []
+    product = model.model.layers[0].mlp.down_proj
+    hook = product.register_forward_hook(lambda *parts: seen.append((parts[2].shape[1], parts[2].dtype)))
+    with writing.evaluating(model, bf16=True):
+        [[text]] = writing.sample(model, [[5, 6, 7]], max_new_tokens=4, temperature=0, eos_ids=[])
+    hook.remove()
+    assert len(text) == 4
+    assert seen == [(3, torch.bfloat16), *[(1, torch.float32)] * 3]
+
+
 def test_ends_and_cuts_are_told_apart(writer: PolicyWriter, asked: list[Example]) -> None:
     found = texts(writer, asked, tuple(range(16))).values()
     assert all(tokens == LIMIT for _, truncated, tokens in found if truncated)

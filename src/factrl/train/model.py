@@ -267,9 +267,9 @@ class _Roomy(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         before = self.get_seq_length()
         end = before + key_states.size(-2)
-        # A selection of rows puts other tensors in the place of the first parts.
+        # A selection of rows, or another precision, puts other tensors in the place of the first parts.
         held: Any = (self.keys, self.values)
-        ours = bool(self.rooms) and self.rooms[0].data_ptr() == held[0].data_ptr()
+        ours = [room.data_ptr() for room in self.rooms] == [part.data_ptr() for part in held]
         if not ours or end > self.rooms[0].size(-2):
             size = (*key_states.shape[:-2], end + end // 8 + 1, key_states.size(-1))
             rooms = key_states.new_empty(size), value_states.new_empty(size)

@@ -108,13 +108,42 @@ def _sample_chunk(
     choose: Callable[[torch.Tensor, list[int], int], torch.Tensor],
     eos_ids: set[int],
 ) -> list[list[int]]:
-    device = next(model.parameters()).device
+    first = next(model.parameters())
+    device = first.device
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
     cache = roomy_cache(model.config)
     hidden = _last_hidden(model, ids, mask, cache)
-    completions: list[list[int]] = [[] for _ in range(len(prompts) * num_samples)]
+    if device.type == "cpu" and first.dtype == torch.float32 and torch.is_autocast_enabled("cpu"):
+        with _float32(cache):
+            return _continue(model, hidden.float(), mask, cache, num_samples, max_new_tokens, choose, eos_ids)
+    return _continue(model, hidden, mask, cache, num_samples, max_new_tokens, choose, eos_ids)
+
+
+@contextmanager
+def _float32(cache: DynamicCache) -> Iterator[None]:
+    """On a CPU a prompt is read faster in bfloat16, and a token at a time in float32, twice as fast."""
+    layers: list[Any] = cache.layers
+    for layer in layers:
+        layer.keys, layer.values = layer.keys.float(), layer.values.float()
+    with torch.autocast("cpu", enabled=False):
+        yield
+
+
+def _continue(
+    model: Any,
+    hidden: torch.Tensor,
+    mask: torch.Tensor,
+    cache: DynamicCache,
+    num_samples: int,
+    max_new_tokens: int,
+    choose: Callable[[torch.Tensor, list[int], int], torch.Tensor],
+    eos_ids: set[int],
+) -> list[list[int]]:
+    """What is written behind prompts whose last states are `hidden`, (prompts, H)."""
+    device = hidden.device
+    completions: list[list[int]] = [[] for _ in range(len(hidden) * num_samples)]
     # Completion -> row of the batch: those that have written the same so far share one.
     rows = {number: number // num_samples for number in range(len(completions))}
     for position in range(max_new_tokens):
