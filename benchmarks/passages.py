@@ -3,8 +3,8 @@
     FACTRL_DATA=DIR python benchmarks/passages.py WORK_FOLDER
 
 TriviaQA and NQ-open, one BM25 passage of the evidence corpus each; `helps` says whether it holds an accepted
-answer.  SmolLM2-135M-Instruct learns the form from 400 questions, half of whose answers are "I don't know"
-where the passage does not help, and takes `STEPS` steps under the binary and the ternary reward.  300 others
+answer.  SmolLM2-135M-Instruct learns the form from 400 questions, a fifth of whose answers is "I don't know"
+where the passage does not help, and takes `STEPS` steps under the binary and the ternary reward.  200 others
 are held out.  Prints each command, and the tables of `factrl eval --by helps`.
 """
 
@@ -19,12 +19,12 @@ from pathlib import Path
 from factrl.prepare.dataset import write_rows
 from factrl.runs.rows import read_rows
 
-MODEL, STEPS, WARM, HELD_OUT = "SmolLM2-135M-Instruct", 24, 400, 300
+MODEL, STEPS, WARM, HELD_OUT = "SmolLM2-135M-Instruct", 10, 400, 200
 PROMPT = "<|im_start|>user\n{evidence}\n\n{question}<|im_end|>\n<|im_start|>assistant\n"
 SHORT = ("reward.answer=text", "train.max_completion_length=12", "train.micro_batch_size=8")
 LEARNT = ("train.prompts_per_step=8", "train.lr_scheduler_type=linear", "train.weight_decay=0.0")
 TAUGHT = ("train.learning_rate=5e-5",)
-GRPO = ("train.learning_rate=1e-5", "train.num_generations=8", "train.loss_type=dr_grpo")
+GRPO = ("train.learning_rate=2e-5", "train.num_generations=8", "train.loss_type=dr_grpo")
 
 
 def factrl(*words: object) -> str:
@@ -63,7 +63,7 @@ def main() -> None:
     shown, draw = [dict(row) for row in read_rows(str(found))], random.Random(1)
     held_out, warm, train = shown[:HELD_OUT], shown[HELD_OUT : HELD_OUT + WARM], shown[HELD_OUT + WARM :]
     for row in warm:
-        if not row["helps"] and draw.random() < 0.5:
+        if not row["helps"] and draw.random() < 0.2:
             row["answers"] = ["I don't know"]
     for name, some in (("held_out", held_out), ("warm", warm), ("train", train)):
         write_rows(folder / f"{name}.jsonl", some)
@@ -76,7 +76,7 @@ def main() -> None:
 
     evaluated("untouched", MODEL)
     kept = ("--output", folder / "runs", *said, *LEARNT)
-    start = factrl("tune", "sft", folder / "warm.jsonl", "--model", MODEL, "train.steps=50", *kept, *TAUGHT)
+    start = factrl("tune", "sft", folder / "warm.jsonl", "--model", MODEL, "train.steps=30", *kept, *TAUGHT)
     evaluated("start", f"{start}/model")
     for arm in ("binary", "ternary"):
         words = ("--data", folder / "train.jsonl", "--model", f"{start}/model", f"train.steps={STEPS}")
