@@ -49,17 +49,8 @@ def main() -> None:
     write_rows(folder / "asked.jsonl", rows)
     factrl("index", data / "evidence_corpus/passages.jsonl.gz", "--out", folder / "index")
     found = folder / "found.jsonl"
-    factrl(
-        "prepare",
-        "retrieve",
-        folder / "asked.jsonl",
-        "--index",
-        folder / "index",
-        "--k",
-        1,
-        "--output",
-        found,
-    )
+    words = (folder / "asked.jsonl", "--index", folder / "index", "--k", 1, "--output", found)
+    factrl("prepare", "retrieve", *words)
     shown, draw = [dict(row) for row in read_rows(str(found))], random.Random(1)
     held_out, warm, train = shown[:HELD_OUT], shown[HELD_OUT : HELD_OUT + WARM], shown[HELD_OUT + WARM :]
     for row in warm:
