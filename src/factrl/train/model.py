@@ -269,14 +269,17 @@ class _Roomy(DynamicLayer):
         end = before + key_states.size(-2)
         # A selection of rows, or another precision, puts other tensors in the place of the first parts.
         held: Any = (self.keys, self.values)
-        ours = [room.data_ptr() for room in self.rooms] == [part.data_ptr() for part in held]
+        news = (key_states, value_states)
+        ours = [(room.data_ptr(), room.dtype) for room in self.rooms] == [
+            (part.data_ptr(), new.dtype) for part, new in zip(held, news, strict=True)
+        ]
         if not ours or end > self.rooms[0].size(-2):
             size = (*key_states.shape[:-2], end + end // 8 + 1, key_states.size(-1))
             rooms = key_states.new_empty(size), value_states.new_empty(size)
             if before:
                 rooms[0][..., :before, :], rooms[1][..., :before, :] = held
             self.rooms = rooms
-        for room, new in zip(self.rooms, (key_states, value_states), strict=True):
+        for room, new in zip(self.rooms, news, strict=True):
             room[..., before:end, :] = new
         self.keys, self.values = (room[..., :end, :] for room in self.rooms)
         return self.keys, self.values
