@@ -24,11 +24,10 @@ from factrl.rewards.grading import Grader
 from factrl.runs.config import load_settings
 from factrl.runs.folder import Run, read_metrics
 from factrl.runs.settings import AskSettings, ModelSettings, RunSettings
-from factrl.train.episodes import check_calls
 from factrl.train.held_out import evaluator
 from factrl.train.model import conversation, load_policy
 from factrl.train.online import grpo_config
-from factrl.train.search import SearchEnvironment
+from factrl.train.search import SearchEnvironment, check_calls
 from factrl.train.writing import PolicyWriter
 from factrl.types import Completion, Example, Passage, Score, Span
 from factrl.verifier.search import BrokenIndex, Given, Index
@@ -348,5 +347,8 @@ def test_the_command_line_trains_with_an_index(
     folder = Path(capsys.readouterr().out.strip())
     row = {name: value for logged in read_metrics(folder) for name, value in logged.items()}
     assert {"tools/call_frequency", "eval/accuracy"} <= row.keys()
-    assert main([*words, "--engine", "verl", "--dry-run"]) == 2
-    assert "only --engine trl has turns with a search" in capsys.readouterr().err
+    words += ["--engine", "verl", "--dry-run", "bf16=true"]
+    assert main(words) == 0
+    assert "data.filter_overlong_prompts=false" in capsys.readouterr().out
+    assert main([*words, "train.max_prompt_length=64"]) == 2
+    assert "verl counts prompts without the search" in capsys.readouterr().err

@@ -183,7 +183,9 @@ def sampled(
 def test_the_agent_loop_writes_a_sign_for_every_token(plugin: Any, tiny_model: Path, prefill: str) -> None:
     output, tokenizer, server, agent = sampled(tiny_model, [3, 4, 5, 2], prefill)
     assert words_of(tokenizer, server.asked[0]).endswith(f"is {prefill}".strip())
-    assert output.extra_fields["factrl_written"] == {"truncated": False, "tokens": 3, "prefill": prefill}
+    said = output.extra_fields["factrl_written"]
+    assert (said.truncated, said.tokens, said.prefill) == (False, 3, prefill)
+    assert said == tokenizer.decode([3, 4, 5])
     output.reward_score = 1.5
     first = tokenizer.decode([3])
     spans = [[0, len(first), -1], [len(first) + 1, len(first) + 3, 1]]
@@ -197,7 +199,7 @@ def test_the_agent_loop_writes_a_sign_for_every_token(plugin: Any, tiny_model: P
 
 def test_the_reward_knows_a_block_that_the_chat_template_opens(plugin: Any, tiny_model: Path) -> None:
     output, *_ = sampled(tiny_model, [3, 4, 2], "", thinks="<think>\n")
-    assert output.extra_fields["factrl_written"]["prefill"].strip() == "<think>"
+    assert output.extra_fields["factrl_written"].prefill.strip() == "<think>"
 
 
 def test_a_base_model_is_asked_without_a_chat_template(plugin: Any, tiny_model: Path) -> None:
@@ -207,7 +209,8 @@ def test_a_base_model_is_asked_without_a_chat_template(plugin: Any, tiny_model: 
 
 def test_a_completion_at_the_limit_was_cut(plugin: Any, tiny_model: Path) -> None:
     output, *_ = sampled(tiny_model, [3, 4, 5, 6, 7], "")
-    assert output.extra_fields["factrl_written"] == {"truncated": True, "tokens": 5, "prefill": ""}
+    said = output.extra_fields["factrl_written"]
+    assert (said.truncated, said.tokens, said.prefill) == (True, 5, "")
     assert output.as_dict()["factrl_signs"].tolist() == [0.0] * 5  # a column for all, spans or none
 
 

@@ -15,7 +15,7 @@ import pytest
 from factrl.bridges import verl
 from factrl.bridges.verl import as_verl, compute_score, from_verl
 from factrl.errors import ConfigError, RewardBug
-from factrl.types import Result, Span
+from factrl.types import Completion, Result, Span
 
 QUESTION = {"question": "Capital of France?", "answers": ["Paris"], "id": "1", "topic": ""}
 OWN = """
@@ -96,7 +96,8 @@ def test_the_example_is_found_wherever_verl_has_it(own: Path, truth: Any, extra:
 
 def test_what_the_agent_loop_knows_reaches_the_reward(own: Path) -> None:
     written = {"truncated": True, "tokens": 7, "prefill": "<think>"}
-    extra = {**QUESTION, "factrl_written": written, "num_turns": 2, "rollout_reward_scores": {}}
+    said = Completion("x", prefill="<think>", truncated=True, tokens=7)
+    extra = {**QUESTION, "factrl_written": said, "num_turns": 2, "rollout_reward_scores": {}}
     facts = json.loads(score("x", "", extra, paper=f"{own}:told", reward_router_address=None)["facts"])
     assert {name: facts[name] for name in written} == written
 
@@ -105,7 +106,7 @@ def test_a_bug_is_handed_to_our_trainer_and_raised_for_any_other(own: Path) -> N
     own.write_text("from factrl import reward\n@reward\ndef f(e, c):\n    return {'a': 1 / 0}\n", "utf-8")
     with pytest.raises(RewardBug, match="ZeroDivisionError"):
         score("x", "", QUESTION, paper=f"{own}:f")
-    told = score("x", "", {**QUESTION, "factrl_written": {}}, paper=f"{own}:f")
+    told = score("x", "", {**QUESTION, "factrl_written": Completion("x")}, paper=f"{own}:f")
     assert (math.isnan(told["score"]), told["state"]) == (True, "masked")
     assert "RewardBug" in told["bug"]
     assert "ZeroDivisionError" in told["bug"]

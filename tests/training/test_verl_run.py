@@ -154,6 +154,75 @@ def test_verl_trains_and_goes_on(cores: Path, tiny_model: Path, questions: Path)
     AutoModelForCausalLM.from_pretrained(saved)
 
 
+TEMPLATE = """
+{%- if tools %}<|im_start|>system
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}<|im_end|>
+{% endif %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}
+{%- for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor -%}
+<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+def call(query: str) -> str:
+    told = json.dumps({"name": "search", "arguments": {"query": query}})
+    return f"<tool_call>{told}</tool_call>"
+
+
+SAYS = (
+    (call("ada home"), r"ada is from rome [1]. \boxed{rome}"),
+    (call("nowhere"), r"\boxed{lima}"),
+    (call("bo home"), r"\boxed{oslo}"),
+    (r"\boxed{I don't know}",),
+)
+
+
+def test_verl_trains_a_policy_that_searches(cores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown is read and not learnt, the last message is graded, and a search that fails is masked."""
+    from tiny import byte_tokenizer, save_llama
+
+    from factrl.verifier.search import Index
+
+    marks = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    fast = byte_tokenizer(marks, pad_token=marks[0], eos_token=marks[2])
+    fast.chat_template = TEMPLATE
+    model = save_llama(cores / "speaker", fast, 8192)
+    (cores / "facts.txt").write_text("ada is from rome.", encoding="utf-8")
+    Index.build(cores / "wiki", [cores / "facts.txt"])
+    asked = cores / "asked.jsonl"
+    asked.write_text(json.dumps({"question": "where is ada from ?", "answers": ["rome"]}) + "\n", "utf-8")
+    monkeypatch.setenv("FACTRL_TEST_SAYS", json.dumps(SAYS))
+    settings = run_settings(
+        None,
+        [
+            *("paper=truthrl", f"model.name={model}", f"data.train={asked}", f"search.index={cores}/wiki"),
+            *("search.k=1", "search.turns=2", f"run.dir={cores}", "run.name=run", "train.steps=1"),
+            *("train.prompts_per_step=1", "train.num_generations=4", "train.micro_batch_size=4"),
+            *("train.max_completion_length=600", "train.loss_type=dapo", "train.max_masked_share=1.0"),
+        ],
+    )
+    assert train_with_verl(settings, words=(*WORDS, "trainer.n_gpus_per_node=1")) == 0
+    [file] = (cores / "run-verl").glob("rollouts/*.parquet")
+    rows = pq.read_table(file).to_pylist()
+    assert len(rows) == len(SAYS)
+    lost, own = 0.0, 0
+    for row in rows:
+        [script] = [one for one in SAYS if one[-1] in row["completion"]]
+        wrote = sum(len(turn.encode()) + 1 for turn in script)  # and an end
+        assert ("[1] {" in row["completion"]) == (script in (SAYS[0], SAYS[2]))
+        assert row["cause"] == ("search_failed" if script == SAYS[1] else None)
+        if row["state"] != "masked":
+            lost, own = lost - row["advantage"] * wrote, own + wrote
+    [logged] = map(json.loads, (cores / "verl.jsonl").read_text("utf-8").splitlines())
+    assert logged["data"]["actor/pg_loss"] == pytest.approx(lost / own, abs=1e-5)
+    [step] = [row for row in read_metrics(cores / "run-verl") if "loss" in row]
+    assert (step["reward/masked_frac"], step["reward"]) == (0.25, 0.0)
+
+
 def test_a_reward_that_raises_ends_the_run(
     cores: Path, tiny_model: Path, questions: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,8 @@
 """A rollout engine for verl on transformers, one server for each rank, and what its FSDP2 lacks on CPU cores.
 
-Each server appends one line of JSON for each set of weights that it was given to FACTRL_TEST_WEIGHTS.
+Each server appends one line of JSON for each set of weights that it was given to FACTRL_TEST_WEIGHTS.  With
+FACTRL_TEST_SAYS, a list of scripts in JSON, the n-th question is answered by the n-th script, turn by turn,
+and a search for "nowhere" fails.
 """
 
 # pyright: basic, reportAttributeAccessIssue=false, reportAssignmentType=false, reportPrivateImportUsage=false
@@ -38,11 +40,13 @@ class Server:
     """One model in one process; it answers one request at a time."""
 
     def __init__(self, path: str, most: int) -> None:
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(1)
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.most, self.steps, self.turn = most, 0, asyncio.Lock()
+        self.scripts, self.answered = json.loads(os.environ.get("FACTRL_TEST_SAYS", "[]")), 0
+        self.tokenizer = AutoTokenizer.from_pretrained(path)
 
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
@@ -58,15 +62,25 @@ class Server:
     @torch.no_grad()
     def _sample(self, prompt: list[int], told: dict[str, Any]) -> tuple[list[int], list[float]]:
         ids, logprobs, warmth = list(prompt), [], told.get("temperature", 1.0)
-        for _ in range(told.get("max_tokens") or self.most):
+        said = self._scripted(self.tokenizer.decode(prompt)) if self.scripts else []
+        for place in range(len(said) or told.get("max_tokens") or self.most):
             logits = self.model(torch.tensor([ids])).logits[0, -1].float()
             likely = torch.log_softmax(logits / (warmth or 1.0), dim=-1)
             token = int(likely.exp().multinomial(1)) if warmth else int(likely.argmax())
+            token = said[place] if said else token
             ids.append(token)
             logprobs.append(float(likely[token]))
             if token == self.model.config.eos_token_id:
                 break
         return ids[len(prompt) :], logprobs
+
+    def _scripted(self, prompt: str) -> list[int]:
+        """The tokens of this turn."""
+        turn = prompt.count("<|im_start|>assistant") - 1
+        script = next((one for one in self.scripts if turn and one[turn - 1] in prompt), None)
+        if script is None:
+            script, self.answered = self.scripts[self.answered % len(self.scripts)], self.answered + 1
+        return [*self.tokenizer(script[turn])["input_ids"], self.tokenizer.eos_token_id]
 
     async def load(self, weights: dict[str, Any], steps: int | None) -> None:
         """New weights, and which step they are from."""
@@ -121,3 +135,21 @@ class Adapter(base.BaseRollout):
 
 replica.RolloutReplicaRegistry.register("transformers", lambda: Replica)
 base._ROLLOUT_REGISTRY["transformers", "async"] = f"{__name__}.Adapter"
+
+
+class Searched:
+    """Knows who is from where; what is asked about "nowhere" fails."""
+
+    def search(self, query: str, k: int = 5, *, topic: str = "") -> list[Any]:
+        from factrl.errors import Unscored
+        from factrl.verifier.search import Given
+
+        if "nowhere" in query:
+            raise Unscored("search_failed", "the disk is gone")
+        return Given(["ada is from rome.", "bo is from oslo."]).search(query, k)
+
+
+if "FACTRL_TEST_SAYS" in os.environ:
+    import factrl.verifier
+
+    factrl.verifier.open_search = lambda **_: Searched()

@@ -40,7 +40,7 @@ from factrl.types import Completion, Example, Result, Span
 
 from .trl import words_of_environment
 
-WRITTEN = "factrl_written"  # what our agent loop knows about a completion, among its extra fields
+WRITTEN = "factrl_written"  # the completion as our agent loop has it, among its extra fields
 BUG = "bug"  # why there is no score at all, for our trainer, which ends the run by it
 ONCE = "test"  # the split of held-out questions, which are answered once
 PATIENCE = 300.0  # seconds that a completion waits for the others; verl gives up some without a word
@@ -84,7 +84,7 @@ async def compute_score(
 
     Args:
         data_source: the dataset's name; not used.
-        solution_str: the completion, decoded without special tokens.
+        solution_str: the completion, decoded without special tokens; our agent loops say what of it to grade.
         ground_truth: the accepted answers, or TruthRL's mapping with `problem` and `target`.
         extra_info: the example's columns.
         recipe, paper, settings: which reward; see above.
@@ -106,7 +106,7 @@ async def compute_score(
         usual = tuple(words_of_environment())
         supplied = await _on_a_thread(_supplied, recipe, paper, settings, usual)
         example = _example(extra, ground_truth, supplied.columns)
-        completion = Completion(solution_str, **{"prefill": supplied.prefill, **(told or {})})
+        completion = Completion(solution_str, prefill=supplied.prefill) if told is None else told
         if group > 1 and extra.get("split") != ONCE:
             which = (id(supplied), str(extra.get("index")), example.question)
             result = await _together(supplied.reward, which, group, example, completion)

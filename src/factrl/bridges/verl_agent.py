@@ -4,21 +4,35 @@ verl's reward workers see text and its trainer sees tokens.  The agent loop has 
 spans that a reward gave in characters become one number per token, in a column of their own.  It also begins
 the assistant's turn with `data.prefill`, and leaves the chat template out of a base model's prompt
 (`data.chat = false`); verl has no settings for either.
+
+`SearchAgentLoop` is for `search.index`: verl's own loop of tools around an episode of `SearchEnvironment`, as
+TRL's goes around one.  What verl calls a completion is all that follows the prompt, a search's replies too;
+what is graded, and where signs fall, is the policy's last message.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+from functools import lru_cache
 from typing import Any
 
 import torch
 from pydantic import PrivateAttr
+from transformers.utils.chat_template_utils import get_json_schema
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
+from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
+from verl.tools.function_tool import FunctionTool
+from verl.tools.schemas import OpenAIFunctionToolSchema
 
+from factrl.errors import RewardBug, Unscored
 from factrl.train.credit import TokenOffsets
 from factrl.train.model import beginning
-from factrl.types import Span
+from factrl.train.search import SearchEnvironment, check_calls, last_message, last_said
+from factrl.types import Completion, Span
+from factrl.verifier import open_search
 
 from .verl import WRITTEN
 
@@ -41,11 +55,26 @@ class FactualOutput(AgentLoopOutput):
         made._tokenizer = tokenizer
         return made
 
+    def written(self, prefill: str, limit: int) -> Completion:
+        """The policy's last message, as rewards read it.
+
+        Args:
+            prefill: what the prompt had already put at its start.
+            limit: tokens that a completion may have.
+        """
+        ids, own = self.response_ids, self.response_mask
+        cut = len(ids) >= limit and ids[-1] != self._tokenizer.eos_token_id
+        text = self._tokenizer.decode(ids[last_message(own) :], skip_special_tokens=True)
+        return Completion(text, prefill=prefill, truncated=cut, tokens=max(0, sum(own) - (not cut)))
+
     def as_dict(self) -> dict[str, Any]:
         """verl's columns and `factrl_signs`, (T,) of -1, 0 and 1."""
         columns = super().as_dict()
+        columns["extra_fields"].pop(WRITTEN, None)  # it has been graded
         told = self.extra_fields.get("reward_extra_info") or {}
-        columns[SIGNS] = signs_of(self.response_ids, told.get("spans", "[]"), self._tokenizer)
+        start = last_message(self.response_mask)
+        signs = signs_of(self.response_ids[start:], told.get("spans", "[]"), self._tokenizer)
+        columns[SIGNS] = torch.cat([torch.zeros(start), signs])
         return columns
 
 
@@ -68,7 +97,10 @@ def signs_of(ids: list[int], spans: str, tokenizer: Any) -> torch.Tensor:
     return torch.from_numpy(_OFFSETS[id(tokenizer)].signs(ids, text, found)).float()
 
 
-_SingleTurn: Any = SingleTurnAgentLoop  # verl's decorator hides its type
+# verl's decorator hides their types.
+_SingleTurn: Any = SingleTurnAgentLoop
+_Tools: Any = ToolAgentLoop
+_open = lru_cache(maxsize=1)(open_search)  # verl makes an agent loop for each completion
 
 
 class FactualAgentLoop(_SingleTurn):
@@ -81,11 +113,8 @@ class FactualAgentLoop(_SingleTurn):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> FactualOutput:
         """Sample; the completion is without the prefill."""
         output = FactualOutput.of(await super().run(sampling_params, **kwargs), self.tokenizer)
-        ids = output.response_ids
-        cut = len(ids) >= self.response_length and ids[-1] != self.tokenizer.eos_token_id
-        told = {"truncated": cut, "tokens": max(0, len(ids) - (not cut))}
         begun = beginning(self.tokenizer, self.prefill, chat=self.chat)
-        output.extra_fields[WRITTEN] = {**told, "prefill": begun}
+        output.extra_fields[WRITTEN] = output.written(begun, self.response_length)
         return output
 
     async def ct_build_initial_tokens(self, messages: list[dict[str, Any]], *args: Any, **kwargs: Any) -> Any:
@@ -97,3 +126,44 @@ class FactualAgentLoop(_SingleTurn):
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         ids = self.tokenizer(text + self.prefill, add_special_tokens=not self.chat)["input_ids"]
         return self._cap_text_prompt_length(ids)
+
+
+class SearchAgentLoop(_Tools):
+    """One episode: searches in the index, and the answer.
+
+    Args:
+        index, embedder, k, turns: `[search]` of the recipe.
+
+    Raises:
+        ModelError: the chat template has no place for tools.
+        SetupError: the index cannot be opened.
+    """
+
+    def __init__(self, *args: Any, index: str, embedder: str, k: int, turns: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_calls(self.config.actor_rollout_ref.model.path, self.tokenizer)
+        source: Any = _open(index=index, embedder=embedder)
+        self.episode = SearchEnvironment(source, k=k, turns=turns)
+        search = self.episode.search
+        schema = OpenAIFunctionToolSchema.model_validate(get_json_schema(search))
+        self.tools = {"search": FunctionTool("search", search, schema)}
+        self.tool_schemas = [search]
+        # As under TRL: one round more than searches, in which the policy hears that there are no more, and an
+        # answer after it; every call of a message is heard, and every reply is read whole.
+        self.max_assistant_turns, self.max_user_turns = turns + 2, None
+        self.max_parallel_calls, self.max_tool_response_length = self.response_length, sys.maxsize
+        self._turn = asyncio.Lock()
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> FactualOutput:
+        """Sample; what failed on our side is told to the reward, which masks the episode or ends the run."""
+        output = FactualOutput.of(await super().run(sampling_params, **kwargs), self.tokenizer)
+        said = output.written(beginning(self.tokenizer, ""), self.response_length)
+        output.extra_fields[WRITTEN] = last_said(self.episode, said)
+        if said.failed is not None and not isinstance(said.failed, Unscored):  # and which may not be pickled
+            said.failed = RewardBug(f"search: {type(said.failed).__name__}: {said.failed}")
+        return output
+
+    async def _call_tool(self, *args: Any) -> Any:
+        """One search after the other: verl runs the calls of a message at once, and passages have numbers."""
+        async with self._turn:
+            return await super()._call_tool(*args)

@@ -67,7 +67,6 @@ def refusals(settings: RunSettings) -> list[str]:
         "train.mask_truncated_completions": (told.mask_truncated_completions, "verl counts them"),
         "train.bf16": (told.bf16 is False, "verl computes in bfloat16"),
         "train.vllm_mode": (told.use_vllm and told.vllm_mode == "server", "verl has servers of its own"),
-        "search.index": (settings.search.index is not None, "only --engine trl has turns with a search"),
         "run.max_cost": (settings.run.max_cost is not None, "its reward workers keep no common account"),
         "verifier.share": (
             graded_together(settings) and told.prompts_per_step * told.num_generations > _CALLS,
@@ -91,7 +90,8 @@ def overrides(
         run: the run folder.
         held_out: there are held-out questions; verl wants a file of them, so without any it is `TRAIN`.
         batches: batches of completions in the whole run.
-        longest_prompt: tokens that hold any prompt, for settings without `train.max_prompt_length`.
+        longest_prompt: tokens that hold any prompt, for settings without `train.max_prompt_length` or with a
+            search.
         gpus: of each node.
 
     Raises:
@@ -100,21 +100,30 @@ def overrides(
     if problems := refusals(settings):
         raise ConfigError("\n".join(problems))
     told = settings.train
+    limit = told.max_prompt_length
+    if settings.search.index is not None and limit is not None:
+        if limit < longest_prompt:
+            raise ConfigError(
+                f"train.max_prompt_length = {limit:,} may cut a prompt in two: verl counts prompts without "
+                f"the search that they offer; with it the longest has at most {longest_prompt:,} tokens"
+            )
+        limit = None
+    held = limit or longest_prompt
     at_the_end = batches if held_out else -1
     sections = {
         "data": {
             "train_files": str(run / TRAIN),
             "val_files": str(run / (HELD_OUT if held_out else TRAIN)),
             "train_batch_size": told.prompts_per_step,
-            "max_prompt_length": told.max_prompt_length or longest_prompt,
+            "max_prompt_length": held,
             "max_response_length": told.max_completion_length,
-            "filter_overlong_prompts": told.max_prompt_length is not None,
+            "filter_overlong_prompts": limit is not None,
             "truncation": "error",
             "shuffle": True,
             "seed": settings.run.seed,
             "trust_remote_code": settings.model.trust_remote_code,
         },
-        **_policy(settings, run, (told.max_prompt_length or longest_prompt) + told.max_completion_length),
+        **_policy(settings, run, held + told.max_completion_length),
         **_reward(settings, run),
         "algorithm": {
             "adv_estimator": "factrl_reinforce_pp" if told.loss_type == "reinforce++" else "factrl_grpo",
@@ -240,8 +249,13 @@ def reward_workers(settings: RunSettings) -> int:
 
 def agent_loops(settings: RunSettings) -> list[dict[str, Any]]:
     """What goes into `AGENT`, as JSON, which is YAML."""
-    loop = {"name": "factrl_agent", "_target_": "factrl.bridges.verl_agent.FactualAgentLoop"}
-    return [{**loop, "prefill": settings.data.prefill, "chat": settings.data.chat}]
+    loop, found = {"name": "factrl_agent"}, settings.search
+    if found.index is None:
+        loop["_target_"] = "factrl.bridges.verl_agent.FactualAgentLoop"
+        return [{**loop, "prefill": settings.data.prefill, "chat": settings.data.chat}]
+    loop["_target_"] = "factrl.bridges.verl_agent.SearchAgentLoop"
+    told = {"embedder": found.embedder, "k": found.k, "turns": found.turns}
+    return [{**loop, "index": _absolute(found.index), **told}]
 
 
 def recipe_of_workers(settings: RunSettings) -> RunSettings:

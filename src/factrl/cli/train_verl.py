@@ -42,6 +42,7 @@ _NEEDS = ("torch", "verl", "ray", "hydra", "transfer_queue")
 _ENGINE = "actor_rollout_ref.rollout.name="
 _CPUS = 16
 _MARKUP = 512  # tokens that a chat template may add to a prompt
+_TOOL = 2_048  # and where the policy has a search
 # What every actor of verl 0.9.1 imports at its start, in verl.models.transformers.monkey_patch.
 _OF_TRL = """
 from importlib.util import find_spec
@@ -210,6 +211,7 @@ def _longest(plan: Plan) -> int:
 
     data = plan.settings.data
     around = len(f"{data.system or ''}{data.prefill}".encode()) + _MARKUP
+    around += _TOOL if plan.search is not None else 0
     return around + max(len(render_prompt(e, data.prompt).encode()) for e in plan.examples)
 
 

@@ -16,36 +16,20 @@ from trl.chat_template_utils import (
     get_training_chat_template,
     is_chat_template_prefix_preserving,
     parse_response,
-    supports_tool_calling,
 )
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from factrl.errors import ConfigError, ModelError, Unscored
+from factrl.errors import ConfigError, Unscored
 from factrl.llm.writers import Written
 from factrl.runs.settings import RunSettings
 from factrl.types import Completion, Example
 from factrl.verifier import open_search
 
 from .model import beginning, conversation, end_tokens
-from .search import SearchEnvironment, last_said
+from .search import SearchEnvironment, check_calls, last_message, last_said
 from .writing import AT_ONCE, evaluating, sample
 
 _open = lru_cache(maxsize=1)(open_search)
-
-
-def check_calls(name: str, tokenizer: Any) -> None:
-    """Refuse a policy whose chat template has no place for a search, or for what it finds.
-
-    Raises:
-        ModelError: what else can be done.
-    """
-    if supports_tool_calling(tokenizer):
-        return
-    raise ModelError(
-        f"model.name = {name!r} cannot call a search: its chat template has no place for tools, as SmolLM2's "
-        "and Llama 3's have none; take a model that has (Qwen2.5, Qwen3, Llama 3.1), or show passages in the "
-        "prompt: factrl prepare retrieve and truthrl:retrieval"
-    )
 
 
 def searched(
@@ -92,9 +76,8 @@ def _answers(
             continue
         if episode.failed is not None:
             raise episode.failed
-        last = ids[len(own) - own[::-1].index(0) if 0 in own else 0 :]
         ended = bool(ids) and ids[-1] in ends
-        text = tokenizer.decode(last, skip_special_tokens=True)
+        text = tokenizer.decode(ids[last_message(own) :], skip_special_tokens=True)
         written = Completion(text, prefill=begun, truncated=not ended, tokens=sum(own) - ended)
         yield last_said(episode, written)
 

@@ -36,7 +36,7 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .credit import TokenOffsets
 from .metrics import Sample, reward_metrics, signals
 from .model import encode
-from .search import SearchEnvironment, last_said, transcript
+from .search import SearchEnvironment, last_message, last_said, transcript
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
@@ -182,7 +182,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         """Where the last stretch of the policy's own tokens starts in each completion."""
         if self._own is None:
             return [0] * len(self._token_ids)
-        return [len(own) - own[::-1].index(0) if 0 in own else 0 for own in self._own]
+        return [*map(last_message, self._own)]
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: list[str], completion_ids_list: list[list[int]]

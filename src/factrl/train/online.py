@@ -31,10 +31,9 @@ from factrl.types import Example
 from factrl.verifier.search import Given, Search
 
 from .callbacks import Beside, Interrupted, check_trackers, last_checkpoint, shared_arguments
-from .episodes import check_calls
 from .grpo import STEPS_OVER_LIMIT, FactualGRPOConfig, FactualGRPOTrainer
 from .model import beginning, check_model, conversation, encode, load_policy, lora_config, render_prompts
-from .search import SearchEnvironment
+from .search import SearchEnvironment, check_calls
 from .shortcuts import restore_forward
 
 _SAME = {  # settings of `[train]` that TRL, or our own configuration, calls by the same name

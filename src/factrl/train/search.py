@@ -19,7 +19,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from factrl.errors import OwnDoing, SetupError, Unscored
+from jinja2 import TemplateError
+
+from factrl.errors import ModelError, OwnDoing, SetupError, Unscored
 from factrl.llm.background import wait_for
 from factrl.llm.quoting import broken
 from factrl.text import clean
@@ -109,6 +111,39 @@ def last_said(environment: SearchEnvironment, text: Completion) -> Completion:
     """The policy's last message as rewards read it: it knows what it was shown and what failed before it."""
     text.shown, text.failed = tuple(environment.shown), environment.failed
     return text
+
+
+def last_message(own: Sequence[int]) -> int:
+    """Where the policy's last message starts among the T tokens after the prompt.
+
+    Args:
+        own: (T,) 1 for the tokens that the policy wrote, 0 for those of a search's reply.
+    """
+    return len(own) - own[::-1].index(0) if 0 in own else 0
+
+
+def check_calls(name: str, tokenizer: Any) -> None:
+    """Refuse a policy whose chat template has no place for a search, or for what it finds.
+
+    Raises:
+        ModelError: what else can be done.
+    """
+    told = {"name": "search", "arguments": {"query": "Ada's home"}}
+    said = [
+        {"role": "user", "content": "Where is Ada from?"},
+        {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": told}]},
+        {"role": "tool", "name": "search", "content": "Rome is"},
+    ]
+    try:
+        text = tokenizer.apply_chat_template(said, tools=[SearchEnvironment.search], tokenize=False)
+    except (TemplateError, TypeError, ValueError):  # no template, or one that takes no such message
+        text = ""
+    if not all(part in text for part in ("Search the documents", "home", "Rome is")):
+        raise ModelError(
+            f"model.name = {name!r} cannot call a search: its chat template has no place for tools, as "
+            "SmolLM2's and Llama 3's have none; take a model that has (Qwen2.5, Qwen3, Llama 3.1), or show "
+            "passages in the prompt: factrl prepare retrieve and truthrl:retrieval"
+        )
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
