@@ -8,7 +8,8 @@ Every paper and variant is an attribute of this module, with the judge and the s
 fields of a task's data become the example: `question`, or else its prompt, `answers`, `evidence` and so on.
 
 A completion that could not be graded raises, which verifiers records as an error of the task: the trace has
-no number.  Step-wise credit is dropped, as a reward there is one number.
+no number.  Step-wise credit is dropped, as a reward there is one number.  Where the policy searches
+(`factrl.bridges.verifiers_search`), so does an episode in which a search failed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from factrl.bridges.trl import named
 from factrl.errors import Unscored
 from factrl.rewards import Reward
 from factrl.runs.data import ColumnName, to_example
-from factrl.types import Completion
+from factrl.types import Completion, Passage
+
+from .verifiers_search import SearchState
+
+EPISODE = "search"  # what is known of an episode, in a trace's `info`: its state is not saved with it
 
 
 def to_verifiers(
@@ -60,7 +65,14 @@ def _said(trace: Trace) -> Completion:
     thought = written[-1].reasoning_content if written else None
     if thought and "<think>" not in text:
         text = f"<think>{thought}</think>{text}"
-    return Completion(text, truncated=trace.is_truncated)
+    said = Completion(text, truncated=trace.is_truncated)
+    if isinstance(trace.state, SearchState):
+        trace.info[EPISODE] = trace.state.model_dump(mode="json", include={"shown", "searches", "failed"})
+    if EPISODE in trace.info:
+        episode = SearchState.model_validate(trace.info[EPISODE])
+        said.shown = tuple(Passage(**one) for one in episode.shown)
+        said.failed = Unscored(*episode.failed) if episode.failed is not None else None
+    return said
 
 
 def __getattr__(name: str) -> Callable[[TaskData, Trace], Awaitable[float]]:

@@ -100,14 +100,7 @@ def overrides(
     if problems := refusals(settings):
         raise ConfigError("\n".join(problems))
     told = settings.train
-    limit = told.max_prompt_length
-    if settings.search.index is not None and limit is not None:
-        if limit < longest_prompt:
-            raise ConfigError(
-                f"train.max_prompt_length = {limit:,} may cut a prompt in two: verl counts prompts without "
-                f"the search that they offer; with it the longest has at most {longest_prompt:,} tokens"
-            )
-        limit = None
+    limit = _limit(settings, longest_prompt)
     held = limit or longest_prompt
     at_the_end = batches if held_out else -1
     sections = {
@@ -158,6 +151,19 @@ def overrides(
         "hydra.run.dir": str(run / "hydra"),  # else `outputs` where the command was given
         f"+ray_kwargs.ray_init.runtime_env.env_vars.{MODULES}": modules(),
     }
+
+
+def _limit(settings: RunSettings, longest_prompt: int) -> int | None:
+    """Tokens above which verl leaves a prompt out; it counts them without the search that they offer."""
+    limit = settings.train.max_prompt_length
+    if limit is None or settings.search.index is None:
+        return limit
+    if limit < longest_prompt:
+        raise ConfigError(
+            f"train.max_prompt_length = {limit:,} may cut a prompt in two: verl counts prompts without the "
+            f"search that they offer; with it the longest has at most {longest_prompt:,} tokens"
+        )
+    return None
 
 
 def graded_together(settings: RunSettings) -> bool:

@@ -31,7 +31,7 @@ from factrl.verifier.search import Search
 
 LONGEST = 2_000  # characters of a passage, and of a query
 SPENT = "You have no searches left. Answer from what you were shown, or say that you don't know."
-_DOWN = "The search does not answer. Answer from what you were shown, or say that you don't know."
+DOWN = "The search does not answer. Answer from what you were shown, or say that you don't know."
 _UNREADABLE = "This cannot be searched for: query is a few words."
 _NOTHING = "Nothing was found."
 
@@ -68,7 +68,7 @@ class SearchEnvironment:
         """
         self.searches += 1
         if self.failed is not None:
-            return _DOWN
+            return DOWN
         if self.searches > self.turns:
             return SPENT
         left = f"{self.turns - self.searches} of {self.turns} searches are left."
@@ -80,7 +80,7 @@ class SearchEnvironment:
         except (Unscored, SetupError, OSError) as error:
             facts = error.facts if isinstance(error, Unscored) else {}
             self.failed = Unscored("search_failed", str(error), **{"stage": "search", **facts})
-            return _DOWN
+            return DOWN
         except Exception as error:  # a trainer goes on with what a tool raises; the reward ends the run
             self.failed = error
             raise
