@@ -6,8 +6,8 @@
             return [SearchToolset(SearchConfig(index="wiki"))]
 
 whose tasks have `SearchState` for their state, `vf.Task[Data, SearchState, Config]`.  The server keeps
-nothing of a rollout: what was shown, the budget, and a search that failed travel in that state, from which the
-rewards of `factrl.bridges.verifiers` take them.  A policy cannot write there.
+nothing of a rollout: what was shown, the budget, and a search that failed travel in that state, from which
+the rewards of `factrl.bridges.verifiers` take them.  A policy cannot write there.
 """
 
 from __future__ import annotations
