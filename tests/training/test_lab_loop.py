@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from factrl.lab.model import (
     Decoder,
     ModelSettings,
     Tokenizer,
+    answer_loss,
     fresh,
     log_probs,
     pretrained,
@@ -106,6 +108,28 @@ def test_a_pretrained_model_is_read_from_the_cache(
     pretrained(world, 1, SMALL)
     pretrained(People(1, per_tier=12, known=4, half=2), 0, SMALL)
     assert len([*(tmp_path / "lab").iterdir()]) == 3
+
+
+def test_a_pretraining_that_is_stopped_goes_on_where_it_was(
+    world: People, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
+    monkeypatch.setattr("factrl.lab.model.KEPT_SECONDS", 0.0)
+    read = []
+
+    def stopped(*told: Any) -> torch.Tensor:
+        read.append(told[2])
+        if len(read) == 3:
+            raise KeyboardInterrupt
+        return answer_loss(*told)
+
+    monkeypatch.setattr("factrl.lab.model.answer_loss", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        pretrained(world, 0, SMALL)
+    whole = pretrained(world, 0, SMALL)
+    assert read[2] == read[3], "what had not been learnt is read again, and nothing before it"
+    assert all(map(torch.equal, base.model.parameters(), whole.model.parameters()))
+    assert len([*(tmp_path / "lab").iterdir()]) == 1
 
 
 # The loop

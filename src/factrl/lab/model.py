@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,6 +28,7 @@ from . import TURN, World
 
 VERSION = 2  # of what a cached model depends on in this module
 PAD, END = 0, 1
+KEPT_SECONDS = 10.0  # of pretraining that is lost at most when it is stopped
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,8 @@ class Base:
 def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = None) -> Base:
     """The model that has read `world`'s pretraining text once, from the cache folder where it is there.
 
+    What was read before it was stopped is kept there too, and gone on with.
+
     Args:
         seed: of the first weights.
     """
@@ -189,8 +194,13 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
         return warm * (1 + math.cos(math.pi * step / steps)) / 2
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    kept = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    stopped = file.with_suffix(".stopped")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    done, saved = _resume(stopped, kept), time.monotonic()
     with Progress(f"pretraining, seed {seed}", steps) as progress:
-        for step in range(steps):
+        progress.advance(done)
+        for step in range(done, steps):
             loss = answer_loss(model, tokenizer, pairs[step * size : (step + 1) * size])
             optimizer.zero_grad()
             loss.backward()
@@ -198,10 +208,25 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
             optimizer.step()
             schedule.step()
             progress.advance()
-    file.parent.mkdir(parents=True, exist_ok=True)
+            if time.monotonic() - saved >= KEPT_SECONDS:
+                with whole_file(stopped) as unfinished:
+                    states = {name: part.state_dict() for name, part in kept.items()}
+                    torch.save({"done": step + 1, **states}, unfinished)
+                saved = time.monotonic()
     with whole_file(file) as unfinished:
         save_model(model, str(unfinished))
+    stopped.unlink(missing_ok=True)
     return Base(model, tokenizer)
+
+
+def _resume(stopped: Path, kept: Mapping[str, Any]) -> int:
+    """The steps that had been made; 0 without a file."""
+    if not stopped.is_file():
+        return 0
+    told = torch.load(stopped, weights_only=True)
+    for name, part in kept.items():
+        part.load_state_dict(told[name])
+    return told["done"]
 
 
 def fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:
