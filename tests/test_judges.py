@@ -338,11 +338,34 @@ class FakeLetters:
         self.calls.append((prefix, list(prompts), tuple(letters), suffix))
         return np.array([self.answer(prompt) for prompt in prompts])
 
+    def tokens(self, text: str) -> int:
+        return sum(2 if "\u1200" <= one < "\u1380" else 1 for one in text)  # Amharic
+
 
 def by_year(prompt: str) -> Sequence[float]:
     if "1868" in prompt.rpartition("Claim:")[2]:
         return (-4.0, -0.1, -3.0)
     return (-6.0, -5.0, -0.1) if "Zebras" in prompt else (-0.1, -4.0, -4.0)
+
+
+def test_what_the_local_judge_cannot_read_it_does_not_judge() -> None:
+    """It found Amharic and Tamil claims supported whatever they said; and none of it is masked."""
+    model = FakeLetters()
+    amharic = "ማሪ ኩሪ በዋርሶ ተወለደች።"
+    judged = LocalJudge(model).judge(
+        [
+            pair(amharic, CURIE),
+            pair("Curie was born in Warsaw.", Passage(f"Curie: {amharic * 2}")),
+            pair("Curie was born in Warsaw.", CURIE),
+            pair(amharic),
+            pair("Марія Кюрі народилася у Варшаві.", CURIE),
+        ]
+    )
+    told = [(one.label, one.cause, one.p is None) for one in judged]
+    assert told[:2] == [("unknown", "unread_language", True)] * 2
+    assert (told[2], told[4]) == (("supported", None, False),) * 2
+    assert told[3] == ("unknown", "no_evidence", True)
+    assert len(model.calls[0][1]) == 2
 
 
 def test_the_local_judge_turns_log_probabilities_into_labels() -> None:

@@ -229,6 +229,10 @@ class CausalModel(Network):
         elapsed = time.monotonic() - started
         return Reply(text, "stop", self.identity, tokens_in=read, tokens_out=len(tokens), elapsed=elapsed)
 
+    def tokens(self, text: str) -> int:
+        """How many tokens a text is."""
+        return len(self.tokenizer(plain(text), add_special_tokens=False)["input_ids"])
+
     def letter_logprobs(
         self,
         prefix: str,

@@ -147,6 +147,10 @@ class Int8Model:
             x, _, _ = layer(x, turn, batch, past)
         return x
 
+    def tokens(self, text: str) -> int:
+        """How many tokens a text is."""
+        return len(self._tokens(text, special=False))
+
     def _tokens(self, text: str, *, special: bool) -> list[int]:
         self._tokenizer.encode_special_tokens = not special  # a prompt's are plain text
         return self._tokenizer.encode(plain(text), add_special_tokens=False).ids

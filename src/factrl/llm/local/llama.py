@@ -169,6 +169,10 @@ class LlamaModel:
                     odds[row] = self._odds(whole, ids)
             return odds
 
+    def tokens(self, text: str) -> int:
+        """How many tokens a text is."""
+        return len(self._tokens(text, special=False))
+
     def _letter(self, letter: str) -> int:
         ids = self._tokens(letter, special=False)
         if len(ids) != 1:

@@ -40,6 +40,9 @@ EVIDENCE = 450
 """Characters of evidence that are shown for one claim: on a CPU every word costs time."""
 ABOUT = 0.2
 """Share of a claim's words that one place of the evidence has to hold to be about the same thing."""
+READS = 1.05
+"""Tokens a character up to which the model reads a text; one in a script that its tokenizer has no words of
+takes more, and is not understood (docs/verify.md)."""
 _MAX_CLAIM = 1_000  # characters; more than any sentence
 _TURN_ENDS = "<|im_end|>\n<|im_start|>assistant\n"
 _Pairs = Sequence[tuple[Claim, Sequence[Passage]]]
@@ -102,6 +105,10 @@ class LetterModel(Protocol):
         """
         ...
 
+    def tokens(self, text: str) -> int:
+        """How many tokens a text is."""
+        ...
+
 
 class LocalJudge:
     """A `Judge` that reads the probabilities of a language model in this process, by default of the one that
@@ -120,20 +127,21 @@ class LocalJudge:
         self.calibration = Calibration.shipped()
         self.identity = (
             f"local {self.model.identity} prompt={prompt_digest()} calibration={self.calibration.identity} "
-            f"evidence={EVIDENCE} about={ABOUT}"
+            f"evidence={EVIDENCE} about={ABOUT} reads={READS}"
         )
 
     def judge(self, pairs: _Pairs) -> list[Verdict]:
         """A verdict for every pair, in their order.
 
         A claim that does not fit into the model's context is `unjudged` with the cause `too_long`; when the
-        model fails, all are.
+        model fails, all are.  One that the model cannot read, or whose evidence it cannot, is `unknown` with
+        the cause `unread_language`: a policy that writes so is not masked.
         """
         held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
         verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
         asked = [index for index, (_, pieces) in enumerate(held) if pieces]
         try:
-            rows = self.logprobs([held[index] for index in asked])
+            rows = self._rows([_evidence(*held[index]) for index in asked])
         except LLMError as error:
             facts = dict(error.facts)
             failed = Verdict("unjudged", self.identity, why=error.detail, cause=error.cause, facts=facts)
@@ -144,10 +152,25 @@ class LocalJudge:
 
     def logprobs(self, held: Sequence[tuple[str, Sequence[Piece]]]) -> list[list[float]]:
         """How likely each of `ANSWERS` is for each claim with the sentences of its evidence."""
-        if not held:
+        return self._ask([_evidence(*one) for one in held])
+
+    def _rows(self, asked: Sequence[tuple[str, str]]) -> list[Verdict | Sequence[float]]:
+        unread = Verdict(
+            "unknown", self.identity, why="the judge does not read this language", cause="unread_language"
+        )
+        rows: list[Verdict | Sequence[float]] = [unread] * len(asked)
+        read = [index for index, texts in enumerate(asked) if all(map(self._reads, texts))]
+        for index, row in zip(read, self._ask([asked[index] for index in read]), strict=True):
+            rows[index] = row
+        return rows
+
+    def _reads(self, text: str) -> bool:
+        return text.isascii() or self.model.tokens(text) <= READS * len(text)
+
+    def _ask(self, asked: Sequence[tuple[str, str]]) -> list[list[float]]:
+        if not asked:
             return []
-        shown = [_shown(best_pieces(claim, pieces, EVIDENCE))[: 2 * EVIDENCE] for claim, pieces in held]
-        prompts = [_turn(one, claim[:_MAX_CLAIM]) for one, (claim, _) in zip(shown, held, strict=True)]
+        prompts = [_turn(*texts) for texts in asked]
         return self.model.letter_logprobs(self._prefix, prompts, ANSWERS, suffix=_TURN_ENDS).tolist()
 
     def _verdict(self, overlap: Overlap, row: Sequence[float]) -> Verdict:
@@ -194,6 +217,11 @@ def prompt_digest() -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _evidence(claim: str, pieces: Sequence[Piece]) -> tuple[str, str]:
+    """What is shown of the evidence, and of the claim."""
+    return _shown(best_pieces(claim, pieces, EVIDENCE))[: 2 * EVIDENCE], claim[:_MAX_CLAIM]
 
 
 def _shown(pieces: Sequence[Piece]) -> str:
