@@ -10,10 +10,9 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -193,11 +192,9 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
         warm = min(1.0, (step + 1) / settings.warmup_steps)
         return warm * (1 + math.cos(math.pi * step / steps)) / 2
 
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    kept = {"model": model, "optimizer": optimizer, "schedule": schedule}
     stopped = file.with_suffix(".stopped")
     file.parent.mkdir(parents=True, exist_ok=True)
-    done, saved = _resume(stopped, kept), time.monotonic()
+    done, saved = _resume(stopped, model, optimizer), time.monotonic()
     with Progress(f"pretraining, seed {seed}", steps) as progress:
         progress.advance(done)
         for step in range(done, steps):
@@ -205,13 +202,11 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.param_groups[0]["lr"] = settings.learning_rate * rate(step)
             optimizer.step()
-            schedule.step()
             progress.advance()
             if time.monotonic() - saved >= KEPT_SECONDS:
-                with whole_file(stopped) as unfinished:
-                    states = {name: part.state_dict() for name, part in kept.items()}
-                    torch.save({"done": step + 1, **states}, unfinished)
+                _keep(stopped, model, optimizer)
                 saved = time.monotonic()
     with whole_file(file) as unfinished:
         save_model(model, str(unfinished))
@@ -219,14 +214,33 @@ def pretrained(world: World, seed: int = 0, settings: ModelSettings | None = Non
     return Base(model, tokenizer)
 
 
-def _resume(stopped: Path, kept: Mapping[str, Any]) -> int:
+def _keep(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
+    """Weights, and what the optimizer knows of each: its moments and the steps that were made."""
+    from safetensors.torch import save_file
+
+    tensors = {
+        f"{name} {slot}": value.detach()
+        for name, weight in model.named_parameters()
+        for slot, value in {"weight": weight, **optimizer.state[weight]}.items()
+    }
+    with whole_file(file) as unfinished:
+        save_file(tensors, unfinished)
+
+
+def _resume(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> int:
     """The steps that had been made; 0 without a file."""
-    if not stopped.is_file():
+    from safetensors.torch import load_file
+
+    if not file.is_file():
         return 0
-    told = torch.load(stopped, weights_only=True)
-    for name, part in kept.items():
-        part.load_state_dict(told[name])
-    return told["done"]
+    parts: dict[str, dict[str, torch.Tensor]] = {}
+    for key, value in load_file(file).items():
+        name, _, slot = key.partition(" ")
+        parts.setdefault(name, {})[slot] = value
+    for name, weight in model.named_parameters():
+        weight.data.copy_(parts[name].pop("weight"))
+        optimizer.state[weight] = parts[name]
+    return int(next(iter(parts.values()))["step"])
 
 
 def fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:
