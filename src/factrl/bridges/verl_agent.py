@@ -70,7 +70,8 @@ class FactualOutput(AgentLoopOutput):
     def as_dict(self) -> dict[str, Any]:
         """verl's columns and `factrl_signs`, (T,) of -1, 0 and 1."""
         columns = super().as_dict()
-        columns["extra_fields"].pop(WRITTEN, None)  # it has been graded
+        if self.reward_score is not None:  # it has been graded, and passages travel no further
+            columns["extra_fields"].pop(WRITTEN, None)
         told = self.extra_fields.get("reward_extra_info") or {}
         start = last_message(self.response_mask)
         signs = signs_of(self.response_ids[start:], told.get("spans", "[]"), self._tokenizer)
