@@ -257,7 +257,7 @@ READERS: dict[str, Reader] = {
 ELSEWHERE = {
     "what the user writes": "bridges.verl train.page cli evals.plots evals.report train.tuning.settings",
     "a small world of its own": "lab",
-    "a protocol": "verifier.search.Search rewards.Reward",
+    "a protocol": "verifier.search.Search rewards.Reward verifier.judges.local.LetterModel",
     "what others here are given to": "evals.shortqa.score_text text.html.page "
     "text.ignorance text.retractions text.words text.answers.normalize_released text.answers.unaccented "
     "text.answers.fold "
@@ -265,7 +265,7 @@ ELSEWHERE = {
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.verify rewards.citations.supporting train.search.last_said "
+    "verifier.verify rewards.citations.supporting train.search.last_said bridges.verifiers_search "
     "papers.intuitor rewards.result_of rewards.grading.unless_forged "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",
