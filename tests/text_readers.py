@@ -265,7 +265,8 @@ ELSEWHERE = {
     "verifier.claims.speaks_of_itself verifier.claims.statements verifier.judges.overlap "
     "verifier.judges.replies verifier.search.sources verifier.search.Given.scores "
     "evals.shortqa.GradeAnswer evals.shortqa.short_answer evals.samples "
-    "verifier.verify rewards.citations.supporting train.search.last_said bridges.verifiers_search "
+    "verifier.verify rewards.citations.supporting train.search.last_said train.search.sendable "
+    "bridges.verifiers_search "
     "papers.intuitor rewards.result_of rewards.grading.unless_forged "
     "papers.truthrl.truthrl_reasoning",
     "answers of at most 2,000 characters, in a process with a deadline": "rewards.mathematics.Mathematician",

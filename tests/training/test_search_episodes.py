@@ -204,12 +204,13 @@ ENDLESS = (*(call(f"Ada {n}") for n in range(4)),)
     [
         ((call("x", topic="y"), DECLINES[0]), "unexpected keyword argument", "scored"),
         ((call("x", name="look"), DECLINES[0]), "Tool look not found", "scored"),
+        ((call("x", name="\ud800"), DECLINES[0]), "Tool ", "scored"),
         ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
         ((call(" \u200b"), DECLINES[0]), "This cannot be searched for", "scored"),
         (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
         (ENDLESS, "You have no searches left", "floored"),
     ],
-    ids=["argument", "name", "number", "nothing", "no JSON", "endless"],
+    ids=["argument", "name", "half a name", "number", "nothing", "no JSON", "endless"],
 )
 def test_what_the_policy_does_wrong_masks_nothing(
     trainer: Make, script: Sequence[str], told: str, state: str

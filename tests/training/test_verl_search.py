@@ -145,12 +145,15 @@ def test_a_bug_in_a_search_is_handed_to_our_trainer(speaker: Path, monkeypatch: 
     [
         ((call("x", topic="y"), DECLINES[0]), "unexpected keyword argument", "scored"),
         ((call("x", name="look"), DECLINES[0]), "Unknown function 'look'", "scored"),
+        ((call("x", name="\ud800"), DECLINES[0]), "Unknown function '?'", "scored"),
+        ((call("x", **{"\ud800": "y"}), DECLINES[0]), "unexpected keyword argument '?'", "scored"),
+        (('<tool_call>{"name": "search", "arguments": [1]}</tool_call>', DECLINES[0]), "not list", "scored"),
         ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
         (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
         (ENDLESS, "You have no searches left", "floored"),
         ((call("Ada") + call("Bo") + call("Ada"), DECLINES[0]), "You have no searches left", "scored"),
     ],
-    ids=["argument", "name", "number", "no JSON", "endless", "at once"],
+    ids=["argument", "name", "half a name", "half a key", "list", "number", "no JSON", "endless", "at once"],
 )
 def test_what_the_policy_does_wrong_masks_nothing(
     episodes: Episodes, script: Sequence[str], told: str, state: str

@@ -30,7 +30,7 @@ from verl.tools.schemas import OpenAIFunctionToolSchema
 from factrl.errors import RewardBug, Unscored
 from factrl.train.credit import TokenOffsets
 from factrl.train.model import beginning
-from factrl.train.search import SearchEnvironment, check_calls, last_message, last_said
+from factrl.train.search import SearchEnvironment, check_calls, last_message, last_said, sendable
 from factrl.types import Completion, Span
 from factrl.verifier import open_search
 
@@ -167,4 +167,5 @@ class SearchAgentLoop(_Tools):
     async def _call_tool(self, *args: Any) -> Any:
         """One search after the other: verl runs the calls of a message at once, and passages have numbers."""
         async with self._turn:
-            return await super()._call_tool(*args)
+            reply, paid, told = await super()._call_tool(*args)
+        return reply.model_copy(update={"text": sendable(reply.text)}), paid, told

@@ -26,7 +26,7 @@ from factrl.types import Completion, Example
 from factrl.verifier import open_search
 
 from .model import beginning, conversation, end_tokens
-from .search import SearchEnvironment, check_calls, last_message, last_said
+from .search import SearchEnvironment, check_calls, last_message, last_said, sendable
 from .writing import AT_ONCE, evaluating, sample
 
 _open = lru_cache(maxsize=1)(open_search)
@@ -87,7 +87,7 @@ class _Loop:
 
     use_vllm = _is_vlm = False
     environment_factories = None
-    _tool_call_loop, _get_tool_suffix_ids = GRPOTrainer._tool_call_loop, GRPOTrainer._get_tool_suffix_ids
+    _tool_call_loop = GRPOTrainer._tool_call_loop
 
     def __init__(
         self, model: Any, tokenizer: Any, episodes: Sequence[SearchEnvironment], settings: RunSettings
@@ -119,6 +119,10 @@ class _Loop:
         loop: Any = self._tool_call_loop
         own, _, ids, *_ = loop(prompts, starts, first, said, None, None, {})
         return list(zip(ids, own, strict=True))
+
+    def _get_tool_suffix_ids(self, replies: Sequence[dict[str, str]]) -> Any:
+        join: Any = GRPOTrainer._get_tool_suffix_ids
+        return join(self, [{name: sendable(text) for name, text in one.items()} for one in replies])
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
         groups = sample(

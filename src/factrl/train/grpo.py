@@ -36,7 +36,7 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .credit import TokenOffsets
 from .metrics import Sample, reward_metrics, signals
 from .model import encode
-from .search import SearchEnvironment, last_message, last_said, transcript
+from .search import SearchEnvironment, last_message, last_said, sendable, transcript
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
@@ -166,6 +166,10 @@ class FactualGRPOTrainer(ShortcutTrainer):
         last = self._completion(self._texts[row][1], ids)
         last.tokens = (last.tokens or 0) - (self._own[row].count(0) if self._own else 0)
         return last_said(environment, last)
+
+    def _get_tool_suffix_ids(self, tool_messages: list[dict[str, str]]) -> Any:
+        replies = [{name: sendable(text) for name, text in one.items()} for one in tool_messages]
+        return super()._get_tool_suffix_ids(replies)
 
     def _generate(self, prompts: list[Any]) -> Any:
         made = super()._generate(prompts)

@@ -122,6 +122,11 @@ def last_message(own: Sequence[int]) -> int:
     return len(own) - own[::-1].index(0) if 0 in own else 0
 
 
+def sendable(text: str) -> str:
+    """A tool's reply without half characters, which no tokenizer reads: errors repeat what a policy wrote."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def check_calls(name: str, tokenizer: Any) -> None:
     """Refuse a policy whose chat template has no place for a search, or for what it finds.
 
