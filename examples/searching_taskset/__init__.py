@@ -10,7 +10,7 @@ A rollout in which the search failed is an error of the task, and no number.
 from collections.abc import Iterator
 
 import verifiers.v1 as vf
-from truthful_taskset import FORM, TruthfulConfig, TruthfulData, TruthfulTaskConfig
+from truthful_taskset import TruthfulConfig, TruthfulData, TruthfulTaskConfig
 
 import factrl as fx
 from factrl.bridges.verifiers_search import SearchConfig, SearchState, SearchToolset
@@ -36,11 +36,7 @@ class SearchingTaskset(vf.Taskset[SearchingTask, SearchingConfig]):
 
     def load(self) -> Iterator[SearchingTask]:
         for example in fx.load_examples(self.config.file):
-            asked = f"{example.question}\nSearch before you answer. {FORM}"
-            data = TruthfulData(
-                id=example.id, prompt=asked, question=example.question, answers=list(example.answers)
-            )
-            yield SearchingTask(data, self.config.task)
+            yield SearchingTask(TruthfulData.of(example, "Search before you answer. "), self.config.task)
 
 
 __all__ = ["SearchingTaskset"]

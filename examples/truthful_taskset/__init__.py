@@ -23,6 +23,12 @@ class TruthfulData(vf.TaskData):
     question: str
     answers: list[str]
 
+    @classmethod
+    def of(cls, example: fx.Example, before: str = "") -> "TruthfulData":
+        """A question of a file, with the form of its answer."""
+        asked = f"{example.question}\n{before}{FORM}"
+        return cls(id=example.id, prompt=asked, question=example.question, answers=list(example.answers))
+
 
 class TruthfulTaskConfig(vf.TaskConfig):
     """Which reward pays; in TOML it is `[env.taskset.task.rewards]`."""
@@ -48,11 +54,7 @@ class TruthfulTaskset(vf.Taskset[TruthfulTask, TruthfulConfig]):
 
     def load(self) -> Iterator[TruthfulTask]:
         for example in fx.load_examples(self.config.file):
-            asked = f"{example.question}\n{FORM}"
-            data = TruthfulData(
-                id=example.id, prompt=asked, question=example.question, answers=list(example.answers)
-            )
-            yield TruthfulTask(data, self.config.task)
+            yield TruthfulTask(TruthfulData.of(example), self.config.task)
 
 
 __all__ = ["TruthfulTaskset"]
