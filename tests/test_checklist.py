@@ -145,8 +145,9 @@ class Scripted:
     def judge(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         self.calls.append(pairs)
         labels: list[Finding] = [self.labels[claim.text] for claim, _ in pairs]
+        caused = ("unjudged", "unknown") if self.cause == "unread_language" else ("unjudged",)
         return [
-            Verdict(label, self.identity, why="because", cause=self.cause if label == "unjudged" else None)
+            Verdict(label, self.identity, why="because", cause=self.cause if label in caused else None)
             for label in labels
         ]
 
@@ -181,6 +182,11 @@ def test_an_item_without_a_verdict_masks_the_sample(kind: type[Scripted]) -> Non
     assert JudgedChecklist(judge)("Who?", FORGED, ITEMS) == ["missing"] * 3
     with pytest.raises(Unscored):
         JudgedChecklist(judge)("Who?", TEXT, ITEMS)
+
+
+def test_a_response_that_the_judge_cannot_read_is_no_better_than_a_false_one() -> None:
+    judge = Scripted(LABELS, cause="unread_language")
+    assert JudgedChecklist(judge)("Who?", TEXT, ITEMS) == ["contradictory", "consistent", "contradictory"]
 
 
 def test_an_item_is_held_against_the_passages_that_speak_of_it() -> None:

@@ -9,10 +9,11 @@ import pytest
 from factrl.errors import ConfigError, Unscored
 from factrl.llm import FakeLLM
 from factrl.papers import load_reward
-from factrl.rewards.contradiction import contradiction_judge
+from factrl.rewards.contradiction import contradiction_judge, refuted_claims
 from factrl.rewards.resources import Supplier, supply
 from factrl.runs.settings import JudgeSettings, VerifierSettings
 from factrl.types import Completion, Example, Passage
+from factrl.verifier import open_verifier
 
 FOUND = [Passage(f"Ada Bell was born in {year}.", "Ada Bell") for year in (1801, 1802, 1803)]
 
@@ -63,3 +64,9 @@ def test_without_a_judge_rules_look_for_contradictions_where_they_are_asked_to()
     about = Example("When was Ada Bell born?", evidence=(FOUND[0],))
     said = ("Ada Bell was born in 1801.", "Ada Bell was born in 1901.", "I don't know.")
     assert [reward(about, Completion(text)).value for text in said] == [1.0, 0.0, 1.0]
+
+
+def test_a_claim_that_has_no_verdict_by_the_texts_own_doing_counts_as_refuted() -> None:
+    contradicts = refuted_claims(open_verifier(judge="weak", max_claims=1))
+    said = "Ada Bell was born in 1801. Ada Bell was born in 1901."
+    assert contradicts("When was Ada Bell born?", said, [FOUND[0]])

@@ -12,6 +12,7 @@ from factrl.rewards import Reward
 from factrl.rewards.grading import Grader
 from factrl.types import Claim, Completion, Example, Finding, Passage, Result, Verdict
 from factrl.verifier import Check, Report, Verifier
+from factrl.verifier.blame import OWN
 
 BORN = Passage("Ada Reed was born in Ely.")
 ELY = Example("Where was Ada Reed born?", ("Ely",), id="ely", evidence=(BORN,))
@@ -82,6 +83,14 @@ def test_an_unjudged_claim_could_refute_its_sentence_unless_another_does() -> No
     judge = Judge(true="supported", false="refuted")
     assert supplied(judge=judge)(ELY, think("one is true, one is lost.")).cause == "claims_unjudged"
     assert signs(supplied(judge=judge)(ELY, think("one is false, one is lost."))) == [-1]
+
+
+@pytest.mark.parametrize("cause", OWN)
+def test_a_step_without_a_verdict_by_its_own_doing_is_no_better_than_a_false_one(cause: str) -> None:
+    judge = Judge(true="supported")
+    judge.verdict = lambda claim: Verdict("unknown", "by words", cause=cause)  # type: ignore[method-assign]
+    result = supplied(judge=judge)(ELY, think("one is false."))
+    assert (signs(result), result.terms["fact"]) == ([-1], -1.0)
 
 
 @pytest.mark.parametrize(("steps", "state"), [(39, "masked"), (40, "scored")])

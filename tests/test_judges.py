@@ -362,10 +362,30 @@ def test_what_the_local_judge_cannot_read_it_does_not_judge() -> None:
         ]
     )
     told = [(one.label, one.cause, one.p is None) for one in judged]
-    assert told[:2] == [("unknown", "unread_language", True)] * 2
+    assert told[:2] == [("unknown", "unread_claim", True), ("unknown", "unread_language", True)]
     assert (told[2], told[4]) == (("supported", None, False),) * 2
     assert told[3] == ("unknown", "no_evidence", True)
     assert len(model.calls[0][1]) == 2
+
+
+def test_what_is_shown_is_what_has_to_be_read() -> None:
+    """Letters of another style, and what draws nothing, are no language; spaces make none readable."""
+    bold = "".join(
+        chr(0x1D400 + ord(one) - ord("A")) if one.isupper() else one for one in "Curie was in Warsaw."
+    )
+    texts = [
+        bold,
+        "Curie was\u2060 in\u202fWarsaw.",
+        "Curie was in Warsaw." + "\U000e0041" * 15,
+        "ማሪ ኩሪ" + " " * 40,
+    ]
+    judged = LocalJudge(Spelling()).judge([pair(text, CURIE) for text in texts])
+    assert [one.cause for one in judged] == [None, None, None, "unread_claim"]
+
+
+class Spelling(FakeLetters):
+    def tokens(self, text: str) -> int:
+        return sum(3 if not one.isascii() else 1 for one in text)
 
 
 def test_the_local_judge_turns_log_probabilities_into_labels() -> None:

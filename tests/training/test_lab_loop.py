@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from factrl.lab import ABSTENTION, arms, loop
 from factrl.lab.loop import LoopSettings, make_batch, sample, update
@@ -110,9 +111,11 @@ def test_a_pretrained_model_is_read_from_the_cache(
     assert len([*(tmp_path / "lab").iterdir()]) == 3
 
 
+@pytest.mark.parametrize("damaged", [None, b"", "other"])
 def test_a_pretraining_that_is_stopped_goes_on_where_it_was(
-    world: People, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: People, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bytes | str | None
 ) -> None:
+    """And from the beginning, where what was kept cannot be read."""
     monkeypatch.setenv("FACTRL_CACHE", str(tmp_path))
     monkeypatch.setattr("factrl.lab.model.KEPT_SECONDS", 0.0)
     read = []
@@ -126,8 +129,13 @@ def test_a_pretraining_that_is_stopped_goes_on_where_it_was(
     monkeypatch.setattr("factrl.lab.model.answer_loss", stopped)
     with pytest.raises(KeyboardInterrupt):
         pretrained(world, 0, SMALL)
+    if damaged is not None:
+        [kept] = (tmp_path / "lab").glob("*.stopped")
+        kept.write_bytes(damaged if isinstance(damaged, bytes) else save({"other weight": torch.zeros(1)}))
     whole = pretrained(world, 0, SMALL)
-    assert read[2] == read[3], "what had not been learnt is read again, and nothing before it"
+    assert read[3] == read[2 if damaged is None else 0], (
+        "what had not been learnt is read, and nothing before"
+    )
     assert all(map(torch.equal, base.model.parameters(), whole.model.parameters()))
     assert len([*(tmp_path / "lab").iterdir()]) == 1
 

@@ -197,6 +197,7 @@ def test_a_bug_in_a_search_ends_the_run(trainer: Make) -> None:
 
 
 ENDLESS = (*(call(f"Ada {n}") for n in range(4)),)
+NESTED = f"<tool_call>{'[' * 1_200}</tool_call>"
 
 
 @pytest.mark.parametrize(
@@ -208,9 +209,10 @@ ENDLESS = (*(call(f"Ada {n}") for n in range(4)),)
         ((call(7), DECLINES[0]), "This cannot be searched for", "scored"),
         ((call(" \u200b"), DECLINES[0]), "This cannot be searched for", "scored"),
         (("<tool_call>\n{search for Ada\n</tool_call>",), "{search for Ada", "floored"),
+        ((NESTED,), "<tool_call>[[", "floored"),
         (ENDLESS, "You have no searches left", "floored"),
     ],
-    ids=["argument", "name", "half a name", "number", "nothing", "no JSON", "endless"],
+    ids=["argument", "name", "half a name", "number", "nothing", "no JSON", "nested", "endless"],
 )
 def test_what_the_policy_does_wrong_masks_nothing(
     trainer: Make, script: Sequence[str], told: str, state: str
@@ -330,6 +332,16 @@ def test_an_evaluation_leaves_out_what_could_not_be_searched(
     model, tokenizer = load_policy(settings.model)
     evaluate = evaluator([Example("Where is Ada from?", ("Rome",))], tokenizer, settings, Grader(), "boxed")
     assert evaluate(model, 1)["masked"] == 1.0
+
+
+def test_an_evaluation_goes_on_after_a_call_that_nests_too_deep(
+    speaker: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [f"model.name={speaker}", "data.train=q", f"search.index={wiki}", "paper=truthrl"]
+    greedy(NESTED, monkeypatch)
+    writer = PolicyWriter.load(load_settings(AskSettings, None, [*told, "train.max_completion_length=1500"]))
+    [[said]] = writer.write([Example("Where is Ada from?", ("Rome",))])
+    assert said == NESTED
 
 
 def test_the_command_line_trains_with_an_index(

@@ -228,19 +228,24 @@ def _keep(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
 
 
 def _resume(file: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> int:
-    """The steps that had been made; 0 without a file."""
+    """The steps that had been made; 0 without a file, or with one that is damaged, which is removed."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if not file.is_file():
-        return 0
     parts: dict[str, dict[str, torch.Tensor]] = {}
-    for key, value in load_file(file).items():
-        name, _, slot = key.partition(" ")
-        parts.setdefault(name, {})[slot] = value
+    try:
+        for key, value in load_file(file).items():
+            name, _, slot = key.partition(" ")
+            parts.setdefault(name, {})[slot] = value
+        weights = {name: parts[name].pop("weight") for name, _ in model.named_parameters()}
+        step = int(next(iter(parts.values()))["step"])
+    except (FileNotFoundError, SafetensorError, KeyError):
+        file.unlink(missing_ok=True)
+        return 0
     for name, weight in model.named_parameters():
-        weight.data.copy_(parts[name].pop("weight"))
+        weight.data.copy_(weights[name])
         optimizer.state[weight] = parts[name]
-    return int(next(iter(parts.values()))["step"])
+    return step
 
 
 def fresh(vocabulary: int, settings: ModelSettings, seed: int) -> Decoder:

@@ -187,7 +187,7 @@ def _steps(
     for check in report.checks:
         spelling = normalised(check.claim.text)
         if check.verdict is not None:
-            own = check.verdict.cause in ("over_limit", *OWN)  # or a flood of claims would hide false steps
+            own = check.verdict.cause in OWN  # or a flood of claims would hide false steps
             label: Step = "refuted" if own else check.verdict.label
             first.setdefault(spelling, label)
         else:

@@ -121,8 +121,9 @@ class Checklist:
 class JudgedChecklist:
     """Asks a judge of claims, with each item as the claim and the response as its evidence.
 
-    Supported is consistent, refuted is contradictory, unknown is missing.  A long response is cut into
-    passages at the ends of sentences, and each item is held against those that share most words with it.
+    Supported is consistent, refuted is contradictory, unknown is missing, and where the judge cannot read
+    the response it is contradictory.  A long response is cut into passages at the ends of sentences, and each
+    item is held against those that share most words with it.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -146,7 +147,8 @@ class JudgedChecklist:
                     return ["missing"] * len(items)
                 detail = verdict.why or f"no verdict on {item[:80]!r}"
                 raise Unscored(verdict.cause or "unjudged", detail, **verdict.facts)
-        return [_MEANS[said[item].label] for item in items]
+        unread = {item for item, verdict in said.items() if verdict.cause == "unread_language"}
+        return ["contradictory" if item in unread else _MEANS[said[item].label] for item in items]
 
     def _verdicts(self, pairs: Sequence[tuple[Claim, Sequence[Passage]]]) -> list[Verdict]:
         size = max(1, self.judge.per_call)

@@ -20,6 +20,7 @@ from factrl.llm.quoting import forges
 from factrl.rewards.grading import ask_verdict, holds_verdict, unless_forged
 from factrl.types import Passage
 from factrl.verifier import Verifier
+from factrl.verifier.blame import OWN
 from factrl.verifier.search import Given, Search
 
 K = 8  # passages of the paper, with 512 tokens each
@@ -94,13 +95,16 @@ def contradiction_judge(
 def refuted_claims(verify: Verifier) -> Callable[[str, str, Sequence[Passage]], bool]:
     """The same question to a verifier: whether it refutes a claim of the text; no model reads the whole.
 
+    A claim that has no verdict by the text's own doing counts as refuted.
+
     Returns:
         A function that raises `Unscored` when too many verdicts are missing.
     """
 
     def contradicts(question: str, text: str, evidence: Sequence[Passage]) -> bool:
         report = verify(text, question, evidence=evidence or None)
-        if report.counts["refuted"]:
+        verdicts = [check.verdict for check in report.checks if check.verdict is not None]
+        if any(verdict.label == "refuted" or verdict.cause in OWN for verdict in verdicts):
             return True
         _ = report.precision  # Unscored, where what is missing could refute
         return False

@@ -26,7 +26,7 @@ from factrl.types import Completion, Example
 from factrl.verifier import open_search
 
 from .model import beginning, conversation, end_tokens
-from .search import SearchEnvironment, check_calls, last_message, last_said, sendable
+from .search import SearchEnvironment, check_calls, last_message, last_said, sendable, tolerant
 from .writing import AT_ONCE, evaluating, sample
 
 _open = lru_cache(maxsize=1)(open_search)
@@ -96,7 +96,7 @@ class _Loop:
             tokenizer = add_response_schema(tokenizer)
         kept = is_chat_template_prefix_preserving(tokenizer)
         self.chat_template = None if kept else get_training_chat_template(tokenizer)
-        self.model, self._tokenizer, self.processing_class = model, tokenizer, tokenizer
+        self.model, self._tokenizer, self.processing_class = model, tokenizer, tolerant(tokenizer)
         self.chat_template_kwargs: dict[str, Any] = {}
         self.max_completion_length = settings.train.max_completion_length
         self.max_tool_calling_iterations = settings.search.turns + 1

@@ -36,7 +36,7 @@ from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_a
 from .credit import TokenOffsets
 from .metrics import Sample, reward_metrics, signals
 from .model import encode
-from .search import SearchEnvironment, last_message, last_said, sendable, transcript
+from .search import SearchEnvironment, last_message, last_said, sendable, tolerant, transcript
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
@@ -107,6 +107,8 @@ class FactualGRPOTrainer(ShortcutTrainer):
         with warnings.catch_warnings():  # that TRL's environments may change: its version is pinned
             warnings.filterwarnings("ignore", message="You are using 'environment_factory'")
             super().__init__(model, reward_funcs=self._composite, args=args, train_dataset=rows, **kwargs)
+        if environment is not None:
+            tolerant(self._tokenizer)
         self.reward_func_names = [SUM]  # in metrics, as a bound method's own name cannot be set
         self._shortcuts = args.shortcuts and not self.use_vllm and self._take_shortcuts()
 

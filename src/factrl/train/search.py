@@ -127,6 +127,21 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def tolerant(tokenizer: Any) -> Any:
+    """The tokenizer, whose reader of calls says of one that is nested too deep what it says of any that it
+    cannot read, after which TRL takes the message for text: a `RecursionError` would end the run."""
+    read = type(tokenizer).parse_response  # of the class: one that is tolerant already gets no second layer
+
+    def parse_response(*told: Any, **more: Any) -> Any:
+        try:
+            return read(tokenizer, *told, **more)
+        except RecursionError as error:
+            raise ValueError("a call is nested too deep") from error
+
+    tokenizer.parse_response = parse_response
+    return tokenizer
+
+
 def check_calls(name: str, tokenizer: Any) -> None:
     """Refuse a policy whose chat template has no place for a search, or for what it finds.
 

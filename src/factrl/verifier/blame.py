@@ -28,8 +28,8 @@ REPLY = frozenset(
         *("extract_unreadable", "truncated", "http_400", "http_422", "http_451"),
     }
 )
-OWN = ("oversize", "unjudgeable")
-"""What is said of a text that is to blame."""
+OWN = ("oversize", "unjudgeable", "over_limit", "unread_claim")
+"""What is said of a text or a claim that is to blame: none of it may be better than being found false."""
 _CONTROL = "The archive of Vehm holds {} letters."
 
 

@@ -134,8 +134,9 @@ class LocalJudge:
         """A verdict for every pair, in their order.
 
         A claim that does not fit into the model's context is `unjudged` with the cause `too_long`; when the
-        model fails, all are.  One that the model cannot read, or whose evidence it cannot, is `unknown` with
-        the cause `unread_language`: a policy that writes so is not masked.
+        model fails, all are.  One whose evidence the model cannot read is `unknown` with the cause
+        `unread_language`, and one that it cannot read itself with `unread_claim`, which is the text's own
+        doing: neither is masked.
         """
         held = [(claim.text, pieces_of(passages)) for claim, passages in pairs]
         verdicts = [Verdict("unknown", self.identity, cause="no_evidence")] * len(held)
@@ -155,17 +156,22 @@ class LocalJudge:
         return self._ask([_evidence(*one) for one in held])
 
     def _rows(self, asked: Sequence[tuple[str, str]]) -> list[Verdict | Sequence[float]]:
-        unread = Verdict(
-            "unknown", self.identity, why="the judge does not read this language", cause="unread_language"
-        )
-        rows: list[Verdict | Sequence[float]] = [unread] * len(asked)
-        read = [index for index, texts in enumerate(asked) if all(map(self._reads, texts))]
-        for index, row in zip(read, self._ask([asked[index] for index in read]), strict=True):
-            rows[index] = row
-        return rows
+        unread = [self._unread(*texts) for texts in asked]
+        rows = iter(self._ask([texts for texts, verdict in zip(asked, unread, strict=True) if not verdict]))
+        return [verdict or next(rows) for verdict in unread]
+
+    def _unread(self, evidence: str, claim: str) -> Verdict | None:
+        why = "the judge does not read this language"
+        if not self._reads(evidence):
+            return Verdict("unknown", self.identity, why=why, cause="unread_language")
+        if not self._reads(claim):
+            return Verdict("unknown", self.identity, why=why, cause="unread_claim")
+        return None
 
     def _reads(self, text: str) -> bool:
-        return text.isascii() or self.model.tokens(text) <= READS * len(text)
+        """Of what is shown: without what draws nothing, and letters as they are usually written."""
+        shown = _quoted(text)
+        return shown.isascii() or self.model.tokens(shown) <= READS * len(shown)
 
     def _ask(self, asked: Sequence[tuple[str, str]]) -> list[list[float]]:
         if not asked:
