@@ -9,8 +9,8 @@ costs needs a large model, and is not measured.
                          are dealt into two texts that answer one question, and the engine searches as it
                          does in training: for the sentences of the longer text, and for those of the other
                          that nothing found so far covers.
-    five claims a call   a language model that writes its verdicts, one claim and five claims of a document
-                         in a call, one passage each (the annotators' stance towards that passage).
+    claims of one call   a language model that writes its verdicts, one to ten claims of a document in a
+                         call, one passage each (the annotators' stance towards that passage).
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from verifier import balanced, cell, load, resampled, sample
 from workload import key_of
 
+from factrl.llm import Message, Reply
 from factrl.llm.background import wait_for
+from factrl.llm.local.llama import LlamaModel, shared_model
 from factrl.llm.store import Store
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
@@ -152,27 +155,43 @@ def _first(documents: Sequence[Document], claims: int) -> list[Document]:
 # -- Several claims in a call -------------------------------------------------------------------------
 
 
-def in_one_call(data: Path, claims: int) -> list[str]:
-    """A model that writes its verdicts, with one and with five claims in a call."""
-    from factrl.llm.local.llama import shared_model
+class Counted:
+    """A model in this process that counts the tokens which it read and wrote."""
 
+    def __init__(self, model: LlamaModel) -> None:
+        self.model, self.tokens = model, 0
+        self.identity = model.identity
+
+    def complete(self, messages: Sequence[Message], **how: Any) -> Reply:
+        reply = self.model.complete(messages, **how)
+        self.tokens += (reply.tokens_in or 0) + (reply.tokens_out or 0)
+        return reply
+
+
+def in_one_call(data: Path, claims: int) -> list[str]:
+    """A model that writes its verdicts, with one to ten claims in a call, and the tokens that it reads."""
     items = sorted(sample(load(data, "factcheck_gpt"), claims), key=lambda item: item.group)
     pairs = [(Claim(item.claim, 0, len(item.claim)), item.passages) for item in items]
     truth = np.array([item.supported for item in items])
     said: dict[int, list[Verdict]] = {}
-    for count in (1, 5):
-        judge = LLMJudge(shared_model(), claims_per_call=count)
+    tokens: dict[int, int] = {}
+    for count in (1, 2, 5, 10):
+        model = Counted(shared_model())
+        judge = LLMJudge(model, claims_per_call=count)
         judge.evidence_chars = SHOWN
         said[count] = wait_for(judge.judge(pairs))
-    lines = ["| claims a call | claims | agreement | without a verdict | same verdict as alone |"]
-    lines.append("|---|--:|--:|--:|--:|")
+        tokens[count] = model.tokens
+    lines = ["| claims a call | claims | tokens a claim | agreement | without a verdict | same as alone |"]
+    lines.append("|---|--:|--:|--:|--:|--:|")
     alone = [verdict.label for verdict in said[1]]
     for count, verdicts in said.items():
         labels = [verdict.label for verdict in verdicts]
         supported = np.array([label == "supported" for label in labels])
+        groups = [item.group for item in items]
+        agreed = cell((balanced(truth, supported), resampled(truth, supported, groups)))
         same = np.mean([one == other for one, other in zip(labels, alone, strict=True)])
         lines.append(
-            f"| {count} | {len(items)} | {100 * balanced(truth, supported):.0f} | "
+            f"| {count} | {len(items)} | {tokens[count] / len(items):.0f} | {agreed} | "
             f"{labels.count('unjudged')} | {100 * same:.0f} % |"
         )
     return lines
