@@ -79,8 +79,7 @@ class FaultServer(socketserver.ThreadingTCPServer):
         url: its base URL.
         requests: every request so far.
         sent: body bytes written so far.
-        active, peak: requests that are being answered, now and at most.
-        connections: open ones.
+        active: requests that are being answered now.
         stop: set when the server closes; faults that wait, wait for it.
     """
 
@@ -94,10 +93,8 @@ class FaultServer(socketserver.ThreadingTCPServer):
         self.script = list(script)
         self.requests: list[Request] = []
         self.sent = 0
-        self.peak = 0
         self.stop = threading.Event()
         self.active = 0
-        self.connections = 0
         self._lock = threading.Lock()
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -115,19 +112,11 @@ class FaultServer(socketserver.ThreadingTCPServer):
         with self._lock:
             self.requests.append(request)
             self.active += 1
-            self.peak = max(self.peak, self.active)
             return self.script.pop(0) if len(self.script) > 1 else self.script[0]
 
     def leave(self) -> None:
         with self._lock:
             self.active -= 1
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self.connections += 1
-        super().process_request_thread(request, client_address)
-        with self._lock:
-            self.connections -= 1
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # connections that break are the purpose of this server

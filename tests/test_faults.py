@@ -115,9 +115,6 @@ def test_f18_a_restart_in_the_middle_of_a_batch_loses_nothing(
     assert any("answers again" in record.message for record in caplog.records)
 
 
-# ---------------------------------------------------------------- a server that hangs or breaks off
-
-
 # ---------------------------------------------------------------- a server that is asked too much
 
 

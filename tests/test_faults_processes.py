@@ -245,6 +245,3 @@ def test_loops_threads_and_forks_share_a_judge_and_a_store(judge: FaultServer, t
     before = len(judge.requests)
     assert score(range(120)) == values * 2
     assert len(judge.requests) == before
-
-
-# ---------------------------------------------------------------- memory

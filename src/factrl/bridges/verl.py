@@ -19,19 +19,17 @@ question at once: with `group`, they wait for each other in the one reward worke
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import math
-import os
 import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from factrl.errors import ConfigError, FactrlError
+from factrl.llm.background import on_thread
 from factrl.papers import gold_of
 from factrl.rewards import THREADS, Reward
 from factrl.runs.data import ColumnName, to_example
@@ -45,7 +43,6 @@ BUG = "bug"  # why there is no score at all, for our trainer, which ends the run
 ONCE = "test"  # the split of held-out questions, which are answered once
 PATIENCE = 300.0  # seconds that a completion waits for the others; verl gives up some without a word
 _OURS = get_args(ColumnName)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,6 @@ async def compute_score(
             raise
         return {**as_verl(Result("masked", None, cause=BUG)), BUG: f"{type(error).__name__}: {error}"}
     return as_verl(result, supplied.terms)
-
-
-async def _on_a_thread(work: Callable[..., T], *args: Any) -> T:
-    """Rewards block a thread each; verl awaits as many samples as it has completions under way."""
-    call = partial(contextvars.copy_context().run, work, *args)
-    return await asyncio.get_running_loop().run_in_executor(_threads(), call)
 
 
 async def _together(
@@ -200,15 +191,8 @@ _Group = tuple[int, str, str]  # a reward, and a question by its index and its w
 _WAITING: dict[_Group, _Batch] = {}
 _MADE: dict[tuple[str, str, str, tuple[str, ...]], _Supplied] = {}
 _MAKING = threading.RLock()
-_THREADS: dict[int, ThreadPoolExecutor] = {}
-
-
-def _threads() -> ThreadPoolExecutor:
-    """By process: a fork has none of its parent's threads."""
-    with _MAKING:
-        if os.getpid() not in _THREADS:
-            _THREADS[os.getpid()] = ThreadPoolExecutor(THREADS, thread_name_prefix="factrl-verl")
-        return _THREADS[os.getpid()]
+# Rewards block a thread each; verl awaits as many samples as it has completions under way.
+_on_a_thread = partial(on_thread, "verl", THREADS)
 
 
 def _supplied(recipe: str, paper: str, settings: str, usual: tuple[str, ...]) -> _Supplied:

@@ -6,16 +6,13 @@ those of `factrl.llm.openai_compatible`.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import functools
 import importlib
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from factrl.llm.background import on_thread
 
 if TYPE_CHECKING:
     from factrl.llm.openai_compatible import connect, preflight
@@ -25,7 +22,7 @@ __all__ = ["LLM", "FakeLLM", "Message", "Reply", "ask", "connect", "preflight"]
 Message = Mapping[str, str]
 """One chat message: `{"role": "user", "content": "…"}`."""
 
-_AT_ONCE = 32  # calls of models that block
+_AT_ONCE = 32  # calls of models that block; the event loop's own few threads look up addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +95,7 @@ async def ask(
     if call is not None:
         return await call(messages, temperature=temperature, max_tokens=max_tokens, **sampling)
     request = {"temperature": temperature, "max_tokens": max_tokens, **sampling}
-    call = functools.partial(contextvars.copy_context().run, llm.complete, messages, **request)
-    return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), call)
-
-
-@functools.cache
-def _threads(process: int) -> ThreadPoolExecutor:
-    """Threads for models that block; the event loop's own few look up the addresses of all others.
-
-    Args:
-        process: after a fork the parent's threads are gone.
-    """
-    del process
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="factrl-llm")
+    return await on_thread("llm", _AT_ONCE, llm.complete, messages, **request)
 
 
 class FakeLLM:

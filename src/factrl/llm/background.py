@@ -15,11 +15,12 @@ This is not a cache.  Every call gets the answer that it would have got alone, e
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -79,6 +80,24 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         return future.result()
     finally:
         future.cancel()  # an interrupted caller leaves no request behind
+
+
+async def on_thread(pool: str, threads: int, work: Callable[..., T], /, *args: Any, **named: Any) -> T:
+    """What `work` gives, on a thread and in the caller's context; for work that blocks.
+
+    Args:
+        pool: whose threads; work that waits for other such work needs others than that has.
+        threads: how many there are.
+    """
+    call = functools.partial(contextvars.copy_context().run, work, *args, **named)
+    return await asyncio.get_running_loop().run_in_executor(_threads(pool, threads, os.getpid()), call)
+
+
+@functools.cache
+def _threads(pool: str, threads: int, process: int) -> ThreadPoolExecutor:
+    """A pool of this process: after a fork the parent's threads are gone."""
+    del process
+    return ThreadPoolExecutor(threads, thread_name_prefix=f"factrl-{pool}")
 
 
 class Flights(Generic[T]):
@@ -216,7 +235,7 @@ class Workers:
             by_resource.setdefault(id(one[0]), []).append(one)
         for several in by_resource.values():
             given = self._answering.submit(_answers, several[0][0], [call for _, call, _ in several])
-            given.add_done_callback(partial(self._deliver, [future for _, _, future in several]))
+            given.add_done_callback(functools.partial(self._deliver, [future for _, _, future in several]))
 
     def _deliver(self, futures: Sequence[Future[Any]], given: Future[list[Any]]) -> None:
         failure = given.exception()

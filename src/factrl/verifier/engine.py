@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from factrl.errors import OwnDoing, Unscored
+from factrl.llm.background import on_thread
 from factrl.llm.store import Store, digest
 from factrl.text.abstention import abstains
 from factrl.text.sentences import sentences
@@ -302,9 +300,6 @@ def _given(found: Iterable[_Result]) -> Given:
     return Given(passage for key, passage in reversed(once.items()) if key)
 
 
-_EXECUTORS: dict[int, ThreadPoolExecutor] = {}
-
-
 async def _call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """`function`, awaited if it is a coroutine function, else on a worker thread of this process.
 
@@ -313,9 +308,5 @@ async def _call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     called = function if inspect.isroutine(function) else type(function).__call__
     if inspect.iscoroutinefunction(called):
         return await function(*args, **named)
-    pid = os.getpid()
-    if pid not in _EXECUTORS:
-        _EXECUTORS[pid] = ThreadPoolExecutor(THREADS, thread_name_prefix="factrl-stage")
-    work = partial(function, *args, **named)
-    found = await asyncio.get_running_loop().run_in_executor(_EXECUTORS[pid], work)
+    found = await on_thread("stage", THREADS, function, *args, **named)
     return await found if inspect.isawaitable(found) else found

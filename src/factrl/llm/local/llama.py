@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
 from factrl.llm import Message, Reply, models
+from factrl.llm.local import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -182,11 +183,8 @@ class LlamaModel:
     def _tokens(self, text: str, *, special: bool) -> list[int]:
         if not text:
             return []
-        # Half a surrogate pair fits into no request.
-        text = text.encode("utf-8", "replace").decode()
-        return self._ask("/tokenize", {"content": text, "parse_special": special, "add_special": False})[
-            "tokens"
-        ]
+        request = {"content": plain(text), "parse_special": special, "add_special": False}
+        return self._ask("/tokenize", request)["tokens"]
 
     def _send(self, tokens: list[int], **told: Any) -> dict[str, Any]:
         """What llama.cpp says to a prompt when it may write one token."""
