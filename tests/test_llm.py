@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import pickle
 import signal
 import time
@@ -28,13 +27,6 @@ pytestmark = pytest.mark.alone
 KEY = "sk-canary-0123456789abcdef"
 ASK = [{"role": "user", "content": "Is water wet?"}]
 HTML = b"<html><body>Welcome to nginx!</body></html>"
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("OPENAI_", "FACTRL_JUDGE_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
 
 
 def client(server: FaultServer | str, model: str | None = "m", **limits: Any) -> OpenAICompatible:

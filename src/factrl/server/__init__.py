@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import anyio
 import anyio.to_thread
 import uvicorn  # noqa: F401  for `factrl serve`, which cannot do without
-from fastapi import FastAPI, Path, Request
+from fastapi import FastAPI, HTTPException, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic_core import to_jsonable_python
@@ -51,10 +51,6 @@ _ENDING = re.compile(r"(?:\s*(?:>\|[^<>|]{1,40}\|<|>s/<|>soe<|>nrut_fo_dne<))+\s
 
 
 Name = Annotated[str, Path(max_length=256)]
-
-
-class Unknown(Exception):
-    """A request names something that this server does not have."""
 
 
 def read_settings(told: Mapping[str, Any]) -> dict[str, RunSettings]:
@@ -133,7 +129,8 @@ class Service:
     def verify(self, request: VerifyRequest) -> Any:
         """The claims of a text with evidence and verdicts, as `factrl verify --json` prints them."""
         if self._verifier is None:
-            raise Unknown("this server verifies nothing; start it with a reward that does, or with --verify")
+            why = "this server verifies nothing; start it with a reward that does, or with --verify"
+            raise HTTPException(404, why)
         evidence = request.evidence
         passages = None if evidence is None else [Passage(p.text, p.title, p.source) for p in evidence]
         report = self._verifier(request.text, request.question, topic=request.topic, evidence=passages)
@@ -155,7 +152,7 @@ class Service:
         results = found.batch(examples, texts)
         values = [result.value for result in results if result.value is not None]
         if len(values) < len(results):
-            return JSONResponse({"detail": _MASKED}, 503, {"Retry-After": str(BUSY)})
+            raise HTTPException(503, _MASKED, {"Retry-After": str(BUSY)})
         terms = sorted({term for result in results for term in result.terms})
         logs = {term: [result.terms.get(term, 0.0) for result in results] for term in terms}
         logs["floored"] = [float(result.state == "floored") for result in results]
@@ -214,9 +211,10 @@ class Service:
 
     def _reward(self, name: str) -> Reward:
         if name not in self.rewards:
-            raise Unknown(
+            raise HTTPException(
+                404,
                 f"this server has no reward {name[:80]!r}{nearest(name, self.rewards)} "
-                f"(it has: {', '.join(self.rewards)})"
+                f"(it has: {', '.join(self.rewards)})",
             )
         return self.rewards[name]
 
@@ -344,10 +342,6 @@ def _add_handlers(api: FastAPI) -> None:
             for problem in error.errors()[:20]
         ]
         return JSONResponse({"detail": problems}, 422)
-
-    @api.exception_handler(Unknown)
-    async def unknown(_: Request, error: Unknown) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, 404)
 
     @api.exception_handler(ConfigError)
     @api.exception_handler(DataError)
