@@ -173,6 +173,7 @@ def in_one_call(data: Path, claims: int) -> list[str]:
     items = sorted(sample(load(data, "factcheck_gpt"), claims), key=lambda item: item.group)
     pairs = [(Claim(item.claim, 0, len(item.claim)), item.passages) for item in items]
     truth = np.array([item.supported for item in items])
+    groups = [item.group for item in items]
     said: dict[int, list[Verdict]] = {}
     tokens: dict[int, int] = {}
     for count in (1, 2, 5, 10):
@@ -187,7 +188,6 @@ def in_one_call(data: Path, claims: int) -> list[str]:
     for count, verdicts in said.items():
         labels = [verdict.label for verdict in verdicts]
         supported = np.array([label == "supported" for label in labels])
-        groups = [item.group for item in items]
         agreed = cell((balanced(truth, supported), resampled(truth, supported, groups)))
         same = np.mean([one == other for one, other in zip(labels, alone, strict=True)])
         lines.append(

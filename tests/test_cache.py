@@ -191,11 +191,13 @@ def test_f22_a_damaged_file_is_moved_aside_and_the_run_goes_on(
 ) -> None:
     wanted = filled(path)
     path.write_bytes(damaged := damage(path.read_bytes()))
+    start = time.monotonic()
     store = Store(path)
     found = store.get_many(wanted)
     assert all(value["verdict"] == f"<{key}>" for key, value in found.items())
     store.put_many(dict.fromkeys(wanted, "again"))
     assert store.get_many(wanted) == dict.fromkeys(wanted, "again")
+    assert time.monotonic() - start < store._busy, "it was taken for a file that somebody has locked"
     store.close()
     for aside in begun_anew(path)[:1]:
         assert aside.read_bytes()[:4096] == damaged[:4096]
@@ -290,6 +292,7 @@ def test_f24_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
         start = time.monotonic()
         store.put_many({"b": 2})
         waited = time.monotonic() - start
+        assert 1.0 <= waited < 30.0, "it waits as long as it is told, and not as by default"
         assert store.get_many(["a", "b"]) == {"a": 1, "b": 2}
         start = time.monotonic()
         store.put_many({"c": 3})

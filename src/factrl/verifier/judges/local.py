@@ -157,8 +157,9 @@ class LocalJudge:
 
     def _rows(self, asked: Sequence[tuple[str, str]]) -> list[Verdict | Sequence[float]]:
         unread = [self._unread(*texts) for texts in asked]
-        rows = iter(self._ask([texts for texts, verdict in zip(asked, unread, strict=True) if not verdict]))
-        return [verdict or next(rows) for verdict in unread]
+        read = [index for index, verdict in enumerate(unread) if verdict is None]
+        rows = dict(zip(read, self._ask([asked[index] for index in read]), strict=True))
+        return [verdict or rows[index] for index, verdict in enumerate(unread)]
 
     def _unread(self, evidence: str, claim: str) -> Verdict | None:
         why = "the judge does not read this language"
@@ -168,9 +169,7 @@ class LocalJudge:
             return Verdict("unknown", self.identity, why=why, cause="unread_claim")
         return None
 
-    def _reads(self, text: str) -> bool:
-        """Of what is shown: without what draws nothing, and letters as they are usually written."""
-        shown = _quoted(text)
+    def _reads(self, shown: str) -> bool:
         return shown.isascii() or self.model.tokens(shown) <= READS * len(shown)
 
     def _ask(self, asked: Sequence[tuple[str, str]]) -> list[list[float]]:
@@ -226,8 +225,9 @@ def _digest(text: str) -> str:
 
 
 def _evidence(claim: str, pieces: Sequence[Piece]) -> tuple[str, str]:
-    """What is shown of the evidence, and of the claim."""
-    return _shown(best_pieces(claim, pieces, EVIDENCE))[: 2 * EVIDENCE], claim[:_MAX_CLAIM]
+    """What is shown of the evidence, and of the claim, as JSON strings."""
+    evidence = _shown(best_pieces(claim, pieces, EVIDENCE))[: 2 * EVIDENCE]
+    return _quoted(evidence), _quoted(claim[:_MAX_CLAIM])
 
 
 def _shown(pieces: Sequence[Piece]) -> str:
@@ -246,17 +246,18 @@ def _prefix() -> str:
     system, *shots = read_rows(str(Path(__file__).parent / "prompts" / "local.jsonl"))
     parts = [f"<|im_start|>system\n{system['system']}<|im_end|>\n"]
     for shot in shots:
-        turn = _turn(shot["evidence"], shot["claim"])
+        turn = _turn(_quoted(shot["evidence"]), _quoted(shot["claim"]))
         parts.append(f"<|im_start|>user\n{turn}{_TURN_ENDS}{shot['answer']}<|im_end|>\n")
     return "".join(parts) + "<|im_start|>user\n"
 
 
 def _turn(evidence: str, claim: str) -> str:
     """One question; both texts are JSON strings, so that neither can pass for the other or for an answer."""
-    return f"Evidence: {_quoted(evidence)}\nClaim: {_quoted(claim)}"
+    return f"Evidence: {evidence}\nClaim: {claim}"
 
 
 def _quoted(text: str) -> str:
+    """On one line, without what draws nothing, letters as they are usually written, and no markup in it."""
     return json.dumps(" ".join(broken(text).split()), ensure_ascii=False)
 
 
