@@ -1,8 +1,7 @@
 """What savings of the verification engine cost: real judges on claims that people labelled.
 
 `savings.py` prints these tables.  Streaming and judging equal claims with equal evidence once leave every
-verdict as it is, because the same questions are asked; what one extraction call instead of one per sentence
-costs needs a large model, and is not measured.
+verdict as it is, because the same questions are asked.
 
     shared evidence      the documents of Factcheck-GPT, whose annotators were shown up to five passages for
                          every claim.  Apart, a claim is judged by its own.  Shared, the claims of a document
@@ -11,11 +10,15 @@ costs needs a large model, and is not measured.
                          that nothing found so far covers.
     claims of one call   a language model that writes its verdicts, one to ten claims of a document in a
                          call, one passage each (the annotators' stance towards that passage).
+    one extraction call  a language model that writes the claims of a text, in a call for each sentence and in
+                         one for all; the judge in this process reads them beside the text's evidence.  A
+                         sentence is called wrong when one of its claims is not supported.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -33,7 +36,9 @@ from factrl.llm.local.llama import LlamaModel, shared_model
 from factrl.llm.store import Store
 from factrl.runs.rows import read_rows
 from factrl.types import Claim, Passage, Verdict
-from factrl.verifier import Verifier
+from factrl.verifier import Report, Verifier
+from factrl.verifier.claims import Extractor, SentenceClaims
+from factrl.verifier.claims.llm import LLMClaims
 from factrl.verifier.judges import Judge, LLMJudge, LocalJudge, WeakJudge
 
 SHOWN = 450  # characters of a passage that the writing judge sees, because every word costs time here
@@ -52,6 +57,7 @@ def agreement(data: Path, claims: int) -> Iterator[str]:
     yield "\n".join([*lines, *(shared_row(*arm) for arm in arms)]) + "\n"
     if claims:
         yield "\n".join(in_one_call(data, claims)) + "\n"
+        yield "\n".join(extracted(data, claims)) + "\n"
 
 
 # -- Shared evidence ----------------------------------------------------------------------------------
@@ -195,6 +201,107 @@ def in_one_call(data: Path, claims: int) -> list[str]:
             f"{labels.count('unjudged')} | {100 * same:.0f} % |"
         )
     return lines
+
+
+# -- One extraction call ------------------------------------------------------------------------------
+
+
+@dataclass
+class Text:
+    """A text whose sentences people labelled, and what they were shown."""
+
+    question: str
+    text: str
+    right: dict[tuple[int, int], bool]
+    evidence: list[Passage]
+
+
+def texts(data: Path, name: str) -> list[Text]:
+    """Those of Factcheck-GPT, or the biographies of WikiBio hallucinations; sentences by where they stand."""
+    found = []
+    if name == "factcheck_gpt":
+        shown: dict[str, dict[str, Passage]] = defaultdict(dict)
+        for row in _rows(data / name / "stance.jsonl"):
+            shown[row["group_id"]] |= {part["text"]: Passage(part["text"]) for part in row["evidence"]}
+        for row in _rows(data / name / "documents.jsonl"):
+            labels = [(part["text"], part["sentence_factuality_label"]) for part in row["sentences"]]
+            evidence = list(shown[row["group_id"]].values())
+            found.append(Text(row["prompt"], row["response"], _places(row["response"], labels), evidence))
+    else:
+        for row in _rows(data / name / "passages.jsonl.gz"):
+            right = [label == "accurate" for label in row["labels"]]
+            places = _places(row["response"], list(zip(row["sentences"], right, strict=True)))
+            found.append(Text("", row["response"], places, [Passage(row["reference"])]))
+    return [text for text in found if text.right and text.evidence]
+
+
+def _places(text: str, labels: Sequence[tuple[str, Any]]) -> dict[tuple[int, int], bool]:
+    """Where the sentences stand that are there word for word, and were found right or wrong."""
+    places, start = {}, 0
+    for sentence, right in labels:
+        words = sentence.strip()
+        at = text.find(words, start) if words else -1
+        if at >= 0:
+            start = at + len(words)
+            if isinstance(right, bool):
+                places[at, start] = right
+    return places
+
+
+def extracted(data: Path, claims: int) -> list[str]:
+    """Texts with `claims` sentences of each set, taken apart in each way; agreement where all ways could."""
+    lines = [
+        "| claims of | set | texts, sentences | claims, tokens a text | agreement | not read |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    judge, model = LocalJudge(), Counted(shared_model())
+    ways: dict[str, Extractor] = {
+        "the sentences themselves": SentenceClaims(),
+        "a call for each sentence": LLMClaims(model, "veriscore"),
+        "a call for a text": LLMClaims(model, "veriscore_response"),
+    }
+    for name in ("factcheck_gpt", "wikibio_hallucination"):
+        chosen = _enough(texts(data, name), claims)
+        reports: dict[str, list[Report]] = {}
+        tokens: dict[str, int] = {}
+        for way, extract in ways.items():
+            model.tokens = 0
+            verifier = Verifier(extract, None, judge, deadline=36_000)
+            reports[way] = [verifier(one.text, one.question, evidence=one.evidence) for one in chosen]
+            tokens[way] = model.tokens
+        read = [n for n in range(len(chosen)) if not any(_unread(found[n]) for found in reports.values())]
+        truth = np.array([right for n in read for right in chosen[n].right.values()])
+        groups = [str(n) for n in read for _ in chosen[n].right]
+        for way, found in reports.items():
+            said = np.array([_holds(found[n], place) for n in read for place in chosen[n].right])
+            count, cost = sum(report.claims for report in found) / len(found), tokens[way] / len(found)
+            agreed = cell((balanced(truth, said), resampled(truth, said, groups)))
+            lines.append(
+                f"| {way} | {name} | {len(read)}, {len(truth)} | {count:.1f}, {cost:.0f} | {agreed} | "
+                f"{sum(map(_unread, found))} |"
+            )
+    return lines
+
+
+def _enough(found: list[Text], sentences: int) -> list[Text]:
+    """Drawn texts that hold so many labelled sentences."""
+    chosen: list[Text] = []
+    for text in random.Random(0).sample(found, len(found)):
+        if sum(len(one.right) for one in chosen) >= sentences:
+            break
+        chosen.append(text)
+    return chosen
+
+
+def _unread(report: Report) -> bool:
+    return report.failure is not None or report.floored is not None
+
+
+def _holds(report: Report, place: tuple[int, int]) -> bool:
+    """Whether every claim that stands in this place is supported."""
+    start, end = place
+    own = [c for c in report.checks if c.verdict and c.claim.start < end and c.claim.end > start]
+    return all(check.verdict.label == "supported" for check in own if check.verdict)
 
 
 def _rows(path: Path) -> Iterator[dict]:

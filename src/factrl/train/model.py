@@ -8,6 +8,7 @@ a checkpoint, so its weights are copied once into a plain model.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import io
@@ -236,7 +237,7 @@ def for_command_line() -> None:
     """Quiet libraries, as the command line shows its own: errors stay; bars, hints and deprecation notes go.
 
     And glibc gives freed tensors back to the system at once: by itself it keeps those below 32 MB,
-    scattered, half a gigabyte of the demo's peak.
+    scattered, half a gigabyte of the demo's peak.  A process of several leaves their group when it ends.
     """
     import datasets
 
@@ -246,6 +247,13 @@ def for_command_line() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|accelerate")
     with contextlib.suppress(OSError, TypeError, AttributeError):  # where there is no glibc
         ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD
+    atexit.register(_leave_group)
+
+
+def _leave_group() -> None:
+    """While the interpreter is whole: threads of a group that is still there can abort a run that is done."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def roomy_cache(config: Any) -> DynamicCache:
