@@ -6,6 +6,8 @@ import json
 import re
 import resource
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,3 +122,19 @@ def test_a_disk_that_fills_up_gets_one_line_and_the_run_goes_on(
     for run in Path("runs").iterdir() if size == 120_000 else ():
         assert main(["train", "--resume", str(run)]) == 0
         assert [line["step"] for line in read_metrics(run) if "reward" in line] == [1, 2]
+
+
+def test_a_process_of_several_leaves_their_group_while_python_is_whole(tmp_path: Path) -> None:
+    """Without that, threads of the group abort one run in many when it is done (SIGABRT)."""
+    program = f"""
+import atexit
+import torch.distributed as group
+atexit.register(lambda: print("in it" if group.is_initialized() else "left"))
+from factrl.train.model import for_command_line
+for_command_line()
+group.init_process_group("gloo", init_method="file://{tmp_path}/met", rank=0, world_size=1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.split() == ["left"]

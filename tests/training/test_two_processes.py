@@ -115,6 +115,7 @@ def run(model: str, folder: Path, loss: str, processes: int) -> dict[str, Any]:
 def main(model: str, folder: str, *losses: str) -> None:
     found = {loss: run(model, Path(folder), loss, processes=2) for loss in losses}
     torch.save(found, Path(folder) / f"{os.environ['RANK']}.pt")
+    torch.distributed.destroy_process_group()  # its threads abort one process in many that ends with them
 
 
 LOSSES = ("grpo", "dapo", "reinforce++")
