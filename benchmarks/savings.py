@@ -15,7 +15,7 @@ It begins without any saving and switches one more on in every row:
 Calls, searches and tokens are what the stub counted, and the same in every round but for tokens, which move
 by a few; the rounds take turns, and wall time and CPU are medians.  The stub answers with its labels whatever
 it is shown, so what a saving costs is in the tables of `savings_agreement.py`, which follow: real judges and
-claims that people labelled.  `--claims` is how many of them the model in this process judges (12 CPU minutes
+claims that people labelled.  `--claims` is how many of them the model in this process judges (half an hour
 for 40; 0, as in `make bench`, leaves these rows out).
 """
 
