@@ -28,9 +28,10 @@ from verl.tools.function_tool import FunctionTool
 from verl.tools.schemas import OpenAIFunctionToolSchema
 
 from factrl.errors import RewardBug, Unscored
+from factrl.text import encodable
 from factrl.train.credit import TokenOffsets
 from factrl.train.model import beginning
-from factrl.train.search import SearchEnvironment, check_calls, last_message, last_said, sendable
+from factrl.train.search import SearchEnvironment, check_calls, last_message, last_said
 from factrl.types import Completion, Span
 from factrl.verifier import open_search
 
@@ -168,4 +169,4 @@ class SearchAgentLoop(_Tools):
         """One search after the other: verl runs the calls of a message at once, and passages have numbers."""
         async with self._turn:
             reply, paid, told = await super()._call_tool(*args)
-        return reply.model_copy(update={"text": sendable(reply.text)}), paid, told
+        return reply.model_copy(update={"text": encodable(reply.text)}), paid, told

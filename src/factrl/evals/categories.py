@@ -22,7 +22,7 @@ from factrl.evals.metrics import wilson
 from factrl.evals.samples import Row
 from factrl.llm import LLM
 from factrl.rewards.grading import MAX_TEXT, ask_verdict
-from factrl.text import think_answer
+from factrl.text import first_bytes, think_answer
 
 Kind = Literal["causes", "strategies"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -121,7 +121,7 @@ def sort_rows(
     words = (*categories, OTHER)
 
     def one(row: Row, text: str) -> Sorted:
-        head = text.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
+        head = first_bytes(text, MAX_TEXT)
         data = {"question": row.example.question, "accepted_answers": list(row.example.answers), "text": head}
         try:
             return Sorted(row, *ask_verdict(judge, prompt, data, words))

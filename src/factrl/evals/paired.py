@@ -30,7 +30,7 @@ from factrl.llm import LLM
 from factrl.llm.quoting import forges
 from factrl.llm.store import Store
 from factrl.rewards.preference import guarded, second_wins
-from factrl.text import MAX_PAYLOAD
+from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
 from factrl.types import Example, Label
 
@@ -289,9 +289,7 @@ def written_in_both(name: str, before: Output, after: Output) -> list[tuple[Exam
 
 def _place(prefer: Prefer, question: str, first: str, second: str) -> float:
     """1 when the second answer wins in this order, 0 when the first does, 0.5 when neither does."""
-    empty = [
-        len(text.encode("utf-8", "replace")) > MAX_PAYLOAD or is_contentless(text) for text in (first, second)
-    ]
+    empty = [bytes_of(text) > MAX_PAYLOAD or is_contentless(text) for text in (first, second)]
     if any(empty):
         return 0.5 if all(empty) else float(empty[0])
     if forges(first) and forges(second):

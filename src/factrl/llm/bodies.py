@@ -15,6 +15,8 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from factrl.text import encodable
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -110,7 +112,7 @@ def _tamed(value: Any, depth: int = 0) -> Any:
     if depth > _DEPTH:
         raise ValueError(f"more than {_DEPTH} lists and objects lie inside one another")
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return encodable(value)
     if isinstance(value, dict):
         return {_tamed(key): _tamed(inner, depth + 1) for key, inner in value.items()}
     return [_tamed(inner, depth + 1) for inner in value] if isinstance(value, list) else value

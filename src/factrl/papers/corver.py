@@ -37,7 +37,7 @@ from typing import Any
 from factrl.errors import Unscored
 from factrl.rewards import reward
 from factrl.rewards.grading import MAX_TEXT, Grader
-from factrl.text import Slice, think_answer
+from factrl.text import Slice, bytes_of, think_answer
 from factrl.text.sentences import STARTERS, sentences
 from factrl.types import Completion, Example, Grade, Score, Span
 from factrl.verifier.search.sources import words
@@ -86,7 +86,7 @@ def corver(
     """
     blocks, floored = think_answer(completion, completion.prefill), ""
     graded = Grade("incorrect", "", how="gate")
-    if len(completion.encode("utf-8", "replace")) > MAX_TEXT:
+    if bytes_of(completion) > MAX_TEXT:
         floored = "oversize"
     elif blocks.think is None or blocks.answer is None:
         floored = blocks.malformed or "no_answer"

@@ -30,6 +30,7 @@ from typing import Any
 from factrl.errors import OwnDoing
 from factrl.rewards import reward
 from factrl.rewards.grading import MAX_TEXT
+from factrl.text import bytes_of
 from factrl.text.abstention import abstains
 from factrl.text.answers import is_contentless
 from factrl.types import Completion, Example, Passage, Score
@@ -56,7 +57,7 @@ def rar(
         floored = "think_unclosed"
     elif is_contentless(said):
         floored = "contentless"
-    elif len(said.encode("utf-8", "replace")) > MAX_TEXT:
+    elif bytes_of(said) > MAX_TEXT:
         floored = "oversize"
     else:
         try:

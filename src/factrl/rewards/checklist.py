@@ -20,6 +20,7 @@ from factrl.llm.background import wait_for
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import Store, kept, readable
 from factrl.rewards.grading import MAX_TEXT, unless_forged
+from factrl.text import bytes_of
 from factrl.text.answers import is_contentless
 from factrl.types import Claim, Finding, Passage, Verdict
 from factrl.verifier.judges import Judge
@@ -216,4 +217,4 @@ def records_by_id(
 
 
 def _nothing_to_read(text: str) -> bool:
-    return len(text.encode("utf-8", "replace")) > MAX_TEXT or is_contentless(text)
+    return bytes_of(text) > MAX_TEXT or is_contentless(text)

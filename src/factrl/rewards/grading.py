@@ -21,6 +21,7 @@ from factrl.errors import DataError, LLMError, OwnDoing, SetupError, Unscored
 from factrl.llm import LLM, Reply
 from factrl.llm.quoting import forges, quoted_message
 from factrl.llm.store import readable
+from factrl.text import bytes_of, first_bytes
 from factrl.text.abstention import says_invalid_question, stance
 from factrl.text.answers import equals, final_answer, is_contentless, matches
 from factrl.text.ignorance import BARE, names_nothing, words_of
@@ -176,7 +177,7 @@ class Grader:
             LLMError: the judge could not be asked.
         """
         gold = _gold(question, answers, false_premise)
-        if len(prediction.encode("utf-8", "replace")) > MAX_TEXT:
+        if bytes_of(prediction) > MAX_TEXT:
             return _floored("oversize", prediction[: self.max_answer_chars])
         if equals(prediction, gold) is not None:  # first, as "unknown" can be the right answer
             return Grade("correct", final_answer(prediction), how="exact")
@@ -275,7 +276,7 @@ def reasoning_judge(llm: LLM) -> Callable[[str, str, Sequence[str]], float]:
     def rate(question: str, reasoning: str, answers: Sequence[str]) -> float:
         if is_contentless(reasoning):
             return _RATINGS["vague"]
-        head = reasoning.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
+        head = first_bytes(reasoning, MAX_TEXT)
 
         def asked(gold: Sequence[str]) -> float:
             data = {"question": question, "accepted_answers": list(gold), "reasoning": head}

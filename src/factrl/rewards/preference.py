@@ -28,7 +28,7 @@ from factrl.llm import LLM, Reply
 from factrl.llm.quoting import broken, forges
 from factrl.llm.store import Store, kept, readable
 from factrl.rewards.grading import ask_verdict, holds_verdict, unless_forged
-from factrl.text import MAX_PAYLOAD
+from factrl.text import MAX_PAYLOAD, bytes_of
 from factrl.text.answers import is_contentless
 from factrl.verifier.judges.local import LetterModel
 
@@ -172,7 +172,7 @@ class LetterReference:
 
     def __call__(self, question: str, answer: str, *, order: Order = "both") -> float:
         checked_order(order)
-        if len(answer.encode("utf-8", "replace")) > MAX_BYTES:
+        if bytes_of(answer) > MAX_BYTES:
             return 0.0
         return guarded(self._wins, question, answer)
 
@@ -230,7 +230,7 @@ def guarded(ask: Callable[[str, str], float], question: str, text: str) -> float
     A text that imitates our format and does well is asked about again under a request that it was not written
     for; a judge whom it wins over there too was talked to, not convinced.
     """
-    if len(text.encode("utf-8", "replace")) > MAX_PAYLOAD or is_contentless(text):
+    if bytes_of(text) > MAX_PAYLOAD or is_contentless(text):
         return 0.0
 
     def asked() -> float:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from factrl.errors import ConfigError, ModelError
 from factrl.llm.background import Call
 from factrl.llm.quoting import broken
+from factrl.text import bytes_of, first_bytes
 
 if TYPE_CHECKING:
     from factrl.verifier.judges.local import LetterModel
@@ -109,7 +110,7 @@ class LetterTruthfulness:
         odds = (0.5 + 0.5 * math.tanh((true - false) / 2) for true, false in rows)
         known = dict(zip(distinct, odds, strict=True))
         # What could stand behind the cut is the policy's own doing.
-        fits = (len(broken(claim).encode("utf-8", "replace")) <= MAX_CLAIM for claim in claims)
+        fits = (bytes_of(broken(claim)) <= MAX_CLAIM for claim in claims)
         return [known[claim] if whole else 0.0 for claim, whole in zip(shown, fits, strict=True)]
 
     def answer_together(self, calls: Sequence[Call]) -> list[list[float]]:
@@ -148,4 +149,4 @@ class TruthfulnessModel(LetterTruthfulness):
 
 def shown_claim(claim: str) -> str:
     """A claim as the model sees it: more bytes are not read, so no claim has more tokens than fit."""
-    return broken(claim).encode("utf-8", "replace")[:MAX_CLAIM].decode("utf-8", "ignore")
+    return first_bytes(broken(claim), MAX_CLAIM)

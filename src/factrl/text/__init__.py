@@ -279,6 +279,21 @@ def few_marks(text: str) -> str:
     return "".join(kept)
 
 
+def encodable(text: str) -> str:
+    """The text with `?` for each half of a surrogate pair, which no file, request or tokenizer takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def bytes_of(text: str) -> int:
+    """How many bytes the text is as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def first_bytes(text: str, most: int) -> str:
+    """As much of the start of a text as fits into so many bytes of UTF-8."""
+    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+
 def _hidden(char: str) -> bool:
     category = unicodedata.category(char)
     return char in _INVISIBLE or category in ("Cf", "Cs") or (category == "Cc" and not char.isspace())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from factrl.text import clean, unwrap_latex
+from factrl.text import bytes_of, clean, unwrap_latex
 from factrl.text.answers import MONTHS, unaccented
 
 if sys.version_info >= (3, 11):
@@ -326,7 +326,7 @@ def declines_in_own_words(text: str, query_words: frozenset[str], *, strict: boo
         return False
     if strict and len(text) <= BARE and not _CHOICES.isdisjoint(words_in(folded)):
         return False
-    short = len(text.encode("utf-8", "replace")) < _LONG
+    short = bytes_of(text) < _LONG
     total, new, ends, bare = _counted(folded, query_words)
     if (bare and len(text) <= BARE) or (short and (total < 2 or ends)):
         return False

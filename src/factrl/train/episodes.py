@@ -22,11 +22,12 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from factrl.errors import ConfigError, Unscored
 from factrl.llm.writers import Written
 from factrl.runs.settings import RunSettings
+from factrl.text import encodable
 from factrl.types import Completion, Example
 from factrl.verifier import open_search
 
 from .model import beginning, conversation, end_tokens
-from .search import SearchEnvironment, check_calls, last_message, last_said, sendable, tolerant
+from .search import SearchEnvironment, check_calls, last_message, last_said, tolerant
 from .writing import AT_ONCE, evaluating, sample
 
 _open = lru_cache(maxsize=1)(open_search)
@@ -122,7 +123,7 @@ class _Loop:
 
     def _get_tool_suffix_ids(self, replies: Sequence[dict[str, str]]) -> Any:
         join: Any = GRPOTrainer._get_tool_suffix_ids
-        return join(self, [{name: sendable(text) for name, text in one.items()} for one in replies])
+        return join(self, [{name: encodable(text) for name, text in one.items()} for one in replies])
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
         groups = sample(

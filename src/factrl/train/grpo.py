@@ -30,13 +30,14 @@ from trl.trainer.utils import RepeatSampler
 from factrl.llm import Message
 from factrl.rewards import SUM, Reward
 from factrl.runs.folder import Rollout, Run
+from factrl.text import encodable
 from factrl.types import Completion, Course, Example, Result
 
 from .advantages import Scale, flip_advantages, group_advantages, reinforce_pp_advantages
 from .credit import TokenOffsets
 from .metrics import Sample, reward_metrics, signals
 from .model import encode
-from .search import SearchEnvironment, last_message, last_said, sendable, tolerant, transcript
+from .search import SearchEnvironment, last_message, last_said, tolerant, transcript
 from .shortcuts import Batch, ShortcutTrainer
 from .writing import evaluating, self_certainty
 
@@ -170,7 +171,7 @@ class FactualGRPOTrainer(ShortcutTrainer):
         return last_said(environment, last)
 
     def _get_tool_suffix_ids(self, tool_messages: list[dict[str, str]]) -> Any:
-        replies = [{name: sendable(text) for name, text in one.items()} for one in tool_messages]
+        replies = [{name: encodable(text) for name, text in one.items()} for one in tool_messages]
         return super()._get_tool_suffix_ids(replies)
 
     def _generate(self, prompts: list[Any]) -> Any:

@@ -122,11 +122,6 @@ def last_message(own: Sequence[int]) -> int:
     return len(own) - own[::-1].index(0) if 0 in own else 0
 
 
-def sendable(text: str) -> str:
-    """A tool's reply without half characters, which no tokenizer reads: errors repeat what a policy wrote."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def tolerant(tokenizer: Any) -> Any:
     """The tokenizer, whose reader of calls says of one that is nested too deep what it says of any that it
     cannot read, after which TRL takes the message for text: a `RecursionError` would end the run."""

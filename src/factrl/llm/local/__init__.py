@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import ConfigError, LLMError, MissingExtra, ModelError, first_line
 from factrl.llm import Message, Reply, models
+from factrl.text import encodable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,7 +102,7 @@ class Network:
 
     def apart(self, text: str) -> str:
         """A text in which no special token stands: it cannot end itself, or start another turn."""
-        return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", plain(text))
+        return self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", encodable(text))
 
     def cut(self, text: str, tokens: Callable[[str], Row]) -> Row | None:
         """The tokens of as much of a text's beginning as the network reads; None where nothing of it fits."""
@@ -179,11 +180,6 @@ def batches(rows: Sequence[int], lengths: Sequence[int], budget: int) -> Iterato
         yield batch
 
 
-def plain(text: str) -> str:
-    """Without half a surrogate pair, which no tokenizer reads."""
-    return text.encode("utf-8", "replace").decode()
-
-
 class CausalModel(Network):
     """A causal language model with safetensors weights.
 
@@ -231,7 +227,7 @@ class CausalModel(Network):
 
     def tokens(self, text: str) -> int:
         """How many tokens a text is."""
-        return len(self.tokenizer(plain(text), add_special_tokens=False)["input_ids"])
+        return len(self.tokenizer(encodable(text), add_special_tokens=False)["input_ids"])
 
     def letter_logprobs(
         self,
@@ -258,7 +254,7 @@ class CausalModel(Network):
         found = np.full((len(prompts), len(letters)), np.nan)
         with self.lock:
             firsts = self.firsts(suffix or prefix, letters)
-            read = [self.tokenizer(plain(f"{prefix}{prompt}{suffix}"))["input_ids"] for prompt in prompts]
+            read = [self.tokenizer(encodable(f"{prefix}{prompt}{suffix}"))["input_ids"] for prompt in prompts]
             rows = [
                 {"input_ids": ids, "attention_mask": [1] * len(ids)} if 0 < len(ids) <= self.longest else None
                 for ids in read

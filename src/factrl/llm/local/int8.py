@@ -34,9 +34,9 @@ from torch.nn.functional import linear, scaled_dot_product_attention, silu
 
 from factrl.errors import ModelError
 from factrl.llm import models
-from factrl.llm.local import plain
 from factrl.llm.local.llama import JUDGE
 from factrl.runs.progress import Progress
+from factrl.text import encodable
 
 ROWS = 256  # tokens that are computed together: of more, what stands between two products leaves the cache
 _FORM = 1  # of the files; another one is another folder
@@ -153,7 +153,7 @@ class Int8Model:
 
     def _tokens(self, text: str, *, special: bool) -> list[int]:
         self._tokenizer.encode_special_tokens = not special  # a prompt's are plain text
-        return self._tokenizer.encode(plain(text), add_special_tokens=False).ids
+        return self._tokenizer.encode(encodable(text), add_special_tokens=False).ids
 
     def _letter(self, letter: str) -> int:
         ids = self._tokens(letter, special=False)
@@ -310,7 +310,7 @@ def _prepare(path: Path, prefix: str, folder: Path) -> None:
     shape = reader.shape
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name).backend_tokenizer
     tokenizer.save(str(folder / "tokenizer.json"))
-    tokens = tokenizer.encode(plain(prefix), add_special_tokens=False).ids
+    tokens = tokenizer.encode(encodable(prefix), add_special_tokens=False).ids
     batch = Batch([0], tokens, [[*range(len(tokens))]], [len(tokens)])
     said = "output.weight" if "output.weight" in reader else "token_embd.weight"
     held = {"read": reader("token_embd.weight").half(), "said": reader(said).half()}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from factrl.errors import LLMError, MissingExtra, ModelError, SetupError
 from factrl.llm import Message, Reply, models
-from factrl.llm.local import plain
+from factrl.text import encodable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -183,7 +183,7 @@ class LlamaModel:
     def _tokens(self, text: str, *, special: bool) -> list[int]:
         if not text:
             return []
-        request = {"content": plain(text), "parse_special": special, "add_special": False}
+        request = {"content": encodable(text), "parse_special": special, "add_special": False}
         return self._ask("/tokenize", request)["tokens"]
 
     def _send(self, tokens: list[int], **told: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from factrl.llm.background import wait_for
 from factrl.rewards.checklist import MAX_ITEMS, Checklist, Item, read_checklist
 from factrl.rewards.truthfulness import TUNED_PROMPT, shown_claim
 from factrl.runs.rows import read_rows
+from factrl.text import encodable
 from factrl.types import Example
 from factrl.verifier.claims.llm import LLMClaims, read_facts
 
@@ -103,7 +104,7 @@ def _claim(row: Mapping[str, Any], where: str) -> Lesson | str:
     if told.label not in (*_TRUE, *_FALSE):
         return f"label {told.label}"
     prompt = TUNED_PROMPT.replace("{claim}", shown_claim(told.claim), 1)
-    return prompt.encode("utf-8", "replace").decode(), "True" if told.label in _TRUE else "False"
+    return encodable(prompt), "True" if told.label in _TRUE else "False"
 
 
 def _checklist(row: Mapping[str, Any], where: str) -> Lesson | str:

@@ -29,6 +29,7 @@ from typing import Any, TypeAlias
 from factrl.errors import DataError, MissingExtra, nearest
 from factrl.runs import rows as limits
 from factrl.runs.rows import lines_of, read_lines, read_rows, read_separated
+from factrl.text import encodable
 from factrl.text.sentences import sentences
 from factrl.types import Passage
 
@@ -359,8 +360,7 @@ def title_key(title: str) -> str:
     >>> title_key("Marie_Curie")
     'marie curie'
     """
-    key = " ".join(title.replace("_", " ").split())[:_MAX_TITLE].casefold()
-    return key.encode("utf-8", "replace").decode()
+    return encodable(" ".join(title.replace("_", " ").split())[:_MAX_TITLE].casefold())
 
 
 def title_keys(topic: str) -> set[str]:
