@@ -124,12 +124,8 @@ def write_each(
                     keep(example, number, written)
 
     callers = min(CALLERS, settings.judge.max_concurrency) if served else 1
-    pool = ThreadPoolExecutor(callers, thread_name_prefix="factrl-write")
-    try:
-        for done in [pool.submit(write, batch) for batch in batches]:
-            done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with ThreadPoolExecutor(callers, thread_name_prefix="factrl-write") as pool:
+        list(pool.map(write, batches))  # the first failure cancels what has not begun
 
 
 @dataclass(frozen=True)
