@@ -44,10 +44,8 @@ from factrl.verifier import Report, Verifier
 from factrl.verifier.claims import normalised
 from factrl.verifier.search.index import NAME as MANIFEST
 
-from . import answer_part, write_each
+from . import CALLERS, answer_part, write_each
 from .dataset import Prepared, choose, importance_of
-
-WORKERS = 16  # questions that are checked at once by a server; each of them keeps several calls in flight
 
 
 @dataclass
@@ -304,7 +302,7 @@ def open_preparation(settings: AskSettings, examples: Sequence[Example], templat
     judge, workers = open_judge(settings.judge), 1
     if judge is not None and settings.judge.url != LOCAL:
         preflight(judge)
-        workers = min(WORKERS, settings.judge.max_concurrency)
+        workers = min(CALLERS, settings.judge.max_concurrency)
     verifier = Supplier(judge, settings.judge, told).verify()
     return Preparation(open_writer(settings), verifier, judge, workers, settings, template)
 
