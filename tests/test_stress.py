@@ -170,11 +170,7 @@ def cell(*values: float | None) -> Cell:
     ],
 )
 def test_verdicts(
-    mine: list[float | None],
-    bound: list[float | None],
-    strict: bool,
-    known: Mapping[str, str],
-    verdict: str,
+    mine: list[float | None], bound: list[float | None], strict: bool, known: Mapping[str, str], verdict: str
 ) -> None:
     honest = {"know": cell(*bound), "wrong": cell(None)}
     found = compare(("D01", ""), cell(*mine), "know", honest, known, strict)
