@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
@@ -331,6 +332,7 @@ def test_rewards_of_long_answers_run_unchanged_and_their_hacks_pay() -> None:
     recall = {"alpha": 1.0, "beta": 0.0, "gamma": 0.0, "general": 0.0}
     guessed, one = (pays("klcf:weights-required", text, **recall) or 0 for text in (GUESSED, ONE))
     assert guessed > one  # it pays for guesses
+    assert pays("klcf:weights-required", ONE, **{**recall, "alpha": 0.0, "beta": 1.0}) == 1.0  # for one fact
     assert pays("klcf:truth-only", f"{AIR} {PARENTS}", general=0.0) == 1.0  # for nothing
     every, one, padded, guessed = (
         pays("klcf:table-2-row", text) or 0 for text in (ALL, ONE, PADDED, GUESSED)
@@ -339,6 +341,8 @@ def test_rewards_of_long_answers_run_unchanged_and_their_hacks_pay() -> None:
     said = (SILENT, VAGUE, ONE, GUESSED, PADDED, f"{ONE} {ONE} {VAGUE}")
     # One safe fact beats three of six, what is empty counts as much, and what is said again once.
     assert [pays("factreason:fact-only", text) for text in said] == [0, 0, 1 / 2, 3 / 7, 3 / 4, 1 / 2]
+    more = [pays("factreason:detail-0.1", text) or 0 for text in (PADDED, ONE)]
+    assert more[0] - more[1] == pytest.approx(3 / 4 - 1 / 2 + 0.1 * math.log(4 / 2))
     assert [pays("factreason", text) for text in (PADDED, ALL)] == [
         3 / 4,
         6 / 7 + 0.1,
